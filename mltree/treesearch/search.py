@@ -12,7 +12,7 @@ from collections.abc import Sequence
 
 import numpy as np
 
-from mltree.fit.alternation import alternate
+from mltree.fit.coordinate_ascent import ascend_best
 from mltree.fit.model_optimiser import best_fit, optimise_models
 from mltree.fit.settings import SearchSettings
 from mltree.likelihood.requests import Ask, SearchLikelihood, Steps, part_log_likelihoods, perform
@@ -295,7 +295,7 @@ def finish(search: SearchContext, *, looks_again: bool = False) -> Steps[bool]:
     fits = search.contenders(best)
     fits += [fit for rival in rivals for fit in search.fits(rival)]
     fits[0].lnl = before = best.lnl
-    search.adopt(best, (yield from alternate(fits, settings, search.emit)))
+    search.adopt(best, (yield from ascend_best(fits, settings, search.emit)))
     search.pool([best])
     return looks_again and best.lnl > before + settings.phases[-1].min_round_gain
 

@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 from scipy.optimize import minimize
 
-from mltree.fit.quasi_newton import Ascent, Guided
+from mltree.fit.quasi_newton import LBFGS, GradientLBFGS
 from mltree.fit.trust_region import advance
 
 STEP = 1e-3
@@ -20,9 +20,9 @@ SHORT = 0.05
 Function = Callable[[np.ndarray], np.ndarray]
 
 
-def climbed(function: Function, start: np.ndarray, low: np.ndarray, high: np.ndarray) -> Ascent:
+def climbed(function: Function, start: np.ndarray, low: np.ndarray, high: np.ndarray) -> LBFGS:
     """The end of a climb; values never fall, and ends never leave the box."""
-    found = Ascent(start, low, high, STEP, 1e-3)
+    found = LBFGS(start, low, high, STEP, 1e-3)
     for _ in range(LAUNCHES):
         if found.done:
             break
@@ -92,17 +92,17 @@ def test_told_slopes_lead_to_scipy_s_tops(case: int) -> None:
         return np.asarray((counts - np.exp(mix @ x)) @ mix)
 
     low, high = rng.uniform(-6, -1, n), rng.uniform(0.5, 5, n)
-    climb = Guided(rng.uniform(low, high), low, high, STEP, 1e-3)
+    optimiser = GradientLBFGS(rng.uniform(low, high), low, high, STEP, 1e-3)
     for _ in range(LAUNCHES):
-        if climb.done:
+        if optimiser.done:
             break
-        before = climb.value
-        climb.note(lnl(climb.points()))
-        assert climb.value >= before
-        if climb.is_lost:
-            climb.tell(slope(climb.x), counts)
+        before = optimiser.value
+        optimiser.update(lnl(optimiser.points()))
+        assert optimiser.value >= before
+        if optimiser.needs_gradient:
+            optimiser.set_gradient(slope(optimiser.x), counts)
     best = minimize(
         lambda x: -float(lnl(x)), np.zeros(n), jac=lambda x: -slope(x),
         bounds=list(zip(low, high, strict=True)), options={"maxiter": 5_000, "ftol": 1e-13},
     )  # fmt: skip
-    assert -best.fun - SHORT < climb.value
+    assert -best.fun - SHORT < optimiser.value

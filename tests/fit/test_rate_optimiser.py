@@ -9,7 +9,7 @@ from scipy.special import softmax
 
 from mltree.data.alphabet import DNA
 from mltree.fit.model_optimiser import starting_models
-from mltree.fit.rate_climb import Task, fitted_among_sites
+from mltree.fit.rate_optimiser import Task, fitted_among_sites
 from mltree.fit.settings import ModelSettings
 from mltree.models.grammar import parse_model
 from mltree.models.rate_profiles import PROFILED, Curves, RateProfiles

@@ -5,7 +5,7 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from mltree.fit.trust_region import Checked
+from mltree.fit.trust_region import VerifiedTrustRegion
 
 TOP = np.array([0.4, -0.3])
 EPSILON = 1e-6
@@ -15,9 +15,9 @@ def bowl(x: np.ndarray) -> np.ndarray:
     return 5.0 - ((x - TOP) ** 2).sum(axis=1)
 
 
-def climb(told: float, starts: np.ndarray) -> tuple[Checked, list[int]]:
+def optimiser(told: float, starts: np.ndarray) -> tuple[VerifiedTrustRegion, list[int]]:
     """How it ends, and how many points each launch had."""
-    found = Checked(told, starts, np.full(2, -9.0), np.full(2, 9.0), 1e-3, EPSILON)
+    found = VerifiedTrustRegion(told, starts, np.full(2, -9.0), np.full(2, 9.0), 1e-3, EPSILON)
     points = []
     while not found.done:
         points.append(len(found.points()))
@@ -29,9 +29,9 @@ def climb(told: float, starts: np.ndarray) -> tuple[Checked, list[int]]:
 
 
 def test_what_it_was_told_is_looked_at_once() -> None:
-    found, points = climb(5.0, np.stack([TOP, np.zeros(2)]))
+    found, points = optimiser(5.0, np.stack([TOP, np.zeros(2)]))
     assert points == [2]
-    assert found.promise == 0.0
+    assert found.predicted_gain == 0.0
 
 
 @pytest.mark.parametrize(
@@ -39,6 +39,6 @@ def test_what_it_was_told_is_looked_at_once() -> None:
 )
 def test_a_value_that_it_has_not_is_climbed_from(told: float, first: np.ndarray) -> None:
     """Another value than it was told, or a better start beside it."""
-    _, points = climb(told, np.stack([first, np.zeros(2)]))
+    _, points = optimiser(told, np.stack([first, np.zeros(2)]))
     assert points[0] == 2
     assert len(points) > 1

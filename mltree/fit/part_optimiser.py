@@ -1,4 +1,4 @@
-"""The climb of one part's model: its free variables and a factor on its branch lengths."""
+"""Optimisation of one part's model: its free variables and a factor on its branch lengths."""
 
 from __future__ import annotations
 
@@ -10,10 +10,10 @@ from typing import NamedTuple, Protocol
 
 import numpy as np
 
-from mltree.fit.quasi_newton import MANY, Ascent, Guided
-from mltree.fit.rate_climb import FittedAmongSites, Task, fitted_among_sites
+from mltree.fit.quasi_newton import LBFGS, STENCIL_LIMIT, GradientLBFGS
+from mltree.fit.rate_optimiser import FittedAmongSites, Task, fitted_among_sites
 from mltree.fit.settings import ModelSettings
-from mltree.fit.trust_region import NEAR, Checked, Climb
+from mltree.fit.trust_region import SHORT_STEP, TrustRegion, VerifiedTrustRegion
 from mltree.likelihood.requests import Steps, flow_slopes, part_log_likelihoods, rate_curves
 from mltree.models.eigen import ModelArrays
 from mltree.models.parameters import (
@@ -46,15 +46,15 @@ def scale_bounds(model: PartitionModel, scaler: float, limit: float) -> tuple[fl
     return min(max(low, -limit), 0.0), max(min(high, limit), 0.0)
 
 
-def ends_of(climbs: Sequence[PartClimb]) -> tuple[list[Model], Float64]:
-    """The best model of every climb, and f64[n]: their factors."""
-    ends = [climb.end for climb in climbs]
-    models = with_vectors([climb.model for climb in climbs], [end[:-1] for end in ends])
+def optima_of(optimisers: Sequence[PartOptimiser]) -> tuple[list[Model], Float64]:
+    """Return the best model of every optimiser, and the factors on lengths f64[n]."""
+    ends = [optimiser.end for optimiser in optimisers]
+    models = with_vectors([optimiser.model for optimiser in optimisers], [end[:-1] for end in ends])
     return models, exp(np.array([end[-1] for end in ends]))
 
 
-class PartClimb:
-    """The climb of one part: variables that are free, in terms of models and scales."""
+class PartOptimiser:
+    """The optimiser of one part: its free variables, in terms of models and scales."""
 
     def __init__(
         self,
@@ -63,83 +63,89 @@ class PartClimb:
         settings: ModelSettings,
         epsilon: float,
         curvature: Float64 | None = None,
-        told: FittedAmongSites | None = None,
+        fitted_rates: FittedAmongSites | None = None,
     ) -> None:
-        """``curvature``: of the free variables, f64[n, n], as a climb near this one left it.
+        """``curvature``: of the free variables, f64[n, n], as an optimiser nearby left it.
 
-        ``told``: rates among sites to begin with, which suit the rest of the model best.
+        ``fitted_rates``: rates among sites to begin with, fitted to the rest of the model.
         """
         self.model = model
-        """As it started."""
+        """The model as it started."""
         low, high = np.array([*bounds(model), scale], dtype=np.float64).T
-        shared = shared_exchangeabilities(model)  # mltree.fit.part_climb has moved them
+        shared = shared_exchangeabilities(model)  # share_exchangeabilities has moved them
         low[:shared] = high[:shared]
         self._free = np.flatnonzero(high > low)
         self._start: Float64 = np.append(vector(model), 0.0)
         """f64[variables]: the free and the fixed ones, the scale last."""
-        self.climb = self._climb(
-            low[self._free], high[self._free], settings.step, epsilon, curvature, told
+        self.optimiser = self._optimise(
+            low[self._free], high[self._free], settings.step, epsilon, curvature, fitted_rates
         )
         self.points = 0
-        """How many were asked for last."""
+        """Number of points that were asked for last."""
 
-    def _climb(
+    def _optimise(
         self,
         low: Float64,
         high: Float64,
         step: float,
         epsilon: float,
         curvature: Float64 | None,
-        told: FittedAmongSites | None,
-    ) -> Climb | Ascent:
+        fitted_rates: FittedAmongSites | None,
+    ) -> TrustRegion | LBFGS:
         starts = self._start[None, self._free]
-        if told is not None:
-            new = np.append(vector(told.model), math.log(told.scale))[None, self._free]
+        if fitted_rates is not None:
+            new = np.append(vector(fitted_rates.model), math.log(fitted_rates.scale))[
+                None, self._free
+            ]
             if (far := np.abs(new - starts).max()) > step:
                 starts = np.concatenate([new, starts])
             others = len(self._start) - 1 - variables_among_sites(self.model)
             if self._free.min(initial=others) >= others:  # nothing else is free but the scale
-                return Checked(told.lnl, starts, low, high, step, epsilon)
-            curvature = curvature if far < NEAR else None
-        if len(low) < MANY:
-            return Climb(starts, low, high, step, epsilon, curvature)
-        return Ascent(starts, low, high, step, epsilon)
+                return VerifiedTrustRegion(fitted_rates.lnl, starts, low, high, step, epsilon)
+            curvature = curvature if far < SHORT_STEP else None
+        if len(low) < STENCIL_LIMIT:
+            return TrustRegion(starts, low, high, step, epsilon, curvature)
+        return LBFGS(starts, low, high, step, epsilon)
 
     @property
     def done(self) -> bool:
-        """Whether there is nothing more to try."""
-        return self.climb.done
+        """True once the optimiser has ended."""
+        return self.optimiser.done
 
     @property
     def value(self) -> float:
         """LnL at the end."""
-        return self.climb.value
+        return self.optimiser.value
 
     @property
     def curvature(self) -> Float64 | None:
         """f64[n, n]: minus the Hessian in the free variables, as far as it is known."""
-        return self.climb.curvature if isinstance(self.climb, Climb) else None
+        return self.optimiser.curvature if isinstance(self.optimiser, TrustRegion) else None
 
     @property
     def lacking(self) -> float:
-        """LnL that a step still promises at the end; 0 where that is a maximum."""
-        return 0.0 if self.climb.converged else self.climb.promise
+        """Gain in lnL that a step still promises at the end; 0 at a maximum."""
+        return 0.0 if self.optimiser.converged else self.optimiser.predicted_gain
 
-    def hope(self, times: float) -> float:
-        """LnL that the end may have, if it gains so many times what a step promises."""
-        promise = self.climb.promise
-        return self.climb.value + times * promise if math.isfinite(promise) else math.inf
+    def reachable_lnl(self, times: float) -> float:
+        """Return the lnL of the end if it gains so many times what a step promises."""
+        predicted_gain = self.optimiser.predicted_gain
+        return (
+            self.optimiser.value + times * predicted_gain
+            if math.isfinite(predicted_gain)
+            else math.inf
+        )
 
     def variables(self) -> Float64:
-        """f64[n, variables]: where lnLs are wanted; at the end once done."""
-        points = self.climb.x[None] if self.done else self.climb.points()
+        """f64[n, variables]: points to evaluate; the end once done."""
+        points = self.optimiser.x[None] if self.done else self.optimiser.points()
         self.points = len(points)
         return self._variables(points)
 
     @property
     def end(self) -> Float64:
         """f64[variables]: of the best model, and the log of its factor."""
-        (best,) = self._variables(self.climb.x[None])
+        (best,) = self._variables(self.optimiser.x[None])
         end: Float64 = best
         return end
 
@@ -153,16 +159,16 @@ class PartClimb:
 # The exchangeabilities that the classes of a mixture share, by quasi-Newton steps.
 #
 # A gradient from differences takes, for each of 189 exchangeabilities, a traversal and as many
-# eigen systems as there are classes. Here it is told (:mod:`mltree.program.reference`), and
+# eigen systems as there are classes. Here it is computed (:mod:`mltree.program.reference`), and
 # about how lnL curves: by the changes between two states that are expected, as in expectation and
 # maximisation, whose step along each axis is the first one here.
 
-CAREFUL = 0.1
+EPSILON_SHARE = 0.1
 """Share of an epsilon that a step must promise: many flat directions together promise little, and
-with all of it climbs on 30 sites ended 0.09 lnL short."""
+with all of it optimisers on 30 sites ended 0.09 lnL short."""
 
-MOST_STEPS = 200
-"""Of a climb; 190 exchangeabilities on 30 sites, most of which end on a bound, took 75."""
+MAX_STEPS = 200
+"""Steps of an optimiser; 190 exchangeabilities on 30 sites, most of them on a bound, took 75."""
 
 
 class SharedFit(Protocol):
@@ -175,30 +181,32 @@ class SharedFit(Protocol):
 
 
 @dataclass
-class _PartClimb:
-    """The climb of one part of a fit."""
+class _ExchangeabilityFit:
+    """The optimiser of the exchangeabilities that one part's classes share."""
 
     fit: SharedFit
     part: int
-    climb: Guided
+    optimiser: GradientLBFGS
     rest: Float64
     """f64 [variables]: the other parameters, which stay."""
     here: Case | None = None
-    """What the fit is computed under where the climb stands."""
+    """Case of the fit at the optimiser's best point."""
 
     @classmethod
-    def of(cls, fit: SharedFit, part: int, settings: ModelSettings, epsilon: float) -> _PartClimb:
-        """From the exchangeabilities that the model has."""
+    def of(
+        cls, fit: SharedFit, part: int, settings: ModelSettings, epsilon: float
+    ) -> _ExchangeabilityFit:
+        """Begin at the exchangeabilities that the model has."""
         model = fit.model.models[part]
         count = shared_exchangeabilities(model)
         low, high = np.array(bounds(model)[:count]).T
         start, rest = np.split(vector(model), [count])
-        climb = Guided(start, low, high, settings.step, CAREFUL * epsilon)
-        return cls(fit, part, climb, rest)
+        optimiser = GradientLBFGS(start, low, high, settings.step, EPSILON_SHARE * epsilon)
+        return cls(fit, part, optimiser, rest)
 
     @property
     def model(self) -> Model:
-        """The part's, as the climb began."""
+        """Model of the part, as the optimiser began."""
         return self.fit.model.models[self.part]
 
     def vectors(self, points: Float64) -> Float64:
@@ -206,34 +214,34 @@ class _PartClimb:
         return np.concatenate([points, np.tile(self.rest, (len(points), 1))], axis=1)
 
     def end(self) -> Model:
-        """The part's model where the climb stands."""
-        return with_vector(self.model, self.vectors(self.climb.x[None])[0])
+        """Return the part's model at the optimiser's best point."""
+        return with_vector(self.model, self.vectors(self.optimiser.x[None])[0])
 
     def case(self, arrays: ModelArrays) -> Case:
-        """The fit's, with the part under a model."""
+        """Return the fit's case with the part under a model."""
         fit, models = self.fit, list(self.fit.model.arrays())
         models[self.part] = arrays
         return Case(tuple(models), fit.weights, fit.first_part)
 
-    def note(self, values: Float64, cases: Sequence[Case]) -> None:
-        """Go on from the lnL f64 [n] of cases at the points."""
-        if values.max() > self.climb.value:
+    def update(self, values: Float64, cases: Sequence[Case]) -> None:
+        """Update with the lnL f64 [n] of cases at the points."""
+        if values.max() > self.optimiser.value:
             self.here = cases[int(values.argmax())]
-        self.climb.note(values)
+        self.optimiser.update(values)
 
-    def tell(self, slopes: Float64) -> None:
-        """Take in f64 [M, S, S], by the rates of classes."""
+    def set_gradient(self, slopes: Float64) -> None:
+        """Set the gradient from f64 [M, S, S], by the rates of classes."""
         model, case = self.end(), self.standing
         found = exchangeability_slopes(model.rates, case.models[self.part].frequencies, slopes)
-        count = len(self.climb.x)
+        count = len(self.optimiser.x)
         slope, changes = (
             np.asarray(np.bincount(model.rate_classes, own, count), np.float64) for own in found
         )
-        self.climb.tell(slope, changes)
+        self.optimiser.set_gradient(slope, changes)
 
     @property
     def standing(self) -> Case:
-        """The case of where the climb stands; there is one once lnL are known."""
+        """Case at the optimiser's best point, once lnLs are known."""
         if self.here is None:
             raise ValueError("no lnL is known")
         return self.here
@@ -243,72 +251,74 @@ def share_exchangeabilities(
     fits: Sequence[SharedFit], settings: ModelSettings, epsilon: float
 ) -> Steps[None]:
     """Optimise what the classes of the fits' models share, where they share so much."""
-    climbs = [
-        _PartClimb.of(fit, part, settings, epsilon)
+    optimisers = [
+        _ExchangeabilityFit.of(fit, part, settings, epsilon)
         for fit in fits
         for part, model in enumerate(fit.model.models)
         if shared_exchangeabilities(model)
     ]
-    for _ in range(MOST_STEPS):
-        under_way = [own for own in climbs if not own.climb.done]
+    for _ in range(MAX_STEPS):
+        under_way = [own for own in optimisers if not own.optimiser.done]
         if not under_way:
             break
         yield from _take_steps(under_way)
-        lost = [own for own in under_way if own.climb.is_lost]
-        if lost:
-            cases = [own.standing for own in lost]
-            slopes = yield from flow_slopes([own.fit.tree for own in lost], cases)
-            for own, of_parts in zip(lost, slopes, strict=True):
-                own.tell(of_parts[own.part])
-    for own in climbs:
+        waiting = [own for own in under_way if own.optimiser.needs_gradient]
+        if waiting:
+            cases = [own.standing for own in waiting]
+            slopes = yield from flow_slopes([own.fit.tree for own in waiting], cases)
+            for own, of_parts in zip(waiting, slopes, strict=True):
+                own.set_gradient(of_parts[own.part])
+    for own in optimisers:
         models = list(own.fit.model.models)
         models[own.part] = own.end()
         own.fit.model = own.fit.model.with_parts(models)
 
 
-def _take_steps(climbs: Sequence[_PartClimb]) -> Steps[None]:
-    """Let climbs stand on the best ends of their next steps."""
-    ends = [own.climb.points() for own in climbs]
-    trees = [own.fit.tree for own, points in zip(climbs, ends, strict=True) for _ in points]
-    cases = list(_cases(climbs, ends))
+def _take_steps(optimisers: Sequence[_ExchangeabilityFit]) -> Steps[None]:
+    """Move optimisers to the best ends of their next steps."""
+    ends = [own.optimiser.points() for own in optimisers]
+    trees = [own.fit.tree for own, points in zip(optimisers, ends, strict=True) for _ in points]
+    cases = list(_cases(optimisers, ends))
     lnls = yield from part_log_likelihoods(trees, list(chain.from_iterable(cases)))
     first = 0
-    for own, under in zip(climbs, cases, strict=True):
-        own.note(lnls[first : first + len(under), own.part], under)
+    for own, under in zip(optimisers, cases, strict=True):
+        own.update(lnls[first : first + len(under), own.part], under)
         first += len(under)
 
 
-def _cases(climbs: Sequence[_PartClimb], ends: Sequence[Float64]) -> Iterator[list[Case]]:
-    """The cases of each climb's ends; the eigen systems of all are found at once."""
-    wholes = [own.fit.model for own in climbs]
+def _cases(
+    optimisers: Sequence[_ExchangeabilityFit], ends: Sequence[Float64]
+) -> Iterator[list[Case]]:
+    """Yield the cases of each optimiser's points; all eigen systems are computed at once."""
+    wholes = [own.fit.model for own in optimisers]
     found = arrays_of(
-        [own.model for own in climbs],
-        [own.vectors(points) for own, points in zip(climbs, ends, strict=True)],
+        [own.model for own in optimisers],
+        [own.vectors(points) for own, points in zip(optimisers, ends, strict=True)],
         [
             np.full(len(points), whole.scalers[own.part])
-            for own, whole, points in zip(climbs, wholes, ends, strict=True)
+            for own, whole, points in zip(optimisers, wholes, ends, strict=True)
         ],
-        [whole.shapes[own.part] for own, whole in zip(climbs, wholes, strict=True)],
+        [whole.shapes[own.part] for own, whole in zip(optimisers, wholes, strict=True)],
     )
-    for own, arrays in zip(climbs, found, strict=True):
+    for own, arrays in zip(optimisers, found, strict=True):
         yield [own.case(one) for one in arrays]
 
 
-# Free rates among sites, fitted before all else of a model is climbed.
+# Free rates among sites, fitted before all else of a model.
 #
 # They are many variables, of flat and bent ways up, and how the lnL of every pattern depends on its
 # rate tells all of them at once (:mod:`mltree.models.rate_profiles`): a few traversals, where a
 # stencil takes one a point. The curves are asked for at rates far apart, and then where the rates
 # of categories have come to stand, until they stay there.
 
-COARSE: Float64 = np.append(PROFILED[0], PROFILED[1::2])
-"""f64[J]: the rates that curves are asked for at first."""
+COARSE_RATES: Float64 = np.append(PROFILED[0], PROFILED[1::2])
+"""f64[J]: rates that curves are requested at first."""
 
-AROUND: Float64 = exp(np.array([-0.1, 0.0, 0.1]))
-"""Rates that they are asked for at next, as shares of a category's."""
+NEARBY_RATES: Float64 = exp(np.array([-0.1, 0.0, 0.1]))
+"""Rates that curves are requested at next, as multiples of a category's rate."""
 
-MOST_ROUNDS = 6
-"""In which they are."""
+MAX_ROUNDS = 6
+"""Most requests for curves."""
 
 
 class AnyFit(Protocol):
@@ -319,31 +329,31 @@ class AnyFit(Protocol):
 
     @property
     def case(self) -> Case:
-        """What the tree is computed under."""
+        """Case of the tree under the model."""
 
 
 @dataclass
-class _Part:
-    """A part of a fit, on its way."""
+class _RatesOfPart:
+    """Rates among sites of a part of a fit, while they are fitted."""
 
     fit: int
-    """Its number."""
+    """Number of the fit."""
     number: int
     found: FittedAmongSites
     limits: tuple[float, float]
-    """Of the log of its scale."""
+    """Bounds on the log of the part's scale."""
     curves: Curves | None = None
 
-    def wanted(self) -> Float64:
-        """f64[n]: the rates that its patterns are asked for at next."""
+    def missing_rates(self) -> Float64:
+        """f64[n]: rates at which the curves are yet to be requested."""
         rates = self.found.categories.rates
-        around = np.multiply.outer(rates[rates > 0.0], AROUND).ravel()
+        around = np.multiply.outer(rates[rates > 0.0], NEARBY_RATES).ravel()
         if self.curves is not None:
             return lacking(self.curves.rates, around)
-        return np.sort(np.append(COARSE, lacking(COARSE, around)))
+        return np.sort(np.append(COARSE_RATES, lacking(COARSE_RATES, around)))
 
-    def learn(self, curves: Curves) -> None:
-        """Take in what was asked for."""
+    def add_curves(self, curves: Curves) -> None:
+        """Add requested curves."""
         known = self.curves
         self.curves = curves if known is None else known.with_rates(curves.rates, curves.lnls)
 
@@ -351,25 +361,25 @@ class _Part:
 def fit_among_sites(
     fits: Sequence[AnyFit], settings: ModelSettings, epsilon: float
 ) -> Steps[list[dict[int, FittedAmongSites]]]:
-    """What suits the parts of each fit best, by their numbers, of those with free rates.
+    """Fit free rates among sites to the parts of each fit; return them by the parts' numbers.
 
-    All else is as it is in the fit, which stays as it is; nothing is found where stencils take less
-    time. ``epsilon``: natural log units.
+    All else stays as it is in the fit, which is not changed; nothing is fitted where stencils take
+    less time. ``epsilon``: natural log units.
     """
     parts = [
-        _Part(n, number, FittedAmongSites(model, 1.0, -np.inf), limits)
+        _RatesOfPart(n, number, FittedAmongSites(model, 1.0, -np.inf), limits)
         for n, fit in enumerate(fits)
         for number, (model, limits) in enumerate(_of_parts(fit.model, settings))
         if _is_to_fit(model)
     ]
     under_way = parts
-    for _ in range(MOST_ROUNDS):
-        under_way = [part for part in under_way if part.wanted().size]
+    for _ in range(MAX_ROUNDS):
+        under_way = [part for part in under_way if part.missing_rates().size]
         if not under_way:
             break
-        yield from _ask(fits, under_way)
+        yield from _request_curves(fits, under_way)
         known = [part for part in under_way if part.curves is not None]
-        under_way = _fitted(known, settings, CAREFUL * epsilon)
+        under_way = _fitted(known, settings, EPSILON_SHARE * epsilon)
     found: list[dict[int, FittedAmongSites]] = [{} for _ in fits]
     for part in parts:
         if part.curves is not None:
@@ -386,14 +396,16 @@ def _of_parts(
 
 
 def _is_to_fit(model: Model) -> bool:
-    """Whether rates are free, and go with all classes that there are."""
+    """Return True if the rates are free, and the same for all classes."""
     form, mixture = model.heterogeneity, model.mixture
     is_free = isinstance(form, FreeRates) and not form.fixed
     return is_free and not (mixture is not None and mixture.is_paired)
 
 
-def _fitted(parts: Sequence[_Part], settings: ModelSettings, epsilon: float) -> list[_Part]:
-    """Fit parts by their curves as they are; those that gained by what these told last."""
+def _fitted(
+    parts: Sequence[_RatesOfPart], settings: ModelSettings, epsilon: float
+) -> list[_RatesOfPart]:
+    """Fit parts to their curves; return the parts that gained from the curves added last."""
     profiles = [RateProfiles(part.curves) for part in parts if part.curves is not None]
     before = [own.lnl(part.found.categories) for own, part in zip(profiles, parts, strict=True)]
     tasks = [
@@ -410,16 +422,16 @@ def _fitted(parts: Sequence[_Part], settings: ModelSettings, epsilon: float) -> 
     return gained
 
 
-class _Asked(NamedTuple):
-    """A tree, its case, and who asks for which of its parts."""
+class _CurveRequest(NamedTuple):
+    """A tree, its case, and the parts whose curves are requested."""
 
     tree: Tree
     case: Case
-    parts: dict[int, _Part]
+    parts: dict[int, _RatesOfPart]
 
     @property
     def kind(self) -> Hashable:
-        """Equal for those that are asked for together."""
+        """Key of requests that are made together."""
         return len(self.case.models), self.tree.lengths.ndim
 
     @property
@@ -427,35 +439,35 @@ class _Asked(NamedTuple):
         """f64[J] of every part of the case."""
         none = np.empty(0)
         return [
-            self.parts[place].wanted() if place in self.parts else none
+            self.parts[place].missing_rates() if place in self.parts else none
             for place in range(len(self.case.models))
         ]
 
 
-def _ask(fits: Sequence[AnyFit], parts: Sequence[_Part]) -> Steps[None]:
-    """Let parts learn what they want."""
-    of_fits: dict[int, list[_Part]] = {}
+def _request_curves(fits: Sequence[AnyFit], parts: Sequence[_RatesOfPart]) -> Steps[None]:
+    """Request the curves that parts are missing."""
+    of_fits: dict[int, list[_RatesOfPart]] = {}
     for part in parts:
         of_fits.setdefault(part.fit, []).append(part)
-    kinds: dict[Hashable, list[_Asked]] = {}
+    kinds: dict[Hashable, list[_CurveRequest]] = {}
     for number, own in of_fits.items():
-        for asked in _asked(fits[number], own):
+        for asked in _curve_requests(fits[number], own):
             kinds.setdefault(asked.kind, []).append(asked)
     for alike in kinds.values():
         trees, cases = [asked.tree for asked in alike], [asked.case for asked in alike]
         found = yield from rate_curves(trees, cases, [asked.rates for asked in alike])
         for asked, curves in zip(alike, found, strict=True):
             for place, part in asked.parts.items() if curves else ():
-                part.learn(curves[place])
+                part.add_curves(curves[place])
 
 
-def _asked(fit: AnyFit, parts: Sequence[_Part]) -> list[_Asked]:
-    """The whole tree, or one for every part where those are few of many."""
+def _curve_requests(fit: AnyFit, parts: Sequence[_RatesOfPart]) -> list[_CurveRequest]:
+    """Request curves of the whole tree, or of single parts where those are few of many."""
     case, tree = fit.case, fit.tree
     if 2 * len(parts) >= len(case.models):
-        return [_Asked(tree, case, {part.number: part for part in parts})]
+        return [_CurveRequest(tree, case, {part.number: part for part in parts})]
     return [
-        _Asked(
+        _CurveRequest(
             tree if tree.lengths.ndim == 1 else tree.with_lengths(tree.lengths[part.number]),
             case._replace(
                 models=(case.models[part.number],), first_part=case.first_part + part.number

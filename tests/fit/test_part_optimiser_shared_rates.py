@@ -12,7 +12,7 @@ from scipy.optimize import minimize
 
 from mltree.data.alphabet import PROTEIN
 from mltree.fit.model_optimiser import Fit
-from mltree.fit.part_climb import share_exchangeabilities
+from mltree.fit.part_optimiser import share_exchangeabilities
 from mltree.fit.settings import ModelSettings
 from mltree.likelihood.classes import Columns
 from mltree.likelihood.likelihood import Likelihood
