@@ -1,4 +1,4 @@
-"""Free rates fitted to curves before a climb: as high as points tell, in few of them."""
+"""Free rates fitted to curves before all else: as good as full stencils, for fewer points."""
 
 from __future__ import annotations
 

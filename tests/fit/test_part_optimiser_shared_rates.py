@@ -32,7 +32,7 @@ from mltree.program.reference import ReferenceEngine
 
 BOUNDS = (1e-6, 100.0)
 SHORT = 0.05
-"""lnL that a climb may be short of SciPy's best."""
+"""lnL that an optimiser may be short of SciPy's best."""
 
 
 @pytest.fixture

@@ -1,4 +1,4 @@
-"""What is left in a sieve, against all of it taken to the end."""
+"""Screened fits against all fits taken to their ends."""
 
 from __future__ import annotations
 
@@ -70,7 +70,7 @@ class Data:
         tree = Tree(self.tree.twin, self.tree.edge, self.tree.lengths.copy(), self.tree.n_tips)
         return Fit(tree, alone(self.models[part][n]), first_part=part)
 
-    def sieved(self, parts: tuple[int, ...]) -> list[float]:
+    def screened(self, parts: tuple[int, ...]) -> list[float]:
         """LnLs of all."""
         fits, penalties = self.fits(parts), np.tile(self.penalties, len(parts))
         ascend_promising(self.likelihood, fits, penalties, np.full(2, np.inf), FITTING)
@@ -83,7 +83,7 @@ def test_none_is_left_that_ends_near_the_best(case: int) -> None:
     for part in (0, 1):
         every = data.fits((part,))
         perform(data.likelihood, ascend(every, FITTING))
-        ends, found = np.array([fit.lnl for fit in every]), np.array(data.sieved((part,)))
+        ends, found = np.array([fit.lnl for fit in every]), np.array(data.screened((part,)))
         scores = data.penalties - 2.0 * ends
         near = scores <= scores.min() + SHORT_STEP
         np.testing.assert_allclose(found[near], ends[near], atol=COARSE)
@@ -94,14 +94,14 @@ def test_what_is_far_from_the_best_is_left() -> None:
     data = Data(1)
     every = data.fits((1,))
     perform(data.likelihood, ascend(every, FITTING))
-    lacking = np.array([fit.lnl for fit in every]) - data.sieved((1,))
+    lacking = np.array([fit.lnl for fit in every]) - data.screened((1,))
     assert lacking.max() > 1.0
 
 
 def test_parts_do_not_look_at_each_other() -> None:
     data = Data(2)
-    together = data.sieved((0, 1))
-    np.testing.assert_allclose(together, data.sieved((0,)) + data.sieved((1,)), rtol=1e-9)
+    together = data.screened((0, 1))
+    np.testing.assert_allclose(together, data.screened((0,)) + data.screened((1,)), rtol=1e-9)
 
 
 def test_each_part_has_a_best_of_its_own() -> None:

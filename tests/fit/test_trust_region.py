@@ -26,7 +26,7 @@ def optimiser(
     epsilon: float = EPSILON,
     launches: int = 100,
 ) -> tuple[TrustRegion, int]:
-    """A climb, and how many launches it took; its value never falls."""
+    """An optimiser at its end, and how many launches it took; its value never falls."""
     n = len(start)
     bounds = (np.broadcast_to(np.asarray(bound, float), n) for bound in (low, high))
     found = TrustRegion(np.array(start), *bounds, STEP, epsilon)
@@ -165,7 +165,7 @@ def test_around_a_short_step_only_the_gradient_is_measured() -> None:
 
 
 def test_a_short_step_that_leads_down_has_the_curvature_measured() -> None:
-    """It was told to be a hundredth of what it is, so that the step is ten times too long."""
+    """It is given as a hundredth of what it is, so that the step is ten times too long."""
     found = TrustRegion(
         np.zeros(3), np.full(3, -9.0), np.full(3, 9.0), STEP, EPSILON, 0.02 * np.eye(3)
     )

@@ -1,4 +1,4 @@
-"""A climb that is told where it ends, rightly or not."""
+"""An optimiser with an expected maximum, right or wrong."""
 
 from __future__ import annotations
 
@@ -15,9 +15,9 @@ def bowl(x: np.ndarray) -> np.ndarray:
     return 5.0 - ((x - TOP) ** 2).sum(axis=1)
 
 
-def optimiser(told: float, starts: np.ndarray) -> tuple[VerifiedTrustRegion, list[int]]:
+def optimiser(expected: float, starts: np.ndarray) -> tuple[VerifiedTrustRegion, list[int]]:
     """How it ends, and how many points each launch had."""
-    found = VerifiedTrustRegion(told, starts, np.full(2, -9.0), np.full(2, 9.0), 1e-3, EPSILON)
+    found = VerifiedTrustRegion(expected, starts, np.full(2, -9.0), np.full(2, 9.0), 1e-3, EPSILON)
     points = []
     while not found.done:
         points.append(len(found.points()))
@@ -35,10 +35,12 @@ def test_what_it_was_told_is_looked_at_once() -> None:
 
 
 @pytest.mark.parametrize(
-    ("told", "first"), [(5.5, TOP), (4.5, TOP), (bowl(np.ones((1, 2)))[0], np.ones(2))]
+    ("expected", "first"), [(5.5, TOP), (4.5, TOP), (bowl(np.ones((1, 2)))[0], np.ones(2))]
 )
-def test_a_value_that_it_has_not_is_climbed_from(told: float, first: np.ndarray) -> None:
-    """Another value than it was told, or a better start beside it."""
-    _, points = optimiser(told, np.stack([first, np.zeros(2)]))
+def test_another_value_than_expected_starts_an_optimisation(
+    expected: float, first: np.ndarray
+) -> None:
+    """Another value than the expected one, or a better start beside it."""
+    _, points = optimiser(expected, np.stack([first, np.zeros(2)]))
     assert points[0] == 2
     assert len(points) > 1

@@ -109,7 +109,7 @@ def test_genes_of_a_regime_become_one(tmp_path: Path, linkage: Linkage) -> None:
 def test_pairs_that_are_left_early_would_not_have_been_merged(
     case: int, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """As against every pair climbed to its end, from no curvature that is known."""
+    """As against every pair optimised to its end, from no curvature that is known."""
     rng = np.random.default_rng([case, 77])
     regimes = rng.integers(0, 2, 5).tolist()
     data = simulated(tmp_path, regimes, int(rng.integers(60, 300)), case, Linkage.SCALED)

@@ -1,4 +1,4 @@
-"""Fits in lots: by their categories, parts together."""
+"""Fits in batches: by their categories, parts together."""
 
 from __future__ import annotations
 
