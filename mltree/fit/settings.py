@@ -1,7 +1,8 @@
 """Every constant of the search, once, with its unit and its origin.
 
-docs/search.md says what they rest on; the prototype is that of bench/PROTOTYPE.md.  Differences of
-log-likelihood are in natural log units ("lnL"), branch lengths in expected substitutions per site.
+bench/search-notebook.md says what they rest on; the prototype is that of bench/PROTOTYPE.md.
+Differences of log-likelihood are in natural log units ("lnL"), branch lengths in expected
+substitutions per site.
 """
 
 from __future__ import annotations
@@ -176,8 +177,8 @@ class PerturbationSettings(Value):
     """lnL by which a copy must beat the best tree to replace it (docs/search.md,
     "Perturbation")."""
     phase: PhaseSettings = PhaseSettings(radius=8, cut=30.0, fully_smoothed=2, skips_stalled=True)
-    """Local repair of a copy (docs/search.md, "Perturbation"). Two trials took stamatak_101 from 3
-    to 5 of 5 seeds at its best lnL, -64747.24, in the same time."""
+    """Local repair of a copy (docs/search.md, "Perturbation"). Two fully smoothed candidates took
+    stamatak_101 from 3 to 5 of 5 seeds at its best lnL, -64747.24, in the same time."""
 
 
 class CheckpointSettings(Value):
@@ -226,7 +227,7 @@ class SearchSettings(Value):
     H200 4 s instead of 3 and ended 20 to 60 lnL higher."""
     improves_all_starts: bool = True
     """True: parsimony moves improve every parsimony start. False: the first one alone, and leave
-    the others as stepwise addition made them (docs/search.md, "Replicates")."""
+    the others as stepwise addition made them (bench/search-notebook.md, "Replicates")."""
     random_starts: int = 0
     starts_at_once: int | None = None
     """Starts that begin side by side; others follow while those before disagree. None: all."""
@@ -356,7 +357,7 @@ REPLICATE = SearchSettings(
     improves_all_starts=False,
     perturbation=PerturbationSettings(copies=4, patience=1, agreement_share=1.0),
 )
-"""A bootstrap replicate's search (docs/search.md, "Replicates")."""
+"""A bootstrap replicate's search (bench/search-notebook.md, "Replicates")."""
 
 
 def preset(name: str) -> SearchSettings:
