@@ -156,12 +156,12 @@ def _contending(progresses: Sequence[Progress], best: float) -> list[Progress]:
 
 def _distinct(progresses: Sequence[Progress]) -> list[Progress]:
     """Drop every course that has a better one nearby; the order stays."""
-    found: list[tuple[Progress, _Position]] = []
+    kept_so_far: list[tuple[Progress, _Position]] = []
     for progress in sorted(progresses, key=lambda progress: -progress.fit.lnl):
         position = _Position.of(progress.fit)
-        if not any(_are_same(progress.fit, position, one.fit, other) for one, other in found):
-            found.append((progress, position))
-    kept = {id(progress) for progress, _ in found}
+        if not any(_are_same(progress.fit, position, one.fit, other) for one, other in kept_so_far):
+            kept_so_far.append((progress, position))
+    kept = {id(progress) for progress, _ in kept_so_far}
     return [progress for progress in progresses if id(progress) in kept]
 
 

@@ -140,7 +140,10 @@ def _of_rates(model: Model) -> list[Model]:
         if model.mixture is not None and model.mixture.is_paired:
             rates = FreeRates.from_gamma(k, alpha).rates
             orders = (FreeRates.of(rates[list(o)], np.ones(k), in_order=True) for o in ORDERS)
-            return [dataclasses.replace(model, heterogeneity=own) for own in orders]
+            return [
+                dataclasses.replace(model, heterogeneity=rates_of_start)
+                for rates_of_start in orders
+            ]
         span, some = FEW_FAST
         others = [
             dataclasses.replace(
@@ -161,7 +164,7 @@ def _of_rates(model: Model) -> list[Model]:
 
 def _of_classes(model: Model) -> list[Model]:
     """Return starts with other classes of a mixture, moved at random but always in the same way."""
-    count = sum(len(variables_of_matrix(own)) for own in model.components)
+    count = sum(len(variables_of_matrix(component)) for component in model.components)
     if not isinstance(model.mixture, Mixed) or not count:
         return []
     x, rng = vector(model), np.random.default_rng(0)
@@ -213,7 +216,7 @@ def distant_starts(model: PartitionModel) -> list[tuple[float, PartitionModel]]:
     """Return distant starts, each with a length of all branches: the part's with most starts."""
     of_parts = [distant_models(part) for part in model.models]
     pairs = zip(of_parts, model.models, strict=True)
-    models = [[start for _, start in own] or [part] for own, part in pairs]
+    models = [[start for _, start in starts] or [part] for starts, part in pairs]
     lengths = [length for length, _ in max(of_parts, key=len)]
     return list(zip(lengths, _side_by_side(model, models), strict=False))
 
@@ -223,7 +226,10 @@ def _side_by_side(
 ) -> list[PartitionModel]:
     """Put the n-th models of all parts together; a part with fewer has its last."""
     count = max(map(len, of_parts))
-    return [model.with_parts([own[min(n, len(own) - 1)] for own in of_parts]) for n in range(count)]
+    return [
+        model.with_parts([starts[min(n, len(starts) - 1)] for starts in of_parts])
+        for n in range(count)
+    ]
 
 
 def best_fit(fits: Sequence[Fit]) -> Fit:
@@ -284,8 +290,8 @@ class _OptimiseModels(Stepwise, eq=False):
         yield from share_exchangeabilities(self.fits, self.settings, self.epsilon)
         fitted_rates = yield from fit_among_sites(self.fits, self.settings, self.epsilon)
         optimisers = [
-            _FitOptimiser(fit, self.settings, self.branches, self.epsilon, own)
-            for fit, own in zip(self.fits, fitted_rates, strict=True)
+            _FitOptimiser(fit, self.settings, self.branches, self.epsilon, rates)
+            for fit, rates in zip(self.fits, fitted_rates, strict=True)
         ]
         yield from _optimise(optimisers, self.settings.iterations)
         return [None] * len(self.fits)
@@ -296,12 +302,12 @@ def _weigh_classes(fits: Sequence[Fit]) -> Steps[None]:
     having = [fit for fit in fits if any(map(_has_free_weights, fit.model.models))]
     if not having:
         return
-    found = yield from class_weights([fit.tree for fit in having], [fit.case for fit in having])
-    for fit, weights in zip(having, found, strict=True):
+    answers = yield from class_weights([fit.tree for fit in having], [fit.case for fit in having])
+    for fit, weights in zip(having, answers, strict=True):
         fit.model = fit.model.with_parts(
             [
-                model.with_class_weights(own) if _has_free_weights(model) else model
-                for model, own in zip(fit.model.models, weights, strict=True)
+                model.with_class_weights(new) if _has_free_weights(model) else model
+                for model, new in zip(fit.model.models, weights, strict=True)
             ]
         )
 
@@ -319,8 +325,8 @@ def _optimise(optimisers: Sequence[_FitOptimiser], iterations: int) -> Steps[Non
         ways: list[BoxOptimiser] = []
         values: list[Float64] = []
         rows = yield from _part_lnls(list(_trial_cases(under_way)))
-        for optimiser, own in zip(under_way, rows, strict=True):
-            for way, column in optimiser.under_way(own):
+        for optimiser, lnls in zip(under_way, rows, strict=True):
+            for way, column in optimiser.under_way(lnls):
                 ways.append(way)
                 values.append(column)
         advance(ways, values)
@@ -332,23 +338,23 @@ def _finish(optimisers: Sequence[_FitOptimiser]) -> None:
     models, scales = optima_of([part for optimiser in optimisers for part in optimiser.parts])
     first = 0
     for optimiser in optimisers:
-        own = slice(first, first := first + optimiser.n_parts)
-        optimiser.finish(models[own], scales[own])
+        span = slice(first, first := first + optimiser.n_parts)
+        optimiser.finish(models[span], scales[span])
     arrays_of_all(models)
 
 
 def _part_lnls(asked: Sequence[tuple[list[Tree], list[Case]]]) -> Steps[list[Float64]]:
     """f64[n, parts]: lnLs of each sequence of trees; those of as many parts share a request."""
-    found: list[Float64] = [np.empty(0)] * len(asked)
+    lnls_of: list[Float64] = [np.empty(0)] * len(asked)
     for parts in dict.fromkeys(len(cases[0].models) for _, cases in asked):
         which = [n for n, (_, cases) in enumerate(asked) if len(cases[0].models) == parts]
         trees = list(chain.from_iterable(asked[n][0] for n in which))
         cases = list(chain.from_iterable(asked[n][1] for n in which))
         lnls = yield from part_log_likelihoods(trees, cases)
         ends = np.cumsum([len(asked[n][0]) for n in which])[:-1]
-        for n, own in zip(which, np.split(lnls, ends), strict=True):
-            found[n] = own
-    return found
+        for n, part_lnls in zip(which, np.split(lnls, ends), strict=True):
+            lnls_of[n] = part_lnls
+    return lnls_of
 
 
 def _trial_cases(optimisers: Sequence[_FitOptimiser]) -> Iterator[tuple[list[Tree], list[Case]]]:
@@ -357,7 +363,9 @@ def _trial_cases(optimisers: Sequence[_FitOptimiser]) -> Iterator[tuple[list[Tre
     models = [model for optimiser in optimisers for model in optimiser.models]
     shapes = [shape for optimiser in optimisers for shape in optimiser.shapes]
     points, speeds = (list(chain.from_iterable(rows)) for rows in zip(*asked, strict=True))
-    arrays = iter(arrays_of(models, [own[:, :-1] for own in points], speeds, shapes))
+    arrays = iter(
+        arrays_of(models, [rows_of_part[:, :-1] for rows_of_part in points], speeds, shapes)
+    )
     for optimiser in optimisers:
         yield optimiser.trial_cases(list(islice(arrays, optimiser.n_parts)))
 
@@ -390,10 +398,10 @@ class _FitOptimiser:
                 scale_bounds(model, scaler, limit),
                 settings,
                 epsilon,
-                own,
+                curvature,
                 fitted_rates.get(number),
             )
-            for number, (part, scaler, own) in enumerate(every)
+            for number, (part, scaler, curvature) in enumerate(every)
         ]
 
     @property
@@ -420,13 +428,13 @@ class _FitOptimiser:
         """f64[n, variables], f64[n]: points to evaluate of each part, and factors on its rates."""
         model = self._fit.model
         points = [part.variables() for part in self.parts]
-        scales = exp(np.concatenate([own[:, -1] for own in points]))
+        scales = exp(np.concatenate([row[:, -1] for row in points]))
         spans = list(accumulate(map(len, points), initial=0))
         self._scales = [scales[first:last] for first, last in pairwise(spans)]
         if model.linkage != Linkage.SCALED:
-            return points, [np.ones_like(own) for own in self._scales]
+            return points, [np.ones_like(row) for row in self._scales]
         pairs = zip(self._scales, model.scalers.tolist(), strict=True)
-        return points, [own * scaler for own, scaler in pairs]
+        return points, [row * scaler for row, scaler in pairs]
 
     def trial_cases(self, arrays: Sequence[list[ModelArrays]]) -> tuple[list[Tree], list[Case]]:
         """Return the trees and cases to evaluate, part by part: the n-th points of all parts.
@@ -438,7 +446,7 @@ class _FitOptimiser:
         self._is_sparse = self._is_little(count)
         if self._is_sparse:
             return self._by_part(arrays)
-        every = [own + own[-1:] * (count - len(own)) for own in arrays]
+        every = [of_part + of_part[-1:] * (count - len(of_part)) for of_part in arrays]
         cases = [Case(models, fit.weights, fit.first_part) for models in zip(*every, strict=True)]
         padded = [np.append(scale, np.repeat(scale[-1:], count - len(scale))) for scale in scales]
         return self._scaled(np.array(padded).T), cases
@@ -449,15 +457,15 @@ class _FitOptimiser:
             parts = [part for part in self.parts if not part.done]
             ends = np.cumsum([part.points for part in parts])[:-1]
             rows = np.split(lnls[:, 0], ends)
-            return [(part.optimiser, own) for part, own in zip(parts, rows, strict=True)]
+            return [(part.optimiser, values) for part, values in zip(parts, rows, strict=True)]
         pairs = zip(self.parts, lnls.T, strict=True)
-        return [(part.optimiser, own[: part.points]) for part, own in pairs if not part.done]
+        return [(part.optimiser, values[: part.points]) for part, values in pairs if not part.done]
 
     def _is_little(self, count: int) -> bool:
         """Return True if trees of single parts are less work than ``count`` trees of all parts."""
-        wanted = sum(part.points for part in self.parts if not part.done)
-        few = wanted * self._fit.tree.n_tips <= RECORDS
-        return few and wanted <= SPARSE * count * len(self.parts)
+        points = sum(part.points for part in self.parts if not part.done)
+        few = points * self._fit.tree.n_tips <= RECORDS
+        return few and points <= SPARSE * count * len(self.parts)
 
     def _by_part(self, arrays: Sequence[list[ModelArrays]]) -> tuple[list[Tree], list[Case]]:
         """Return a tree for every point of the parts that are not done."""
@@ -467,7 +475,7 @@ class _FitOptimiser:
             if not part.done:
                 trees += [self._lone(number, scale) for scale in self._scales[number].tolist()]
                 first = fit.first_part + number
-                cases += [Case((own,), fit.weights, first) for own in arrays[number]]
+                cases += [Case((model,), fit.weights, first) for model in arrays[number]]
         return trees, cases
 
     def finish(self, models: Sequence[Model], scales: Float64) -> None:

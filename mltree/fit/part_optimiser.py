@@ -232,10 +232,11 @@ class _ExchangeabilityFit:
     def set_gradient(self, slopes: Float64) -> None:
         """Set the gradient from f64 [M, S, S], by the rates of classes."""
         model, case = self.end(), self.standing
-        found = exchangeability_slopes(model.rates, case.models[self.part].frequencies, slopes)
+        by_rate = exchangeability_slopes(model.rates, case.models[self.part].frequencies, slopes)
         count = len(self.optimiser.x)
         slope, changes = (
-            np.asarray(np.bincount(model.rate_classes, own, count), np.float64) for own in found
+            np.asarray(np.bincount(model.rate_classes, values, count), np.float64)
+            for values in by_rate
         )
         self.optimiser.set_gradient(slope, changes)
 
@@ -276,13 +277,13 @@ def share_exchangeabilities(
 
 def _take_steps(optimisers: Sequence[_ExchangeabilityFit]) -> Steps[None]:
     """Move optimisers to the best ends of their next steps."""
-    ends = [own.optimiser.points() for own in optimisers]
-    trees = [own.fit.tree for own, points in zip(optimisers, ends, strict=True) for _ in points]
+    ends = [part.optimiser.points() for part in optimisers]
+    trees = [part.fit.tree for part, points in zip(optimisers, ends, strict=True) for _ in points]
     cases = list(_cases(optimisers, ends))
     lnls = yield from part_log_likelihoods(trees, list(chain.from_iterable(cases)))
     first = 0
-    for own, under in zip(optimisers, cases, strict=True):
-        own.update(lnls[first : first + len(under), own.part], under)
+    for part, under in zip(optimisers, cases, strict=True):
+        part.update(lnls[first : first + len(under), part.part], under)
         first += len(under)
 
 
@@ -290,18 +291,18 @@ def _cases(
     optimisers: Sequence[_ExchangeabilityFit], ends: Sequence[Float64]
 ) -> Iterator[list[Case]]:
     """Yield the cases of each optimiser's points; all eigen systems are computed at once."""
-    wholes = [own.fit.model for own in optimisers]
-    found = arrays_of(
-        [own.model for own in optimisers],
-        [own.vectors(points) for own, points in zip(optimisers, ends, strict=True)],
+    wholes = [part.fit.model for part in optimisers]
+    arrays_of_parts = arrays_of(
+        [part.model for part in optimisers],
+        [part.vectors(points) for part, points in zip(optimisers, ends, strict=True)],
         [
-            np.full(len(points), whole.scalers[own.part])
-            for own, whole, points in zip(optimisers, wholes, ends, strict=True)
+            np.full(len(points), whole.scalers[part.part])
+            for part, whole, points in zip(optimisers, wholes, ends, strict=True)
         ],
-        [whole.shapes[own.part] for own, whole in zip(optimisers, wholes, strict=True)],
+        [whole.shapes[part.part] for part, whole in zip(optimisers, wholes, strict=True)],
     )
-    for own, arrays in zip(optimisers, found, strict=True):
-        yield [own.case(one) for one in arrays]
+    for part, arrays in zip(optimisers, arrays_of_parts, strict=True):
+        yield [part.case(one) for one in arrays]
 
 
 # Free rates among sites, fitted before all else of a model.
@@ -339,14 +340,14 @@ class _RatesOfPart:
     fit: int
     """Number of the fit."""
     number: int
-    found: FittedAmongSites
+    fitted: FittedAmongSites
     limits: tuple[float, float]
     """Bounds on the log of the part's scale."""
     curves: Curves | None = None
 
     def missing_rates(self) -> Float64:
         """f64[n]: rates at which the curves are yet to be requested."""
-        rates = self.found.categories.rates
+        rates = self.fitted.categories.rates
         around = np.multiply.outer(rates[rates > 0.0], NEARBY_RATES).ravel()
         if self.curves is not None:
             return lacking(self.curves.rates, around)
@@ -380,11 +381,11 @@ def fit_among_sites(
         yield from _request_curves(fits, under_way)
         known = [part for part in under_way if part.curves is not None]
         under_way = _fitted(known, settings, EPSILON_SHARE * epsilon)
-    found: list[dict[int, FittedAmongSites]] = [{} for _ in fits]
+    fitted: list[dict[int, FittedAmongSites]] = [{} for _ in fits]
     for part in parts:
         if part.curves is not None:
-            found[part.fit][part.number] = part.found
-    return found
+            fitted[part.fit][part.number] = part.fitted
+    return fitted
 
 
 def _of_parts(
@@ -407,17 +408,19 @@ def _fitted(
 ) -> list[_RatesOfPart]:
     """Fit parts to their curves; return the parts that gained from the curves added last."""
     profiles = [RateProfiles(part.curves) for part in parts if part.curves is not None]
-    before = [own.lnl(part.found.categories) for own, part in zip(profiles, parts, strict=True)]
+    before = [
+        profile.lnl(part.fitted.categories) for profile, part in zip(profiles, parts, strict=True)
+    ]
     tasks = [
-        Task(own, [part.found.model], part.found.scale, part.limits)
-        for own, part in zip(profiles, parts, strict=True)
+        Task(profile, [part.fitted.model], part.fitted.scale, part.limits)
+        for profile, part in zip(profiles, parts, strict=True)
     ]
     gained = []
-    for part, found, lnl in zip(
+    for part, fitted, lnl in zip(
         parts, fitted_among_sites(tasks, settings, epsilon), before, strict=True
     ):
-        part.found = found
-        if found.lnl - lnl >= epsilon:
+        part.fitted = fitted
+        if fitted.lnl - lnl >= epsilon:
             gained.append(part)
     return gained
 
@@ -450,13 +453,13 @@ def _request_curves(fits: Sequence[AnyFit], parts: Sequence[_RatesOfPart]) -> St
     for part in parts:
         of_fits.setdefault(part.fit, []).append(part)
     kinds: dict[Hashable, list[_CurveRequest]] = {}
-    for number, own in of_fits.items():
-        for asked in _curve_requests(fits[number], own):
+    for number, of_fit in of_fits.items():
+        for asked in _curve_requests(fits[number], of_fit):
             kinds.setdefault(asked.kind, []).append(asked)
     for alike in kinds.values():
         trees, cases = [asked.tree for asked in alike], [asked.case for asked in alike]
-        found = yield from rate_curves(trees, cases, [asked.rates for asked in alike])
-        for asked, curves in zip(alike, found, strict=True):
+        answers = yield from rate_curves(trees, cases, [asked.rates for asked in alike])
+        for asked, curves in zip(alike, answers, strict=True):
             for place, part in asked.parts.items() if curves else ():
                 part.add_curves(curves[place])
 

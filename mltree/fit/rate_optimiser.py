@@ -78,7 +78,7 @@ def fitted_among_sites(
         [FittedAmongSites(model, task.scale, -np.inf) for model in task.starts] for task in tasks
     ]
     ends = _optimised(tasks, starts, settings, epsilon)
-    return [max(own, key=lambda end: end.lnl) for own in ends]
+    return [max(ends_of_task, key=lambda end: end.lnl) for ends_of_task in ends]
 
 
 def _optimised(
@@ -115,12 +115,12 @@ def _optimised(
 
 def _distinct(ends: Sequence[FittedAmongSites]) -> list[FittedAmongSites]:
     """Return the ends without a better one nearby; the best first."""
-    found: list[FittedAmongSites] = []
+    distinct: list[FittedAmongSites] = []
     for end in sorted(ends, key=lambda end: -end.lnl):
-        near = (np.abs(end.x - other.x).max(initial=0.0) <= SAME_MAXIMUM for other in found)
+        near = (np.abs(end.x - other.x).max(initial=0.0) <= SAME_MAXIMUM for other in distinct)
         if not any(near):
-            found.append(end)
-    return found
+            distinct.append(end)
+    return distinct
 
 
 def _advance(optimisers: Sequence[_RateOptimiser]) -> None:
@@ -151,14 +151,14 @@ class _RateOptimiser:
     ) -> None:
         self._profiles, self._model = task.profiles, start.model
         x = start.x
-        own = variables_among_sites(self._model) + 1
-        self._held, self.x = np.split(x, [len(x) - own])
+        n = variables_among_sites(self._model) + 1
+        self._held, self.x = np.split(x, [len(x) - n])
         """f64[n]: the best point so far."""
         limits = task.limits or (-settings.scale_limit, settings.scale_limit)
         every = [*bounds(self._model)[len(self._held) :], limits]
         self.low, self.high = np.array(every, np.float64).T
-        self._stencil = Stencil.of(own, settings.step)
-        self.epsilon = max(epsilon, own * self._profiles.blur)
+        self._stencil = Stencil.of(n, settings.step)
+        self.epsilon = max(epsilon, n * self._profiles.blur)
         """The least that a step must promise."""
         self._lnl, self.quadratic = self._expanded(self.x)
         """lnL at x, and the expansion about it."""

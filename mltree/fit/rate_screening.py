@@ -112,14 +112,16 @@ class RateScreening:
     _known: dict[int, tuple[bytes, RateProfiles]] = field(default_factory=dict)
     """Key of tree and matrix, and the profiles under them, by part."""
 
-    def fitted(self, wanted: Sequence[tuple[int, Sequence[Model]]]) -> list[FittedAmongSites]:
+    def fitted(
+        self, starts_of_parts: Sequence[tuple[int, Sequence[Model]]]
+    ) -> list[FittedAmongSites]:
         """Fit the rates of parts from some starts, all else as when the part was profiled.
 
         Raises: ValueError where a part was not.
         """
-        if not self._known.keys() >= {part for part, _ in wanted}:
+        if not self._known.keys() >= {part for part, _ in starts_of_parts}:
             raise ValueError("no profiles are known")
-        tasks = [Task(self._known[part][1], starts) for part, starts in wanted]
+        tasks = [Task(self._known[part][1], starts) for part, starts in starts_of_parts]
         return fitted_among_sites(tasks, self.settings.model, RATES_EPSILON)
 
     def look(self, where: Sequence[tuple[int, Tree, Model]]) -> None:
@@ -130,8 +132,8 @@ class RateScreening:
         for part in new:  # their tables are as large as what takes their place
             self._known.pop(part, None)
         if new:
-            found = zip(new, self._profiles([*new.values()]), strict=True)
-            self._known |= {part: (keys[part], profiles) for part, profiles in found}
+            profiles_of_parts = zip(new, self._profiles([*new.values()]), strict=True)
+            self._known |= {part: (keys[part], profiles) for part, profiles in profiles_of_parts}
 
     def ascend(self, fits: Sequence[Fit]) -> None:
         """Bring fits of single parts to a maximum over rates and lengths, in turn.
@@ -157,66 +159,70 @@ class RateScreening:
         for first in range(0, len(layers), step):
             some = [fits[n] for layer in layers[first : first + step] for n in layer.values()]
             each = self._profiles([(fit.first_part, fit.tree, fit.model.lone) for fit in some])
-            tasks = [Task(own, [fit.model.lone]) for own, fit in zip(each, some, strict=True)]
-            for fit, found in zip(some, self._optimised(tasks), strict=True):
-                fit.model = fit.model.with_parts([found.model])
-                fit.tree.lengths[:] = self.settings.branches.scaled(fit.tree.lengths, found.scale)
+            tasks = [
+                Task(profiles, [fit.model.lone]) for profiles, fit in zip(each, some, strict=True)
+            ]
+            for fit, fitted in zip(some, self._optimised(tasks), strict=True):
+                fit.model = fit.model.with_parts([fitted.model])
+                fit.tree.lengths[:] = self.settings.branches.scaled(fit.tree.lengths, fitted.scale)
 
     def _optimised(self, tasks: Sequence[Task]) -> list[FittedAmongSites]:
         return fitted_among_sites(tasks, self.settings.model, self.settings.model.final_epsilon)
 
     def score(self, fits: Sequence[Fit]) -> None:
         """Score fits of single parts as they are."""
-        for likelihood, own in self._by_categories(fits):
-            steps = part_log_likelihoods([fit.tree for fit in own], [fit.case for fit in own])
-            for fit, (lnl,) in zip(own, perform(likelihood, steps).tolist(), strict=True):
+        for likelihood, alike in self._by_categories(fits):
+            steps = part_log_likelihoods([fit.tree for fit in alike], [fit.case for fit in alike])
+            for fit, (lnl,) in zip(alike, perform(likelihood, steps).tolist(), strict=True):
                 fit.lnl = lnl
 
     def _smooth(self, fits: Sequence[Fit]) -> None:
         """Fit the lengths of every fit."""
-        for likelihood, own in self._by_categories(fits):
-            trees, cases = [fit.tree for fit in own], [fit.case for fit in own]
+        for likelihood, alike in self._by_categories(fits):
+            trees, cases = [fit.tree for fit in alike], [fit.case for fit in alike]
             steps = smoothed(trees, cases, self.settings.final_smooth_epsilon)
-            for fit, lnl in zip(own, perform(likelihood, steps), strict=True):
+            for fit, lnl in zip(alike, perform(likelihood, steps), strict=True):
                 fit.lnl = lnl
 
     def _by_categories(self, fits: Sequence[Fit]) -> Iterator[tuple[Likelihood, list[Fit]]]:
         """Yield the likelihood of each number of categories, and the fits that have so many."""
         for categories in sorted({fit.model.least_categories for fit in fits}):
-            own = [fit for fit in fits if fit.model.least_categories == categories]
-            yield self.likelihood_of(categories), own
+            alike = [fit for fit in fits if fit.model.least_categories == categories]
+            yield self.likelihood_of(categories), alike
 
     def _profiles(self, where: Sequence[tuple[int, Tree, Model]]) -> Iterator[RateProfiles]:
         """Yield the profiles of parts, as many parts to a tree, and trees to a launch, as fit."""
-        found: dict[int, Float64] = {}
+        lnls: dict[int, Float64] = {}
         likelihood, slots = self.likelihood_of(self.categories), self.patterns.n_tips - 2
         for parts in likelihood.engine.room.neighbours(slots, len(self.patterns.parts)):
             these = [n for n, (part, _, _) in enumerate(where) if part in parts]
             layers = _layers([where[n][0] for n in these])
             if not layers:
                 continue
-            own = [where[n] for n in these]
-            trees, cases = zip(*(self._layer(own, layer, parts) for layer in layers), strict=True)
+            of_parts = [where[n] for n in these]
+            trees, cases = zip(
+                *(self._layer(of_parts, layer, parts) for layer in layers), strict=True
+            )
             every = [tree for tree in trees for _ in PROFILED]
             rows = likelihood.site_rows(every, [*chain.from_iterable(cases)])
             for row, layer in enumerate(layers):
                 of_layer = rows[row * PROFILED.size : (row + 1) * PROFILED.size]
                 for part, n in layer.items():
-                    found[these[n]] = np.ascontiguousarray(of_layer[:, self.patterns.parts[part]])
+                    lnls[these[n]] = np.ascontiguousarray(of_layer[:, self.patterns.parts[part]])
         for n, (part, _, _) in enumerate(where):
             counts = self.patterns.weights[self.patterns.parts[part]]
-            yield RateProfiles(Curves(PROFILED, found[n], counts))
+            yield RateProfiles(Curves(PROFILED, lnls[n], counts))
 
     def _layer(
         self, where: Sequence[tuple[int, Tree, Model]], layer: dict[int, int], parts: range
     ) -> tuple[Tree, list[Case]]:
         """Return a tree with lengths for every part, and its cases; a missing part has others'."""
         some = next(iter(layer.values()))
-        own = [where[layer.get(part, some)] for part in parts]
-        _, tree, _ = own[0]
-        lengths = np.stack([other.lengths for _, other, _ in own])
-        lengths = lengths if len(own) > 1 else lengths[0]
-        matrices = [model.arrays() for _, _, model in own]
+        at = [where[layer.get(part, some)] for part in parts]
+        _, tree, _ = at[0]
+        lengths = np.stack([other.lengths for _, other, _ in at])
+        lengths = lengths if len(at) > 1 else lengths[0]
+        matrices = [model.arrays() for _, _, model in at]
         cases = [
             Case(tuple(_at(arrays, rate, self.categories) for arrays in matrices), 0, parts.start)
             for rate in PROFILED.tolist()

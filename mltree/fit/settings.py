@@ -199,8 +199,8 @@ class CheckpointSettings(Value):
 
         ``cost``: seconds that the last one took to write.
         """
-        wanted = min(max(self.first, self.growth * spent), self.longest)
-        return max(wanted, cost / self.share)
+        due = min(max(self.first, self.growth * spent), self.longest)
+        return max(due, cost / self.share)
 
 
 class SearchSettings(Value):

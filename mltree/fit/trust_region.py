@@ -204,8 +204,8 @@ def _bfgs_updated(curvature: Float64, step: Float64, fall: Float64) -> Float64:
 
 def advance(optimisers: Sequence[BoxOptimiser], values: Sequence[Float64]) -> None:
     """Update every optimiser with the f64[m] values at its points."""
-    for optimiser, own in zip(optimisers, values, strict=True):
-        optimiser.update(own)
+    for optimiser, values_of_one in zip(optimisers, values, strict=True):
+        optimiser.update(values_of_one)
     by_size: dict[int, list[TrustRegion]] = {}
     for optimiser in optimisers:
         if isinstance(optimiser, TrustRegion) and optimiser.quadratic is not None:
@@ -231,8 +231,8 @@ def _plan_steps(optimisers: Sequence[TrustRegion]) -> None:
     shorter = measured.summit(low, high, np.array(SHORTER_STEPS)[:, None, None] * length[:, None])
     every = np.concatenate([whole[None], shorter]).swapaxes(0, 1)
     rows = zip(optimisers, predicted_gains.tolist(), possible_gains.tolist(), every, strict=True)
-    for optimiser, predicted_gain, possible_gain, own in rows:
-        optimiser.plan(predicted_gain, possible_gain, own)
+    for optimiser, predicted_gain, possible_gain, ends in rows:
+        optimiser.plan(predicted_gain, possible_gain, ends)
 
 
 class Stencil(NamedTuple):
@@ -318,13 +318,13 @@ class Quadratic(NamedTuple):
         either = held[..., :, None] | held[..., None, :]
         identity = np.eye(gradient.shape[-1])
         curvature = np.where(either, identity, self.curvature)
-        found = Quadratic(np.where(held, 0.0, gradient), curvature)
+        concave = Quadratic(np.where(held, 0.0, gradient), curvature)
         bent = ~is_definite(curvature - FLAT_CURVATURE * identity)
         if bent.any():
-            straight = Quadratic(found.gradient[bent], curvature[bent])._straightened()
-            found.gradient[bent] = np.where(held[bent], 0.0, straight.gradient)
+            straight = Quadratic(concave.gradient[bent], curvature[bent])._straightened()
+            concave.gradient[bent] = np.where(held[bent], 0.0, straight.gradient)
             curvature[bent] = straight.curvature
-        return found
+        return concave
 
     def _straightened(self) -> Quadratic:
         """Return the quadratic with at least FLAT_CURVATURE in all directions."""
@@ -366,12 +366,12 @@ class Quadratic(NamedTuple):
         for _ in range(4 * n + 1):
             if not moving.size:
                 break
-            own, at = free[moving], x[moving]
+            is_free, at = free[moving], x[moving]
             lowest, highest = low[moving], high[moving]
             slope = self._slope(moving, at)
-            between = own[:, :, None] & own[:, None, :]
+            between = is_free[:, :, None] & is_free[:, None, :]
             move = solve(
-                np.where(between, self.curvature[moving], identity), np.where(own, slope, 0.0)
+                np.where(between, self.curvature[moving], identity), np.where(is_free, slope, 0.0)
             )
             limit = np.where(move > 0, highest, lowest)
             share = np.divide(limit - at, move, out=np.full_like(at, np.inf), where=move != 0)
@@ -383,7 +383,7 @@ class Quadratic(NamedTuple):
             x[moving] = at
             free[moving[blocked], hit[blocked]] = False
             slope = self._slope(moving, at)
-            inward = np.where(own, 0.0, np.where(at >= highest, -slope, slope))
+            inward = np.where(is_free, 0.0, np.where(at >= highest, -slope, slope))
             release = inward.argmax(axis=1)
             held_back = ~blocked & (inward[rows, release] > 0)
             free[moving[held_back], release[held_back]] = True

@@ -69,9 +69,9 @@ class PartSets(Value):
     ) -> list[Float64]:
         """f64[points] for each of some sets of parts: their lnL under each of its models."""
         rows = _apart(parts)
-        wanted = sum(len(own) * len(under) for own, under in zip(parts, arrays, strict=True))
+        count = sum(len(members) * len(under) for members, under in zip(parts, arrays, strict=True))
         whole = self.many * sum(max(len(arrays[n]) for n in row) for row in rows)
-        if wanted <= SPARSE * whole and wanted * self.tree.n_tips <= RECORDS:
+        if count <= SPARSE * whole and count * self.tree.n_tips <= RECORDS:
             return self._of_single_parts(parts, arrays)
         return self._of_rows(parts, arrays, rows)
 
@@ -86,30 +86,35 @@ class PartSets(Value):
             _row([parts[n] for n in row], [arrays[n] for n in row], self.many) for row in rows
         ]
         lnls = self._part_lnls([Case(own) for of_row in models for own in of_row])
-        found: dict[int, Float64] = {}
+        lnls_of: dict[int, Float64] = {}
         ends = np.cumsum([len(of_row) for of_row in models])[:-1]
         for row, own in zip(rows, np.split(lnls, ends), strict=True):
             for n in row:
-                found[n] = own[: len(arrays[n]), list(parts[n])].sum(axis=1)
-        return [found[n] for n in range(len(parts))]
+                lnls_of[n] = own[: len(arrays[n]), list(parts[n])].sum(axis=1)
+        return [lnls_of[n] for n in range(len(parts))]
 
     def _of_single_parts(
         self, parts: Sequence[tuple[int, ...]], arrays: Sequence[Sequence[ModelArrays]]
     ) -> list[Float64]:
         """Score sets by a tree for every point of each of their parts."""
         sets = list(zip(parts, arrays, strict=True))
-        cases = [Case((one,), first_part=n) for own, under in sets for n in own for one in under]
+        cases = [
+            Case((one,), first_part=n) for members, under in sets for n in members for one in under
+        ]
         lnls = self._part_lnls(cases)[:, 0]
-        ends = np.cumsum([len(own) * len(under) for own, under in sets])[:-1]
+        ends = np.cumsum([len(members) * len(under) for members, under in sets])[:-1]
         pairs = zip(np.split(lnls, ends), parts, strict=True)
-        return [rows.reshape(len(own), -1).sum(axis=0) for rows, own in pairs]
+        return [rows.reshape(len(members), -1).sum(axis=0) for rows, members in pairs]
 
     def _part_lnls(self, cases: Sequence[Case]) -> Float64:
         """f64[cases, parts] of the tree."""
         step = max(1, AT_ONCE // len(cases[0].models))
         chunks = [cases[first : first + step] for first in range(0, len(cases), step)]
         return np.concatenate(
-            [self.likelihood.part_log_likelihoods([self.tree] * len(own), own) for own in chunks]
+            [
+                self.likelihood.part_log_likelihoods([self.tree] * len(chunk), chunk)
+                for chunk in chunks
+            ]
         )
 
 
@@ -118,10 +123,10 @@ def _row(
 ) -> list[tuple[ModelArrays, ...]]:
     """Return the models of ``many`` parts, point by point, of sets without a part in common."""
     models = [[arrays[0][0]] * many for _ in range(max(map(len, arrays)))]
-    for subset, own in zip(parts, arrays, strict=True):
+    for subset, points in zip(parts, arrays, strict=True):
         for k, row in enumerate(models):
             for part in subset:
-                row[part] = own[min(k, len(own) - 1)]
+                row[part] = points[min(k, len(points) - 1)]
     return [tuple(row) for row in models]
 
 
@@ -130,13 +135,13 @@ def _apart(parts: Sequence[tuple[int, ...]]) -> list[list[int]]:
     rows: list[list[int]] = []
     taken: list[int] = []
     for n in sorted(range(len(parts)), key=lambda n: -len(parts[n])):
-        own = sum(1 << part for part in parts[n])
-        row = next((r for r, used in enumerate(taken) if not used & own), len(rows))
+        bits = sum(1 << part for part in parts[n])
+        row = next((r for r, used in enumerate(taken) if not used & bits), len(rows))
         if row == len(rows):
             rows.append([])
             taken.append(0)
         rows[row].append(n)
-        taken[row] |= own
+        taken[row] |= bits
     return rows
 
 
@@ -325,20 +330,22 @@ class _Merger:
         patterns = side_by_side(self._problem.groups[one.group], parts)
         share = one.sites / (one.sites + other.sites)
         alike = one.name == other.name
-        for own in (one,) if alike else (one, other):
-            model = parse_model(own.name, own.model.alphabet).with_empirical_frequencies(patterns)
-            x = vector(own.model)
+        for model_of in (one,) if alike else (one, other):
+            model = parse_model(model_of.name, model_of.model.alphabet).with_empirical_frequencies(
+                patterns
+            )
+            x = vector(model_of.model)
             if alike:
                 x = share * x + (1.0 - share) * vector(other.model)
             yield replace(
-                own,
+                model_of,
                 parts=parts,
                 model=with_vector(model, x),
                 scaler=math.exp(_between(math.log(one.scaler), math.log(other.scaler), share)),
                 length=_between(one.length, other.length, share),
                 free=free_parameters(model),
                 sites=one.sites + other.sites,
-                curvature=_of_both(own, one, other),
+                curvature=_of_both(model_of, one, other),
             )
 
     def _fitted(self, starts: Sequence[_Subset], goals: Sequence[float]) -> list[_Subset]:
@@ -346,15 +353,15 @@ class _Merger:
 
         A subset that will not reach its lnL in ``goals`` is left on its way.
         """
-        found: dict[int, _Subset] = {}
+        fitted: dict[int, _Subset] = {}
         for group in range(len(self._likelihoods)):
-            own = [n for n, start in enumerate(starts) if start.group == group]
-            found |= zip(
-                own,
-                self._optimised(group, [starts[n] for n in own], [goals[n] for n in own]),
+            numbers = [n for n, start in enumerate(starts) if start.group == group]
+            fitted |= zip(
+                numbers,
+                self._optimised(group, [starts[n] for n in numbers], [goals[n] for n in numbers]),
                 strict=True,
             )
-        return [found[n] for n in range(len(starts))]
+        return [fitted[n] for n in range(len(starts))]
 
     def _optimised(
         self, group: int, starts: Sequence[_Subset], goals: Sequence[float]
@@ -379,12 +386,12 @@ class _Merger:
                 break
             points = [optimisers[n].variables() for n in live]
             speeds = [
-                exp(own[:, -1]) * (starts[n].scaler if self._is_scaled else 1.0)
-                for n, own in zip(live, points, strict=True)
+                exp(point[:, -1]) * (starts[n].scaler if self._is_scaled else 1.0)
+                for n, point in zip(live, points, strict=True)
             ]
             arrays = arrays_of(
                 [starts[n].model for n in live],
-                [own[:, :-1] for own in points],
+                [point[:, :-1] for point in points],
                 speeds,
                 [(1, self._categories[group])] * len(live),
             )
@@ -409,14 +416,14 @@ def _lone(group: int, part: int, choice: RankedModels) -> _Subset:
     return _Subset(group, (part,), best.name, best.model, 1.0, length, best.sites, free)
 
 
-def _of_both(own: _Subset, one: _Subset, other: _Subset) -> Float64 | None:
+def _of_both(base: _Subset, one: _Subset, other: _Subset) -> Float64 | None:
     """Return the curvature of two subsets merged: the sum, or one's scaled by sites."""
-    if own.curvature is None or one.curvature is None or other.curvature is None:
+    if base.curvature is None or one.curvature is None or other.curvature is None:
         return None
     if one.name == other.name and one.curvature.shape == other.curvature.shape:
         both: Float64 = one.curvature + other.curvature
         return both
-    return own.curvature * ((one.sites + other.sites) / own.sites)
+    return base.curvature * ((one.sites + other.sites) / base.sites)
 
 
 def _ranks(values: Float64) -> NDArray[np.int64]:

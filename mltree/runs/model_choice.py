@@ -324,11 +324,11 @@ def fit_batches(parts: Sequence[int], models: Sequence[Model]) -> Iterator[tuple
     for categories in PADDED_CATEGORIES:
         batch: list[int] = []
         suiting = (n for n in range(len(parts)) if padded[n] == categories)
-        for _, own in groupby(suiting, key=parts.__getitem__):
+        for _, of_part in groupby(suiting, key=parts.__getitem__):
             if len(batch) >= FIT_BATCH:
                 yield categories, batch
                 batch = []
-            batch += own
+            batch += of_part
         if batch:
             yield categories, batch
 
@@ -438,8 +438,8 @@ class _Chooser:
         self._fit_whole([[CandidateModel(self._matrix, "+G4")]] * len(self.choices))
         self._look(range(len(self.choices)))
         self._screen_rates(self._worth_a_try())
-        while any(wanted := [self._next_free(choice) for choice in self.choices]):
-            self._screen_rates(wanted)
+        while any(candidates := [self._next_free(choice) for choice in self.choices]):
+            self._screen_rates(candidates)
         self._fit_near(0.0)
 
     def compare_matrices(self) -> None:
@@ -450,8 +450,8 @@ class _Chooser:
         rates = [choice.best.candidate.rates for choice in self.choices]
         self._screen_matrices(
             [
-                [CandidateModel(matrix, own) for matrix in every[1:] if matrix in some]
-                for own, some in zip(rates, worth, strict=True)
+                [CandidateModel(matrix, rate) for matrix in every[1:] if matrix in some]
+                for rate, some in zip(rates, worth, strict=True)
             ]
         )
         self._fit_near()
@@ -474,10 +474,10 @@ class _Chooser:
         last = dict.fromkeys(range(len(self.choices)), np.inf)
         for count in range(2, MOST_FREE_RATES + 1):
             one = CandidateModel(self._matrix, free_rates(count))
-            found = self._among_sites([(part, one) for part in last])
-            for part, own in zip(list(last), found, strict=True):
+            fitted = self._among_sites([(part, one) for part in last])
+            for part, rates in zip(list(last), fitted, strict=True):
                 worth[part].append(one)
-                score = self._criterion.score(own.lnl, self._free(one), self._sites[part])
+                score = self._criterion.score(rates.lnl, self._free(one), self._sites[part])
                 if score < last[part]:
                     last[part] = score
                 else:
@@ -513,15 +513,15 @@ class _Chooser:
     def _look(self, parts: Iterable[int]) -> None:
         """Profile the rates of parts, on the best trees and under the best matrices so far."""
         best = {part: self.choices[part].best for part in parts}
-        self._rates.look([(part, own.tree, own.model) for part, own in best.items()])
+        self._rates.look([(part, choice.tree, choice.model) for part, choice in best.items()])
 
     def _among_sites(self, pairs: Sequence[tuple[int, CandidateModel]]) -> list[FittedAmongSites]:
         """Fit the rates of candidates to parts, all else as in the best candidate of each part."""
         names = [(part, one.name) for part, one in pairs]
         new = [pair for pair, name in zip(pairs, names, strict=True) if name not in self._found]
-        wanted = [(part, self._starts_of_rates(part, one)) for part, one in new]
-        for (part, one), own in zip(new, self._rates.fitted(wanted), strict=True):
-            self._found[part, one.name] = own
+        starts = [(part, self._starts_of_rates(part, one)) for part, one in new]
+        for (part, one), rates in zip(new, self._rates.fitted(starts), strict=True):
+            self._found[part, one.name] = rates
         return [self._found[name] for name in names]
 
     def _starts_of_rates(self, part: int, candidate: CandidateModel) -> list[Model]:
@@ -533,19 +533,22 @@ class _Chooser:
             model = started_from(model, reference.model)
         return starting_models(with_matrix_held(started_from(model, best.model)))
 
-    def _screen_rates(self, wanted: Sequence[Sequence[CandidateModel]]) -> None:
+    def _screen_rates(self, candidates: Sequence[Sequence[CandidateModel]]) -> None:
         """Fit the rates of candidates with the matrix of the best one, and branch lengths."""
         pairs = [
             (part, one)
-            for part, own in enumerate(wanted)
-            for one in own
+            for part, of_part in enumerate(candidates)
+            for one in of_part
             if one.name not in self.choices[part].scored
         ]
         if not pairs:
             return
         self._look(dict.fromkeys(part for part, _ in pairs))
-        found = self._among_sites(pairs)
-        fits = [self._fit_of_rates(part, own) for (part, _), own in zip(pairs, found, strict=True)]
+        fitted = self._among_sites(pairs)
+        fits = [
+            self._fit_of_rates(part, of_part)
+            for (part, _), of_part in zip(pairs, fitted, strict=True)
+        ]
         near = within_reach(fits, self._penalties(pairs))
         self._rates.ascend([fit for fit, is_near in zip(fits, near, strict=True) if is_near])
         self._rates.score([fit for fit, is_near in zip(fits, near, strict=True) if not is_near])
@@ -556,25 +559,27 @@ class _Chooser:
         self._found.clear()
         self._tell(pairs)
 
-    def _fit_of_rates(self, part: int, found: FittedAmongSites) -> Fit:
+    def _fit_of_rates(self, part: int, fitted: FittedAmongSites) -> Fit:
         """Return the fit that the screening of rates begins with."""
-        lengths = FITTING.branches.scaled(self.choices[part].best.tree.lengths, found.scale)
-        return self._fit_of(part, found.model, lengths, padded_categories([found.model]), found.lnl)
+        lengths = FITTING.branches.scaled(self.choices[part].best.tree.lengths, fitted.scale)
+        return self._fit_of(
+            part, fitted.model, lengths, padded_categories([fitted.model]), fitted.lnl
+        )
 
-    def _screen_matrices(self, wanted: Sequence[Sequence[CandidateModel]]) -> None:
+    def _screen_matrices(self, candidates: Sequence[Sequence[CandidateModel]]) -> None:
         """Fit the matrices of candidates with the rates of the best one, and branch lengths."""
-        self._score(wanted, screens=True)
+        self._score(candidates, screens=True)
 
-    def _fit_whole(self, wanted: Sequence[Sequence[CandidateModel]]) -> None:
+    def _fit_whole(self, candidates: Sequence[Sequence[CandidateModel]]) -> None:
         """Fit candidates from where their screening ended."""
-        self._score(wanted, screens=False)
+        self._score(candidates, screens=False)
 
-    def _score(self, wanted: Sequence[Sequence[CandidateModel]], *, screens: bool) -> None:
+    def _score(self, candidates: Sequence[Sequence[CandidateModel]], *, screens: bool) -> None:
         """Fit candidates of every part that are not known yet, by numbers of categories."""
         starts = [
             (part, start)
-            for part, own in enumerate(wanted)
-            for one in own
+            for part, of_part in enumerate(candidates)
+            for one in of_part
             if (start := self._start(part, one, screens)) is not None
         ]
         parts, models = [part for part, _ in starts], [start.model for _, start in starts]

@@ -302,13 +302,13 @@ def _read(path: Path) -> tuple[dict[str, NDArray[Any]], dict[str, Any]]:
     last bit, as it was written.
     """
     content = read_own(path)
-    found = _FIRST_LINE.match(content)
-    if found is None:
+    header = _FIRST_LINE.match(content)
+    if header is None:
         raise unusable(path, "is not a checkpoint, or a damaged one")
-    if int(found[1]) != VERSION:
+    if int(header[1]) != VERSION:
         raise unusable(path, "was written by another version of mltree, or is damaged")
-    body = found.end() + hashlib.sha256().digest_size
-    if hashlib.sha256(content[body:]).digest() != content[found.end() : body]:
+    body = header.end() + hashlib.sha256().digest_size
+    if hashlib.sha256(content[body:]).digest() != content[header.end() : body]:
         raise unusable(path, "is a damaged checkpoint")
     with np.load(io.BytesIO(content[body:]), allow_pickle=False) as archive:
         arrays = {name: archive[name] for name in archive.files}
@@ -355,7 +355,7 @@ def _unpack(
     ]
     candidates, copies, waiting, pooled = _split(everyone, meta["counts"])
     pairs = zip(model.models, meta["models"], strict=True)
-    models = [own.with_values(values) for own, values in pairs]
+    models = [part.with_values(values) for part, values in pairs]
     rng = np.random.default_rng()
     rng.bit_generator.state = meta["rng"]
     pool = Pool(meta["pool_limit"], [PooledTree(x.lnl, x.tree) for x in pooled])

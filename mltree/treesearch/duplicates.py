@@ -66,11 +66,11 @@ class Collapsed(Value, eq=False):
         kept, copies, models = self.kept.copy(), self.copies.copy(), self.models.copy()
         for group in self.alike:
             stay = np.flatnonzero(np.isin(self.kept, group))
-            own = np.flatnonzero(np.isin(self.copies, group))
-            if own.size:
-                members = rng.permutation(np.append(self.kept[stay], self.copies[own]))
-                kept[stay], copies[own] = members[: stay.size], members[stay.size :]
-                models[own] = members[rng.integers(np.arange(own.size) + stay.size)]
+            copied = np.flatnonzero(np.isin(self.copies, group))
+            if copied.size:
+                members = rng.permutation(np.append(self.kept[stay], self.copies[copied]))
+                kept[stay], copies[copied] = members[: stay.size], members[stay.size :]
+                models[copied] = members[rng.integers(np.arange(copied.size) + stay.size)]
         return replace(self, kept=kept, copies=copies, models=models)
 
     def reduce_tree(self, tree: Tree) -> Tree:

@@ -57,7 +57,7 @@ class ReplicateSlots(ABC):
         """Slots, which is how many replicates are searched side by side."""
         self._free = list(range(count))[::-1]
         self._fresh: dict[int, Float64] = {}
-        """Weights that the likelihood lacks, by spot."""
+        """Weights that the likelihood has yet to load, by slot."""
 
     def take(self, weights: Float64) -> ReplicateSlot:
         """Take a slot for weights f64[L], which the likelihood has after :meth:`load`."""

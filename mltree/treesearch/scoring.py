@@ -213,14 +213,14 @@ class Neighbourhood:
         for layer in reversed(self._slices()):
             left, right = (slice(layer.start + n, layer.stop, 2) for n in (0, 1))
             is_met = is_walked[left] | is_walked[right]
-            own = steps[layer.start >> 1 : layer.stop >> 1]
-            np.add(below[left], below[right], out=own)
-            own += is_met
+            pair_steps = steps[layer.start >> 1 : layer.stop >> 1]
+            np.add(below[left], below[right], out=pair_steps)
+            pair_steps += is_met
             if layer.start == 0:
-                side_steps[self.side[left]] = own
+                side_steps[self.side[left]] = pair_steps
             else:
                 up = self.parent[left]
-                below[up] = own
+                below[up] = pair_steps
                 is_walked[up] |= is_met
         return is_walked, below, steps, side_steps
 
@@ -401,7 +401,7 @@ def _masked(
     ends = np.searchsorted(region.tree_of_prune, np.arange(1, len(trees)))
     prunes = np.split(forest.in_tree(region.prunes), ends)
     forbidden = np.concatenate(
-        [constraint.forbidden(tree, own) for tree, own in zip(trees, prunes, strict=True)]
+        [constraint.forbidden(tree, of_tree) for tree, of_tree in zip(trees, prunes, strict=True)]
     )
     edges = forest.edge[region.target] - forest.first_edge[region.tree]
     return np.where(forbidden[region.side >> 1, edges], -np.inf, s0)
@@ -464,8 +464,8 @@ def _falling(values: Float64) -> NDArray[np.intp]:
     if is_tied.any():
         tied = np.flatnonzero(np.append(is_tied, False) | np.append(False, is_tied))
         which = np.cumsum(np.append(False, ~is_tied))[tied]
-        own = order[tied]
-        order[tied] = own[np.lexsort((own, which))]
+        ties = order[tied]
+        order[tied] = ties[np.lexsort((ties, which))]
     return order
 
 

@@ -115,7 +115,7 @@ class _Stopped(Exception):
 def test_it_goes_on_with_the_same_bits(
     make_case: Callable[..., Simulated], tmp_path: Path, stop_at: int
 ) -> None:
-    """Stopped after some acts, before and after rates are known."""
+    """Stopped after some steps, before and after rates are known."""
     data = make_case(6, 60, text="GTR+FE+G4{0.4}")
     model = model_of(data)
     whole = searched(data, model)

@@ -69,14 +69,16 @@ def true_lnl(case: Simulated, tree: Tree) -> float:
     return float(case.likelihood.log_likelihoods([tree], [case.under])[0])
 
 
-@pytest.mark.parametrize("trials", [0, 4])
+@pytest.mark.parametrize("fully_smoothed", [0, 4])
 @pytest.mark.cases(3, 200)
-def test_no_round_loses(case: int, trials: int, make_case: Callable[..., Simulated]) -> None:
+def test_no_round_loses(
+    case: int, fully_smoothed: int, make_case: Callable[..., Simulated]
+) -> None:
     """Forty sites: many wrong trees are but a little worse, and must not be taken."""
     data, rng = make_case(6, 40, case), np.random.default_rng(case)
     candidates = candidates_of(data, [data.tree, random_topology(6, rng)])
     before = [candidate.copy() for candidate in candidates]
-    phase = PhaseSettings(25, np.inf, fully_smoothed=trials)
+    phase = PhaseSettings(25, np.inf, fully_smoothed=fully_smoothed)
     likelihood = Flatterer(data, rng)
     outcomes = perform(likelihood, spr_round(candidates, data.under, phase, RoundSettings()))
     for candidate, old, outcome in zip(candidates, before, outcomes, strict=True):
@@ -117,9 +119,9 @@ def test_a_batch_that_fails_is_halved(make_case: Callable[..., Simulated], refus
         assert start.lnl == before.lnl
 
 
-@pytest.mark.parametrize(("trials", "moves"), [(0, 0), (8, 1)])
-def test_trials_redeem_what_scores_too_low(
-    make_case: Callable[..., Simulated], trials: int, moves: int
+@pytest.mark.parametrize(("fully_smoothed", "moves"), [(0, 0), (8, 1)])
+def test_full_smoothing_redeems_what_scores_too_low(
+    make_case: Callable[..., Simulated], fully_smoothed: int, moves: int
 ) -> None:
     """An interchange away from the truth, and every candidate scored just below the tree."""
     data = make_case(7, 200)
@@ -134,7 +136,7 @@ def test_trials_redeem_what_scores_too_low(
             return np.minimum(lnl, before) - 0.5, lengths
 
     likelihood = Doubter(data, np.random.default_rng(1))
-    phase = PhaseSettings(2, np.inf, fully_smoothed=trials)
+    phase = PhaseSettings(2, np.inf, fully_smoothed=fully_smoothed)
     settings = RoundSettings(window=1e3)
     (outcome,) = perform(likelihood, spr_round([start], data.under, phase, settings))
     assert outcome.moves == moves

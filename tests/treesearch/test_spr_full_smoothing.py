@@ -74,22 +74,24 @@ def distinct_near(tree: Tree, moves: RescoredMoves) -> list[int]:
     return list(keys)
 
 
-def tried(oracle: Oracle, own: CandidateTree, moves: RescoredMoves, trials: int) -> RescoredMoves:
+def smoothed_of(
+    oracle: Oracle, own: CandidateTree, moves: RescoredMoves, count: int
+) -> RescoredMoves:
     (found,) = perform(
-        oracle, fully_smoothed_moves([own], UNDER, [moves], FullSmoothing(trials, SETTINGS))
+        oracle, fully_smoothed_moves([own], UNDER, [moves], FullSmoothing(count, SETTINGS))
     )  # type: ignore[arg-type]
     return found
 
 
-@pytest.mark.parametrize("trials", [1, 5, 1000])
-def test_the_nearest_misses_are_tried_once_each(trials: int) -> None:
+@pytest.mark.parametrize("count", [1, 5, 1000])
+def test_the_nearest_misses_are_smoothed_once_each(count: int) -> None:
     own, rng = candidate(), np.random.default_rng(2)
     moves = moves_of(own.tree, lambda size: BEFORE - rng.uniform(0.0, 8.0, size))
     oracle = Oracle()
-    assert tried(oracle, own, moves, trials).prune.size == 0
+    assert smoothed_of(oracle, own, moves, count).prune.size == 0
     expected = distinct_near(own.tree, moves)
     assert len(expected) > 5
-    assert list(map(topology_key, oracle.trees)) == expected[:trials]
+    assert list(map(topology_key, oracle.trees)) == expected[:count]
 
 
 FREE = 1e-4
@@ -102,7 +104,7 @@ def shape(tree: Tree) -> frozenset[bytes]:
 
 
 @pytest.mark.cases(3, 60)
-def test_the_order_of_branches_without_length_is_not_tried(case: int) -> None:
+def test_the_order_of_branches_without_length_is_not_smoothed(case: int) -> None:
     """Half of the inner branches have none, and so have many that the moves make."""
     own, rng = candidate(case), np.random.default_rng(case)
     inner = own.tree.inner_edges
@@ -130,7 +132,7 @@ def test_of_those_that_are_redeemed_the_best_is_taken_alone() -> None:
     own, rng = candidate(), np.random.default_rng(3)
     moves = moves_of(own.tree, lambda size: BEFORE - rng.uniform(0.0, 2.0, size))
     oracle = Oracle([BEFORE + 0.3, BEFORE - 5.0, BEFORE + 2.0, BEFORE + 1.0])
-    found = tried(oracle, own, moves, 4)
+    found = smoothed_of(oracle, own, moves, 4)
     assert found.lnl.tolist() == [BEFORE + 2.0]
     moved = own.tree.copy()
     spr(moved, int(found.prune[0]), int(found.target[0]))
@@ -141,17 +143,17 @@ def test_of_those_that_are_redeemed_the_best_is_taken_alone() -> None:
 def test_a_gain_too_small_is_none(gain: float, taken: int) -> None:
     own = candidate()
     moves = moves_of(own.tree, lambda size: np.full(size, BEFORE - 1.0))
-    assert tried(Oracle([BEFORE + gain]), own, moves, 3).prune.size == taken
+    assert smoothed_of(Oracle([BEFORE + gain]), own, moves, 3).prune.size == taken
 
 
 def test_far_misses_are_not_tried() -> None:
     own, oracle = candidate(), Oracle()
     moves = moves_of(own.tree, lambda size: np.full(size, BEFORE - 2.1))
-    assert tried(oracle, own, moves, 3).prune.size == 0
+    assert smoothed_of(oracle, own, moves, 3).prune.size == 0
     assert oracle.trees == []
 
 
-def test_every_tree_has_trials_of_its_own() -> None:
+def test_every_tree_has_candidates_of_its_own() -> None:
     """Two trees side by side, with nothing near for a third."""
     every = [candidate(1), candidate(2), candidate(3)]
     depths = (BEFORE - 1.0, BEFORE - 9.0, BEFORE - 1.0)
