@@ -201,7 +201,7 @@ class _Position(NamedTuple):
     lengths: Float64
     """f64[edges], or f64[parts, edges]."""
     scalers: Float64
-    """f64[parts]."""
+    """f64[parts]: logs of the factors on branch lengths."""
 
     @classmethod
     def of(cls, fit: Fit) -> _Position:

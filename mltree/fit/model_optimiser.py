@@ -186,14 +186,14 @@ class Fit:
     """A tree and a model that are optimised together."""
 
     tree: Tree
-    """Its lengths change in place."""
+    """Tree whose lengths change in place."""
     model: PartitionModel
     weights: int = 0
     """Row of pattern weights."""
     first_part: int = 0
     """First part, among the engine's parts."""
     lnl: float = -np.inf
-    """Natural log."""
+    """lnL of tree and model, natural log."""
     lacking: float = 0.0
     """lnL that steps still promised where an optimisation of the model ended; 0 once converged."""
     part_lnls: Float64 | None = None

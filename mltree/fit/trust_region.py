@@ -290,7 +290,7 @@ class Quadratic(NamedTuple):
     """Gain of a step d: gradient . d - d . curvature . d / 2; one quadratic, or a stack."""
 
     gradient: Float64
-    """f64[..., n]"""
+    """f64[..., n]: gradient at the point of expansion."""
     curvature: Float64
     """f64[..., n, n]: minus the Hessian."""
 

@@ -231,7 +231,7 @@ class ScoredModel(Value):
         return self.candidate.name
 
     def score(self, criterion: Criterion) -> float:
-        """Smaller is better."""
+        """Return the criterion's score; smaller is better."""
         return criterion.score(self.lnl, self.parameters, self.sites)
 
 

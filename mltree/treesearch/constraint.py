@@ -44,7 +44,7 @@ class Constraint(Value, eq=False):
 
     @property
     def n_splits(self) -> int:
-        """C."""
+        """Number of splits, C."""
         return len(self.one)
 
     def satisfied(self, tree: Tree) -> bool:
@@ -118,7 +118,7 @@ def _product(one: Bool, other: Bool) -> Float32:
 
 
 def _part(count: Float32, whole: Float32) -> Bool:
-    """Some, but not all."""
+    """Return True for counts of some taxa, but not all."""
     part: Bool = (count > 0) & (count < whole)
     return part
 

@@ -160,7 +160,7 @@ class ReplicateTree(Value):
     """The tree of a bootstrap replicate."""
 
     number: int
-    """From 1."""
+    """Number of the replicate, from 1."""
     tree: Tree
     """Tree over all taxa."""
     lnl: float

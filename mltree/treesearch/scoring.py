@@ -287,7 +287,7 @@ class RescoredMoves(NamedTuple):
 
 
 class MoveRules(NamedTuple):
-    """How moves are looked for."""
+    """Rules by which moves are scored: phase, round settings, constraint."""
 
     phase: PhaseSettings
     settings: RoundSettings

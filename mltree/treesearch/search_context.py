@@ -92,7 +92,7 @@ class SearchContext:
     first_part: int = 0
     """First part of the search's data among the parts of the engine."""
     checkpoint: Checkpoint | None = None
-    """Where the state is kept between steps."""
+    """Checkpoint that keeps the state between steps."""
 
     def __post_init__(self) -> None:
         self._resumes_at = self.state.step

@@ -83,7 +83,7 @@ def _applied(tree: Tree, moves: RescoredMoves) -> RescoredMoves:
 
 
 class FullSmoothing(NamedTuple):
-    """How the trees of near misses are smoothed."""
+    """Settings of the full smoothing of candidates."""
 
     limit: int
     """Trees that are smoothed for a candidate, at most."""

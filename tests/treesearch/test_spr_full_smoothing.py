@@ -1,4 +1,4 @@
-"""Near misses smoothed as whole trees, by a likelihood that says what it is told."""
+"""Fully smoothed candidates, by a likelihood with given answers."""
 
 from __future__ import annotations
 
