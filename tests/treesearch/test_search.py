@@ -37,7 +37,7 @@ from mltree.system.events import (
 )
 from mltree.tree.random_trees import random_topology
 from mltree.tree.splits import robinson_foulds
-from mltree.treesearch.checkpoint import Checkpoint
+from mltree.treesearch.checkpoint import Checkpoint, SearchState
 from mltree.treesearch.constraint import Constraint, tips_behind_edges
 from mltree.treesearch.search import SearchOutcome, StartingTree, search
 
@@ -239,6 +239,27 @@ def test_goes_on_with_the_same_bits_from_what_is_kept_at_any_time(
         assert resumed.lnl == whole.lnl
         assert (resumed.tree.twin == whole.tree.twin).all()
         assert (resumed.tree.lengths == whole.tree.lengths).all()
+
+
+def test_goes_on_with_the_same_bits_from_every_step(
+    small: Simulated, found: SearchOutcome, tmp_path: Path
+) -> None:
+    """The last time that each step comes."""
+
+    class Watching(Checkpoint):
+        def step(self, state: SearchState, *args: object, **more: object) -> None:
+            Checkpoint(tmp_path / state.step, "data", ALWAYS).save(state)
+            super().step(state, *args, **more)  # type: ignore[arg-type]
+
+    never = CheckpointSettings(first=np.inf)
+    run(small, checkpoint=Watching(tmp_path / "own", "data", never))
+    steps = {path.name for path in tmp_path.iterdir()} - {"own"}
+    assert {"phase 2", "repair", "accept", "last look", "finish", "ended"} < steps
+    for name in steps:
+        resumed = run(small, checkpoint=Checkpoint(tmp_path / name, "data", never))
+        assert resumed.lnl == found.lnl
+        assert (resumed.tree.twin == found.tree.twin).all()
+        assert (resumed.tree.lengths == found.tree.lengths).all()
 
 
 def test_a_constraint_holds_to_the_end(small: Simulated) -> None:
