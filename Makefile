@@ -3,19 +3,21 @@
 #   make test     runs the test suite
 #   make fuzz     runs the long versions of the tests of random cases, for an hour or more
 #   make mutants  plants faults in the code and counts those that the tests notice, for an hour
+#   make house    counts files, lines, rooms, ... (HOUSE='v0.1.0..HEAD': how commits differ)
 #   make docs     makes the site from docs/, into build/docs
 #   make bench    measures this machine (BENCH='search --help' for all there is to choose)
 VENV ?= .venv
 PYTHON ?= python3
 BIN := $(VENV)/bin
 BENCH ?= table1
+HOUSE ?=
 MUTANTS ?= mltree/data mltree/models mltree/treesearch mltree/tree
 
 # An empty environment has no PATH either.
 PATH ?= /usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin
 export PATH
 
-.PHONY: demo test fuzz mutants lint format docs bench clean
+.PHONY: demo test fuzz mutants house lint format docs bench clean
 .DEFAULT_GOAL := demo
 
 demo: $(VENV)/.installed
@@ -29,6 +31,9 @@ fuzz: $(VENV)/.installed-dev
 
 mutants: $(VENV)/.installed-mutants
 	$(BIN)/python tests/mutants.py $(MUTANTS)
+
+house:
+	@$(PYTHON) tests/budget.py $(HOUSE)
 
 lint: $(VENV)/.installed-dev
 	$(BIN)/ruff format --check .

@@ -28,9 +28,13 @@ VECTOR_FUNCTION void evaluate_terms(const plf_t *s, __global const int *record, 
   leave_terms(terms, counts, ROW, k, LANE, own, count);
 }
 
-#if !SITE_SYSTEMS
-// The sums of an edge from its operands on, by P and Q. A GPU calls it, and has no register for
-// what is so seldom needed; the session of a call lies in memory, so that it is a copy.
+// Patterns are lost where their terms by the eigen system cancel each other, as they do where the
+// ends of a short branch differ by several changes (series.h). They are summed by way of P and Q
+// once more, from their operands on, so that no register holds those meanwhile: at once, by a GPU
+// in a call; or in a second pass where quads hold many states, whose registers no call may cost.
+#define MENDS_AT_ONCE (STATE_ITEMS == 1 && !SITE_SYSTEMS)
+
+#if MENDS_AT_ONCE
 #if LANES > 1
 __attribute__((noinline))
 #endif
@@ -42,36 +46,12 @@ VECTOR_FUNCTION void derive_exact(const plf_t *s, __global const int *record, in
   __global const real *model = model_row(s, record[EDGE_MODEL], block);
   edge_sums_exact(s, model, record[EDGE_P], block, k, x, y, sums);
 }
-
-// Puts right the sums of patterns whose terms cancel each other, as they do where the ends of a
-// short branch differ by several changes (series.h).
-VECTOR_FUNCTION void derive_mend(const plf_t *s, __global const int *record, int block, int k,
-                                 real_v size, real_v sums[TERMS]) {
-  if (series_at(s, record[EDGE_MODEL] + part_of(s, block), k) == NO_SERIES) return;
-#if STATE_ITEMS > 1
-  const real_v total = quad_sum(sums[0]), whole = quad_sum(size) * CANCELLED;
-#else
-  const real_v total = sums[0], whole = size * CANCELLED;
-#endif
-  int mends = ANY(!(total > whole));
-#if STATE_ITEMS > 1
-  UNROLLED(n, 5) mends |= item_apart(mends, 1 << n);  // a warp multiplies together
-#endif
-  if (!mends) return;
-  real_v exact[TERMS];
-#if LANES > 1
-  const plf_t copy = *s;
-  derive_exact(&copy, record, block, k, exact);
-#else
-  derive_exact(s, record, block, k, exact);
-#endif
-  UNROLLED(t, TERMS) sums[t] = total > whole ? sums[t] : exact[t];
-}
 #endif
 
-// Category k's share of the likelihood and of its first two derivatives in t.
-VECTOR_FUNCTION void derive_terms(const plf_t *s, __global const int *record, int block, int k,
-                                  __local real_v *terms, __local count_v *counts) {
+// Category k's share of the likelihood and of its first two derivatives in t. Returns whether
+// patterns are lost, and mends them at once or if EXACT says so, a constant.
+VECTOR_FUNCTION bool derive_terms(const plf_t *s, __global const int *record, int block, int k,
+                                  bool exact, __local real_v *terms, __local count_v *counts) {
   __global const real *model = model_row(s, record[EDGE_MODEL], block);
   real_v x[HELD], y[HELD];
   const code_v x_codes = operand_codes(s, record[EDGE_X], block);
@@ -81,11 +61,46 @@ VECTOR_FUNCTION void derive_terms(const plf_t *s, __global const int *record, in
   leave_count(counts, ROW, k, LANE, count);
   real_v own[TERMS];
   const real_v size = edge_sums(s, model, record[EDGE_P], block, k, x, y, own);
+  bool lost = false;
 #if !SITE_SYSTEMS
-  derive_mend(s, record, block, k, size, own);
+  if (series_at(s, record[EDGE_MODEL] + part_of(s, block), k) != NO_SERIES) {
+#if STATE_ITEMS > 1
+    const real_v total = quad_sum(own[0]), least = quad_sum(size) * CANCELLED;
+#else
+    const real_v total = own[0], least = size * CANCELLED;
+#endif
+    lost = ANY(!(total > least));
+    if (MENDS_AT_ONCE ? lost : exact) {
+      real_v sums[TERMS];
+#if MENDS_AT_ONCE && LANES > 1
+      const plf_t copy = *s;  // the session of a call lies in memory
+      derive_exact(&copy, record, block, k, sums);
+#elif MENDS_AT_ONCE
+      derive_exact(s, record, block, k, sums);
+#else
+      edge_sums_exact(s, model, record[EDGE_P], block, k, x, y, sums);
+#endif
+      UNROLLED(t, TERMS) own[t] = total > least ? own[t] : sums[t];
+    }
+  }
 #endif
   for (int t = 0; t < TERMS; ++t) own[t] *= model[MODEL_WEIGHTS + k];
   leave_terms(terms, counts, ROW, k, LANE, own, count);
+  return lost;
+}
+
+// The same for all categories of a work-item, in one pass or two.
+VECTOR_FUNCTION void derive_categories(const plf_t *s, __global const int *record, int block,
+                                       __local real_v *terms, __local count_v *counts) {
+  bool lost = false;
+  FOR_CATEGORY(k) lost |= derive_terms(s, record, block, k, false, terms, counts);
+#if STATE_ITEMS > 1
+  int of_warp = lost;
+  UNROLLED(n, 5) of_warp |= item_apart(of_warp, 1 << n);  // a warp multiplies together
+  if (!of_warp) return;
+  mem_fence(CLK_LOCAL_MEM_FENCE);
+  FOR_CATEGORY(k) derive_terms(s, record, block, k, true, terms, counts);
+#endif
 }
 
 // Adds one lane's lnL.
@@ -123,12 +138,10 @@ static inline void edges_run(const plf_t *s, __global const int *records, int co
     __global const int *record = records + (base + row) * EDGE_WORDS;
     for (int block = first_block; block < last_block; ++block) {
       if (active) {
-        FOR_CATEGORY(k) {
-          if (kind == DO_DERIVE)
-            derive_terms(s, record, block, k, terms, counts);
-          else
-            evaluate_terms(s, record, block, k, terms, counts);
-        }
+        if (kind == DO_DERIVE)
+          derive_categories(s, record, block, terms, counts);
+        else
+          FOR_CATEGORY(k) evaluate_terms(s, record, block, k, terms, counts);
       }
       sync_group(CLK_LOCAL_MEM_FENCE);
       if (SUMS_UP) {

@@ -48,7 +48,7 @@ from mltree.runs.request import (
     share_loci,
 )
 from mltree.runs.steps import with_own_lengths, without_copies
-from mltree.runs.trees import Term, starting_trees_of_each, terms_of, usual_terms
+from mltree.runs.trees import StartSpec, starting_trees_of_each, terms_of, usual_terms
 from mltree.runs.workspace import Head, LineJournal, Outputs, RunLog
 from mltree.system.errors import InputError, ModelError, NumericalError
 from mltree.system.events import (
@@ -219,7 +219,7 @@ class LociSearch:
     settings: SearchSettings
     resources: Resources
     seed: int
-    starts: Sequence[Term] | None = None
+    starts: Sequence[StartSpec] | None = None
     """As many as a preset has where None."""
     collapse: float | None = None
     """Branches shorter than that are written as polytomies."""

@@ -1,1 +1,1 @@
-"""Programs of likelihood operations: what is computed, on which tree, by which engine."""
+"""Likelihoods of trees on an engine: scores, branch lengths, insertions, shared requests."""

@@ -1,14 +1,15 @@
-"""The likelihood of data without constant sites (+ASC), by what those would have been.
+"""Likelihoods of data without constant sites (ascertainment bias correction, +ASC).
 
-Corrected lnL (:mod:`mltree.likelihood.left_out` has the formulas) are no sums over patterns, as
-programs make them. But they are likelihoods of data of which a part is missing, so that the sites
-that were left out can take part by the numbers n_s of them that are expected of every state s
-(expectation and maximisation).
+A corrected lnL (formulas: :mod:`mltree.likelihood.left_out`) is no sum over patterns, and programs
+compute nothing else. It is the likelihood of data a part of which is missing, though, so that the
+constant sites that were left out can take part as n_s sites of each state s, n_s being their
+expected number (expectation and maximisation).
 
-At the lengths that they are computed at, lnL + sum_s n_s ln p_s has the gradient of the corrected
-lnL; elsewhere it is, but for a constant, never above it. So Newton steps, insertions and regrafts
-use weights n_s at the constant patterns, and whatever gains there gains as much at least when it is
-corrected. Every lnL that is told is corrected, or of an insertion such a lower bound.
+At the branch lengths that the n_s are computed at, lnL + sum_s n_s ln p_s has the gradient of the
+corrected lnL; elsewhere that sum is, up to a constant, never above the corrected lnL. Newton steps,
+insertions and regrafts therefore weigh the constant patterns by n_s: a gain under these weights is
+a gain of at least that size in corrected lnL. Every lnL returned is corrected; the lnL of an
+insertion is a lower bound of the corrected one.
 """
 
 from __future__ import annotations
@@ -39,17 +40,17 @@ from mltree.tree.forest import Forest, Trees
 from mltree.tree.topology import Tree
 
 ROWS_BYTES = 1 << 28
-"""Of site lnL, or of rows of weights, that there are at once."""
+"""Bytes of site lnL, or of rows of weights, held at once."""
 
 TURN_EPSILON = 1e-3
 """lnL: turns on a neighbour's five branches end below this gain, as Newton steps do."""
 
 
 class AscertainedLikelihood(Likelihood):
-    """The likelihood of trees over data some parts of which have no constant sites.
+    """Likelihood of trees over data some parts of which have no constant sites.
 
-    The engine has the rows of weights that cases name, and behind them units that single out the
-    constant patterns; others only within :meth:`_expecting`.
+    The engine holds the rows of weights that cases name and, behind them, unit rows that select one
+    constant pattern each; within :meth:`_expecting` it holds rows with expected numbers instead.
     """
 
     def __init__(
@@ -68,7 +69,7 @@ class AscertainedLikelihood(Likelihood):
         self._rows, self._seen = rows, self._left_out.seen(rows)
         self._table = np.concatenate([rows, self._left_out.units(rows.shape[1])])
         self._latest: tuple[Forest, Sequence[Case], Corrected] | None = None
-        """Trees that were asked for last, and what was found of them."""
+        """Trees and cases scored last, with their corrected lnL."""
         self.engine.load_weights(self._table)
 
     def log_likelihoods(self, trees: Sequence[Tree], cases: Sequence[Case]) -> Float64:
@@ -86,12 +87,12 @@ class AscertainedLikelihood(Likelihood):
         return sites
 
     def shares(self, cases: Sequence[Case]) -> Shares:
-        """What every site bears of the correction, of the trees that have the engine's rows."""
+        """Each site's share of the correction, for the trees whose site lnL the engine holds."""
         added = self._corrections(cases)[0]
         return Shares(self._left_out, added / np.maximum(self._seen_by(cases), 1.0))
 
     def derivatives(self, tree: Tree, case: Case) -> tuple[float, Float64, Float64]:
-        """lnL, and first and second derivatives of lnL in every branch length, as those."""
+        """Corrected lnL, and its first and second derivatives in every branch length."""
         known, first = self._held([tree], [case]), len(self._rows)
         rows = self._derivatives(tree, case, by_part=True)
         units = [
@@ -118,16 +119,16 @@ class AscertainedLikelihood(Likelihood):
         smooth = super().smooth
 
         def some(which: Index, lengths: Sequence[Float64]) -> tuple[list[Tree], list[Case]]:
-            own = [
+            chosen = [
                 trees[n].with_lengths(row) for n, row in zip(which.tolist(), lengths, strict=True)
             ]
-            return own, [cases[n] for n in which.tolist()]
+            return chosen, [cases[n] for n in which.tolist()]
 
         def raised(which: Index, lengths: list[Float64], known: Corrected) -> list[Float64]:
-            own, under = some(which, lengths)
+            chosen, under = some(which, lengths)
             with self._expecting(known, under) as expecting:
-                smooth(own, expecting, epsilon, max_passes)
-            return [tree.lengths for tree in own]
+                smooth(chosen, expecting, epsilon, max_passes)
+            return [tree.lengths for tree in chosen]
 
         def corrected(which: Index, lengths: list[Float64]) -> Corrected:
             return self._scored(*some(which, lengths))[1]
@@ -140,9 +141,10 @@ class AscertainedLikelihood(Likelihood):
         return known.lnl
 
     def optimised(self, others: Alternatives, turns: int) -> tuple[Float64, Float64]:
-        """Lengths f64[..., n, k] and lnL f64[n]; a lower bound of that after no turn.
+        """Optimised lengths f64[..., n, k] and corrected lnL f64[n] of the alternatives to a tree.
 
-        They begin with the sites that were left out as their tree expects them.
+        The sites left out begin as the tree itself expects them; without ``turns`` they stay so,
+        and the lnL is a lower bound.
         """
         tree, case, count = others.tree, others.case, others.lengths.shape[-2]
         with self._expecting(self._held([tree], [case]), [case]) as (under,):
@@ -154,17 +156,17 @@ class AscertainedLikelihood(Likelihood):
         def at_once(_: int) -> int:
             return min(self._rows_at_once, others.at_once)
 
-        def raised(which: Index, own: list[Float64], known: Corrected) -> list[Float64]:
+        def raised(which: Index, lengths_of: list[Float64], known: Corrected) -> list[Float64]:
             def some(batch: slice) -> list[Float64]:
-                here, rows = which[batch], np.stack(own[batch], axis=-2)
+                here, rows = which[batch], np.stack(lengths_of[batch], axis=-2)
                 with self._expecting(known.of(batch), [case] * len(here)) as under:
                     return _apart(others.newton(here, rows, under)[0])
 
             return list(chain.from_iterable(in_batches(len(which), at_once, some)))
 
-        def corrected(which: Index, own: list[Float64]) -> Corrected:
+        def corrected(which: Index, lengths_of: list[Float64]) -> Corrected:
             def some(batch: slice) -> Corrected:
-                lnl = others.score(which[batch], np.stack(own[batch], axis=-2))
+                lnl = others.score(which[batch], np.stack(lengths_of[batch], axis=-2))
                 added, numbers, above = self._corrections([case] * len(lnl))
                 return Corrected(lnl + added.sum(axis=1), numbers, above)
 
@@ -176,7 +178,7 @@ class AscertainedLikelihood(Likelihood):
         return np.stack(best, axis=-2), known.lnl
 
     def insertions(self, trees: Trees, cases: Sequence[Case], scan: ScanTasks) -> Float64:
-        """f64[outputs]: a lower bound of the lnL of every insertion of the scan."""
+        """f64[outputs]: lower bound of the corrected lnL of every insertion of the scan."""
         known = self._held(trees, cases)
         with self._expecting(known, cases) as under:
             lnl = super().insertions(trees, under, scan)
@@ -198,23 +200,23 @@ class AscertainedLikelihood(Likelihood):
         return lnl + above, lengths
 
     def join_lengths(self, trees: Trees, cases: Sequence[Case], prunes: Int32) -> Float64:
-        """f64[n]: best length of the branch that remains where each prune was taken out."""
+        """f64[n]: best length of the merged branch where each pruned subtree was taken out."""
         with self._expecting(self._held(trees, cases), cases) as under:
             return super().join_lengths(trees, under, prunes)
 
     def rate_curves(self, tree: Tree, case: Case, rates: Sequence[Float64]) -> list[Curves]:
-        """The patterns of every part under rates, and what is known of those that were left out."""
+        """Curves of every part's patterns, with those that were left out marked."""
         curves = super().rate_curves(tree, case, rates)
         self._left_out.tell(curves, case)
         return curves
 
     def flow_slopes(self, trees: Sequence[Tree], cases: Sequence[Case]) -> list[list[Float64]]:
-        """What corrected lnL of parts gain with the rates of their classes, f64[M, S, S] each."""
+        """Derivatives of the parts' corrected lnL in class rate matrices, f64[M, S, S] each."""
         with self._expecting(self._held(trees, cases), cases) as under:
             return super().flow_slopes(trees, under)
 
     def _counts(self, tree: Tree, case: Case) -> Float64:
-        """With the expected numbers of those that were left out."""
+        """f64[L]: sites of each pattern; for constant patterns the expected number left out."""
         counts: Float64 = self._with(self._held([tree], [case]), [case])[0]
         return counts
 
@@ -234,7 +236,7 @@ class AscertainedLikelihood(Likelihood):
             self.engine.load_weights(self._table)
 
     def _held(self, trees: Trees, cases: Sequence[Case]) -> Corrected:
-        """What is known of the trees; found again only where they or their cases have changed."""
+        """Corrections of the trees; computed anew only if the trees or their cases have changed."""
         forest = Forest.of(trees)
         match self._latest:
             case (before, under, known) if before.is_same(forest) and under == list(cases):
@@ -244,20 +246,20 @@ class AscertainedLikelihood(Likelihood):
         return known
 
     def _scored(self, trees: Sequence[Tree], cases: Sequence[Case]) -> tuple[Float64, Corrected]:
-        """The corrected lnL f64[n, parts] of trees as they are, and what goes with it."""
+        """Corrected lnL f64[n, parts] of trees at their lengths, and the trees' corrections."""
         longest = self.engine.longest_walk(len(trees))
         fitting = self._at_once([tree.n_tips - 2 for tree in trees], cases)
 
         def score(batch: slice) -> tuple[Float64, Corrected]:
-            own, under = trees[batch], cases[batch]
+            batch_trees, under = trees[batch], cases[batch]
             kind = RunKind.EVALUATE_SITES
-            lnls = self._log_likelihoods(own, under, longest, kind, by_part=True)
+            lnls = self._log_likelihoods(batch_trees, under, longest, kind, by_part=True)
             added, numbers, above = self._corrections(under)
             lnls = self._left_out.corrected(lnls, under, added)
             return lnls, Corrected(lnls.sum(axis=1), numbers, above)
 
-        found = in_batches(len(trees), lambda n: min(fitting(n), self._rows_at_once), score)
-        lnls, corrected = zip(*found, strict=True)
+        scored = in_batches(len(trees), lambda n: min(fitting(n), self._rows_at_once), score)
+        lnls, corrected = zip(*scored, strict=True)
         return np.concatenate(lnls), Corrected.joined(corrected)
 
     @property
@@ -265,16 +267,16 @@ class AscertainedLikelihood(Likelihood):
         return max(1, int(ROWS_BYTES // self._rows[0].nbytes))
 
     def _corrections(self, cases: Sequence[Case]) -> tuple[Float64, Float64, Float64]:
-        """Of the trees whose site lnL are the engine's rows; see :meth:`.LeftOut.corrections`."""
+        """Corrections of the trees whose site lnL the engine holds (:class:`.LeftOut`)."""
         program = self._left_out.program(len(cases), len(self._rows))
         logs = self._left_out.logs(self.engine.run(program, np.zeros(0), NO_CONTROL).sums)
         return self._left_out.corrections(cases, self._seen_by(cases), logs)
 
     def _seen_by(self, cases: Sequence[Case]) -> Float64:
-        """f64[n, P]: sites of each part that the cases' weights tell of."""
+        """f64[n, P]: sites of each part under the cases' weights."""
         return self._seen[[case.weights for case in cases]]
 
 
 def _apart(lengths: Float64) -> list[Float64]:
-    """f64[..., k] each, of f64[..., n, k]."""
+    """Split f64[..., n, k] into n arrays f64[..., k]."""
     return list(np.moveaxis(lengths, -2, 0))

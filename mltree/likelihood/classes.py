@@ -1,13 +1,13 @@
-"""The weights of a mixture's classes, by expectation and maximisation.
+"""Weights of a mixture's classes, by expectation and maximisation.
 
-With L_im the likelihood of pattern i (n_i sites) under class m alone, the weights w that make
-Π_i (Σ_m w_m L_im)^n_i largest are found from
+With L_im the likelihood of pattern i (n_i sites) under class m alone, the weights w that maximise
+Π_i (Σ_m w_m L_im)^n_i are the limit of
 
     w_m  <-  w_m / n  Σ_i n_i L_im / (Σ_c w_c L_ic)
 
-which never loses and, tree and matrices given, has but one maximum (Wang, Li, Susko & Roger 2008,
-BMC Evol. Biol. 8:331). The L_im take one traversal, scored in cases whose other classes have no
-weight.
+A step never lowers the likelihood, which for a given tree and matrices has a single maximum (Wang,
+Li, Susko & Roger 2008, BMC Evol. Biol. 8:331). All L_im take one traversal, scored in cases that
+give weight to one class each.
 """
 
 from __future__ import annotations
@@ -25,19 +25,19 @@ from mltree.system.arrays import Float64
 from mltree.system.values import Value
 
 MAX_STEPS = 2000
-"""Steps of a climb, which cost next to nothing beside the likelihoods."""
+"""Steps of expectation and maximisation at most; they cost little beside the likelihoods."""
 
 LEAST_CHANGE = 1e-7
-"""Of any weight in a step: a climb ends below it."""
+"""Change of any weight in a step below which the iteration ends."""
 
 
 class Columns(Value, eq=False):
-    """What the patterns of an engine stand for."""
+    """The patterns of an engine: how many sites each stands for, and its part."""
 
     weights: Float64
-    """f64[L]: how many sites show each."""
+    """f64[L]: sites that show each pattern."""
     parts: tuple[slice, ...]
-    """Those of every part."""
+    """The patterns of every part."""
 
     @classmethod
     def of(cls, groups: Sequence[Patterns]) -> Columns:
@@ -52,30 +52,34 @@ class Columns(Value, eq=False):
         return cls(weights, parts)
 
     def best_weights(self, lnls: Float64, counts: Float64, case: Case) -> list[Float64]:
-        """The best weights of the classes of every part of a case.
+        """Maximum-likelihood class weights, f64[M] for every part of a case.
 
-        ``lnls`` f64[M, L]: under each class alone that has a weight; ``counts`` f64[L].
+        lnls    f64[M, L]: lnL of each pattern under each class alone, classes without weight left
+        out
+        counts  f64[L]: sites of each pattern
         """
-        found = []
+        all_weights = []
         for arrays, where in zip(case.models, self.parts[case.first_part :], strict=False):
             weights = class_weights_of(arrays)
             has_any = weights > 0.0
-            own = lnls[: has_any.sum(), where]
-            weights[has_any] = best_weights(own, counts[where], weights[has_any])
-            found.append(weights)
-        return found
+            class_lnls = lnls[: has_any.sum(), where]
+            weights[has_any] = best_weights(class_lnls, counts[where], weights[has_any])
+            all_weights.append(weights)
+        return all_weights
 
 
 def class_weights_of(arrays: ModelArrays) -> Float64:
-    """f64[M]: the weights of a mixture's classes, of whose categories each has its share."""
+    """f64[M]: weights of a mixture's classes, each summed over the class's rate categories."""
     weights: Float64 = arrays.weights.reshape(arrays.n_systems, -1).sum(axis=1)
     return weights
 
 
 def single_classes(case: Case) -> list[Case]:
-    """The case M times, each with one class of every part; a part with fewer has its last again."""
+    """The case M times, each with one class of every part; a part with fewer repeats its last."""
     most = max(arrays.n_systems for arrays in case.models)
-    return [case._replace(models=tuple(_only(own, m) for own in case.models)) for m in range(most)]
+    return [
+        case._replace(models=tuple(_only(arrays, m) for arrays in case.models)) for m in range(most)
+    ]
 
 
 def _only(arrays: ModelArrays, number: int) -> ModelArrays:
@@ -89,9 +93,10 @@ def _only(arrays: ModelArrays, number: int) -> ModelArrays:
 
 
 def class_posteriors(lnls: Float64, weights: Float64) -> Float64:
-    """f64[M, L]: probabilities of the classes of every pattern, which sum to 1.
+    """f64[M, L]: posterior probabilities of the classes at every pattern, which sum to 1.
 
-    ``lnls``: f64[classes with weight, L], under each of those alone; ``weights``: f64[M].
+    lnls     f64[classes with weight, L]: lnL under each of those classes alone
+    weights  f64[M]
     """
     present = weights > 0.0
     logs = lnls[: present.sum()] + log(weights[present])[:, None]
@@ -102,7 +107,11 @@ def class_posteriors(lnls: Float64, weights: Float64) -> Float64:
 
 
 def best_weights(lnls: Float64, counts: Float64, start: Float64) -> Float64:
-    """f64[M]: the weights that suit lnLs f64[M, L] of patterns best, which occur f64[L] times."""
+    """f64[M]: maximum-likelihood weights, by the EM of the module, from ``start``.
+
+    lnls    f64[M, L]: lnL of each pattern under each class
+    counts  f64[L]: sites of each pattern
+    """
     seen = counts > 0
     lnls, counts = lnls[:, seen], counts[seen]
     likelihoods = exp(np.maximum(lnls - lnls.max(axis=0), -700.0))

@@ -1,13 +1,13 @@
-"""The neighbours of a tree across its inner branches, scored without going through the tree.
+"""Nearest-neighbour interchanges (NNI) across a tree's inner branches, scored locally.
 
     a --u     v-- c        a --u     v-- b
          |---|        ->        |---|             and likewise with d in the place of c
     b --'     '-- d        c --'     '-- d
 
-An interchange (NNI) joins the four subtrees around a branch another way. Their CLAs are as the tree
-has them, so that of every neighbour no more than six CLAs are made: of u and v as seen across the
-branch between them, and of each of them as a subtree next to it sees it. With these all five
-branches are optimised together, of as many neighbours side by side as there is room for.
+An interchange joins the four subtrees around a branch another way. The subtrees' CLAs stay those of
+the tree, so that a neighbour needs six new CLAs at most: u and v, each as seen across the branch
+between them, and the view from each of the four subtrees. With these six all five branches are
+optimised together, for as many neighbours side by side as the engine has room.
 """
 
 from __future__ import annotations
@@ -34,23 +34,23 @@ LEGS = 4
 """Branches from u and v to the four subtrees."""
 
 BRANCHES = LEGS + 1
-"""Those, and behind them the one between u and v."""
+"""Branches of a quartet: the legs, then the branch between u and v."""
 
 INNER = 2
 """CLAs that a quartet's lnL takes: u and v, each as seen across the middle."""
 
 SLOTS = INNER + LEGS
-"""Those of its optimisation: behind them what each subtree sees."""
+"""CLAs that a quartet's optimisation takes: the inner ones, then the view from each subtree."""
 
 _SUMS = 1 + 2 * BRANCHES
-"""lnL, and two derivatives a branch."""
+"""Sums a quartet: lnL, and two derivatives a branch."""
 
 _INTERCHANGES = np.array([(2, 1, 0, 3), (3, 1, 2, 0)])
-"""The subtrees a, b, c, d of a tree in the places of its two neighbours (:func:`.moves.nni`)."""
+"""Order of the subtrees a, b, c, d in the tree's two neighbours (:func:`.moves.nni`)."""
 
 
 class Quartets(Value):
-    """Four subtrees of one tree each, and how they are joined."""
+    """Four subtrees of a tree around a branch each, and how they are joined."""
 
     halves: Int32
     """int32[n, 4]: half-edges of the tree that face the subtrees, those joined at u first."""
@@ -59,66 +59,69 @@ class Quartets(Value):
 
     @classmethod
     def of(cls, tree: Tree, edges: Int32) -> Quartets:
-        """The tree itself around inner edges."""
-        near, far = tree.edge_halves[edges].T
-        halves = np.stack([*siblings(near), *siblings(far)], axis=1)
+        """The quartets of a tree around its inner ``edges``, joined as the tree joins them."""
+        u, v = tree.edge_halves[edges].T
+        halves = np.stack([*siblings(u), *siblings(v)], axis=1)
         branches = np.concatenate([tree.edge[halves], edges[:, None]], axis=1)
         return cls(halves, tree.lengths[..., branches])
 
     def part(self, which: slice | npt.NDArray[np.intp]) -> Quartets:
-        """Some of them."""
+        """The quartets of these numbers."""
         return Quartets(self.halves[which], self.lengths[..., which, :])
 
     def joined(self, others: Quartets) -> Quartets:
-        """Those and behind them others of the same tree."""
+        """These quartets, then others of the same tree."""
         lengths = np.concatenate([self.lengths, others.lengths], axis=-2)
         return Quartets(np.concatenate([self.halves, others.halves]), lengths)
 
 
 class Alternatives(Protocol):
-    """Trees that differ from one in k branches, and programs for them."""
+    """Trees that differ from one tree in k branches, and programs that score them."""
 
     @property
     def tree(self) -> Tree:
-        """That one."""
+        """The tree that the alternatives differ from."""
 
     @property
     def case(self) -> Case:
-        """Of all of them."""
+        """The case of all alternatives."""
 
     @property
     def lengths(self) -> Float64:
-        """f64[..., n, k]: of the branches, to begin with."""
+        """f64[..., n, k]: starting lengths of the branches, expected substitutions per site."""
 
     @property
     def at_once(self) -> int:
-        """How many there is room for beside the tree."""
+        """Alternatives that the engine has room for beside the tree."""
 
     def newton(
         self, which: Index, lengths: Float64, cases: Sequence[Case]
     ) -> tuple[Float64, Float64]:
-        """Some of them, each in its case: lengths that are optimised, and lnL."""
+        """Optimise the alternatives ``which``, each in its case.
+
+        Returns lengths f64[..., n, k] and lnL f64[n].
+        """
 
     def score(self, which: Index, lengths: Float64) -> Float64:
-        """LnL of some of them, whose site lnL are the engine's rows from then on."""
+        """f64[n]: lnL of the alternatives ``which``, whose site lnL become the engine's rows."""
 
 
 def neighbours(tree: Tree, edges: Int32) -> Quartets:
-    """Both neighbours across inner edges: 2k and 2k + 1 across the k-th; lengths stay as they were.
+    """Both neighbours across each inner edge: quartets 2k and 2k + 1 are those across the k-th.
 
-    A branch goes where its subtree goes.
+    A branch moves with its subtree and keeps its length.
     """
-    own = Quartets.of(tree, edges)
+    quartets = Quartets.of(tree, edges)
     order = np.concatenate([_INTERCHANGES, np.full((2, 1), LEGS)], axis=1)
-    lengths = own.lengths[..., order]
+    lengths = quartets.lengths[..., order]
     return Quartets(
-        own.halves[:, _INTERCHANGES].reshape(-1, LEGS),
+        quartets.halves[:, _INTERCHANGES].reshape(-1, LEGS),
         lengths.reshape(*lengths.shape[:-3], -1, BRANCHES),
     )
 
 
 def interchanged(tree: Tree, quartets: Quartets, n: int) -> Tree:
-    """The n-th of both neighbours across each inner edge (:func:`neighbours`), as a tree."""
+    """The tree that quartet ``n`` of :func:`neighbours` stands for."""
     other = tree.copy()
     edge = tree.inner_edges.item(n // 2)
     nni(other, edge, n % 2)
@@ -130,10 +133,10 @@ def interchanged(tree: Tree, quartets: Quartets, n: int) -> Tree:
 def optimisation(
     tree: Tree, quartets: Quartets, number: Int32, base: int, passes: int, cases: Cases
 ) -> tuple[Program, Float64]:
-    """Guarded Newton steps on all five branches at once; a group is a quartet.
+    """Program of guarded Newton steps on the five branches of every quartet at once.
 
-    number  int32[n]: the case of each quartet; the CLAs of the tree are resident, in slots below
-    ``base``, and those of the quartets are made from there on.
+    number  int32[n]: the case of each quartet
+    base    first slot for the quartets' CLAs; those of the tree are resident below it
     Returns the program and the lengths that it starts from.
     """
     count = len(number)
@@ -169,7 +172,10 @@ def optimisation(
 def site_lnls(
     tree: Tree, quartets: Quartets, number: Int32, base: int, cases: Cases
 ) -> tuple[Program, Float64]:
-    """The lnL of every pattern, in the rows of the quartets' cases; sum n is quartet n's lnL."""
+    """Program for the lnL of every pattern, in the rows of the quartets' cases.
+
+    Sum n is quartet n's lnL. Returns the program and its lengths.
+    """
     sums = sums_of(number, 1, cases)
     views = _Views(tree, quartets, number, base, cases, INNER)
     evaluate = views.middle()
@@ -181,7 +187,7 @@ def site_lnls(
 
 
 class _Views:
-    """The records of quartets: branch j of quartet n is branch ``5n + j`` of the program."""
+    """Records of quartets: branch j of quartet n is branch ``5n + j`` of the program."""
 
     def __init__(
         self, tree: Tree, quartets: Quartets, number: Int32, base: int, cases: Cases, slots: int
@@ -208,7 +214,7 @@ class _Views:
         )
 
     def inwards(self) -> Piece:
-        """What each subtree sees: the one beside it, and the other node across the middle."""
+        """CLAs seen from each subtree: its sibling, and the opposite node."""
         beside, opposite = [1, 0, 3, 2], [1, 1, 0, 0]
         middle = np.repeat(self._p[:, LEGS:], LEGS, axis=1)
         return self._newviews(
@@ -218,11 +224,11 @@ class _Views:
         )
 
     def middle(self) -> Records:
-        """The edge between u and v; without its cell."""
+        """The edge records between u and v, cells not yet set."""
         return self._edges(self._slot[:, :1], self._slot[:, 1:2], self._p[:, LEGS:])
 
     def legs(self) -> Records:
-        """The edges to the subtrees, to all the first ones, then to all the second ones, ..."""
+        """The edge records to the subtrees: all first ones, then all second ones, ..."""
         return self._edges(self._slot[:, 2:], self._subtree, self._p[:, :LEGS])
 
     def _newviews(self, dst: Int32, left: tuple[Int32, Int32], right: tuple[Int32, Int32]) -> Piece:

@@ -1,8 +1,8 @@
 """Parts of different state counts under one tree: DNA, proteins and others side by side.
 
-Each state count has an engine of its own, with the parts that are of it. A program runs on all of
-them, each clipped to its parts, and what they sum is added up, in their order; optimisers step on
-the host, by the reference's code.
+Each state count has an engine of its own, with the parts of that state count. A program runs on
+every engine, clipped to the engine's parts, and the engines' sums are added in a fixed order;
+branch lengths are optimised on the host, by the reference's code.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ from mltree.system.contract import Role, fields
 class JointEngine:
     """Implements :class:`mltree.program.engine.Engine` over engines of several state counts.
 
-    Its parts are theirs, one engine after the other. Patterns too.
+    Parts and patterns are those of the engines, one engine after the other.
     """
 
     def __init__(
@@ -50,33 +50,33 @@ class JointEngine:
 
     @property
     def name(self) -> str:
-        """All engines."""
+        """The names of all engines."""
         return "; ".join(engine.name for engine in self._engines)
 
     @property
     def room(self) -> Room:
-        """Of the engine that has least."""
+        """The least room of any engine, quantity by quantity."""
         return Room(*map(min, zip(*(engine.room for engine in self._engines), strict=True)))
 
     @property
     def parts(self) -> int:
-        """Of all engines."""
+        """Parts of all engines together."""
         return int(self._firsts[-1])
 
     def longest_walk(self, trees: int) -> int:
-        """As of the engine that walks least far; levels suit all of them."""
+        """The least of the engines' longest walks; levels suit all of them."""
         return min(engine.longest_walk(trees) for engine in self._engines)
 
     def load_models(self, models: Sequence[ModelArrays]) -> None:
         """Take models, a row each.
 
-        An engine looks only at the rows of its own parts: in those of others stands any model of
-        its own, and where there is none, no case needs it.
+        An engine reads the rows of its own parts only, so that any model of its state count may
+        fill the others; an engine without such a model is needed by no case.
         """
         for engine, states in zip(self._engines, self._states, strict=True):
-            any_own = next((model for model in models if model.n_states == states), None)
-            if any_own is not None:
-                engine.load_models([m if m.n_states == states else any_own for m in models])
+            any_model = next((model for model in models if model.n_states == states), None)
+            if any_model is not None:
+                engine.load_models([m if m.n_states == states else any_model for m in models])
 
     def load_weights(self, rows: Weights) -> None:
         """Take rows of weights f64[R, L]."""
@@ -84,14 +84,14 @@ class JointEngine:
             engine.load_weights(rows[:, columns])
 
     def close(self) -> None:
-        """Give the memory of all of them back."""
+        """Free the memory of all engines."""
         for engine in self._engines:
             engine.close()
 
     def site_log_likelihoods(self, rows: int = 1) -> Float64:
         """f64[rows, L] of the last EVALUATE_SITES."""
-        found = [engine.site_log_likelihoods(rows) for engine in self._engines]
-        return np.concatenate(found, axis=1)
+        blocks = [engine.site_log_likelihoods(rows) for engine in self._engines]
+        return np.concatenate(blocks, axis=1)
 
     def run(self, program: Program, lengths: Float64, control: Float64) -> Result:
         """Run a program; see :class:`mltree.program.engine.Engine`."""
@@ -117,15 +117,15 @@ class JointEngine:
         return Result(sums, optimiser.lengths, optimiser.control)
 
     def _sums(self, program: Program, at: int, end: int, lengths: Float64) -> Float64:
-        """What the stages ``at .. end - 1`` sum on all engines."""
+        """Sums of the stages ``at .. end - 1`` over all engines."""
         total = np.zeros(program.sums)
-        for engine, own in zip(self._engines, self._parts_of(program, at, end), strict=True):
-            found = engine.run(own, lengths, NO_CONTROL).sums
-            total[: len(found)] += found
+        for engine, clipped in zip(self._engines, self._parts_of(program, at, end), strict=True):
+            sums = engine.run(clipped, lengths, NO_CONTROL).sums
+            total[: len(sums)] += sums
         return total
 
     def _parts_of(self, program: Program, at: int, end: int) -> list[Program]:
-        """The stages for each engine; the same objects for a program that runs again."""
+        """The stages clipped to each engine; the same objects for a program that runs again."""
         key = id(program), at, end
         known = self._clipped.get(key)
         if known is None or known[0] is not program:
@@ -137,7 +137,7 @@ class JointEngine:
 
 
 def on_parts(program: Program, first: int, end: int) -> Program:
-    """The program on the parts ``first .. end - 1`` alone, which it then counts from 0."""
+    """The program on the parts ``first .. end - 1`` alone, counted from 0."""
     stages = tuple(_stage_on(stage, first, end) for stage in program.stages)
     cases = _clipped(program.cases, first, end)
     cases["model"] += first
@@ -160,7 +160,7 @@ def _stage_on(stage: Stage, first: int, end: int) -> Stage:
 
 
 def _moved(records: Records, first: int) -> Records:
-    """Records whose parts are counted from the first."""
+    """Records whose parts are counted from ``first``."""
     moved = records.copy()
     for field in fields(records.dtype, Role.MATRIX, Role.MAKES, Role.MODEL):
         moved[field] += first
@@ -170,7 +170,7 @@ def _moved(records: Records, first: int) -> Records:
 
 
 def _clipped(records: Records, first: int, end: int) -> Records:
-    """Records with the parts that they have of those, counted from the first; perhaps none."""
+    """Records clipped to the parts ``first .. end - 1``, counted from 0; perhaps to none."""
     clipped = records.copy()
     last = np.minimum(records["first_part"] + records["parts"], end)
     clipped["first_part"] = np.clip(records["first_part"], first, end) - first

@@ -1,4 +1,4 @@
-"""What sites that were left out, because nothing changes there, make of a likelihood (+ASC).
+"""Corrections for constant sites that were left out of an alignment (+ASC).
 
 With W sites seen, p_s the probability of the constant pattern of state s, C their sum:
 
@@ -6,14 +6,14 @@ With W sites seen, p_s the probability of the constant pattern of state s, C the
     Felsenstein   lnL + w ln C           w sites left out
     Stamatakis    lnL + sum_s w_s ln p_s   w_s sites of state s left out
 
-(Lewis 2001; Leaché et al. 2015, eqs. 4-6.) Of each state s this expects, of sites left out,
+(Lewis 2001; Leaché et al. 2015, eqs. 4-6.) The expected number of sites left out, by state s, is
 
     n_s = W p_s / (1 - C)   or   w p_s / C   or   w_s
 
-Every site seen bears the same share of the correction of its part, Lewis' - ln(1 - C) or the
-others' constant over W. So site lnL sum to the lnL, and resampled ones (RELL) to that of a sample
-of the sites: of W sites it has the whole correction, of a multiple of W (the AU test) as many times
-as much, as if sites that nobody saw had been sampled along.
+Every site seen bears the same share of its part's correction: - ln(1 - C) with Lewis, the constant
+of the others over W. Site lnL therefore sum to the lnL, and resampled site lnL (RELL) to the lnL of
+a sample of the sites: a sample of W sites has the whole correction, a sample of k W sites (the AU
+test) k times that, as if the sites left out had been sampled along.
 
 Letters: n trees, P parts whose constant sites were left out, U their constant patterns.
 """
@@ -42,22 +42,23 @@ class Conditioned(Value):
     """A part whose constant sites were left out."""
 
     part: int
-    """Of the engine."""
+    """Number of the part in the engine."""
     seen: slice
-    """Its patterns."""
+    """Patterns of the sites seen."""
     unseen: slice
-    """Its constant ones, of weight 0: one for each of its alphabet's `certain_codes`."""
+    """Constant patterns, of weight 0: one for each of the alphabet's `certain_codes`."""
     ascertainment: Ascertainment
 
     @property
     def states(self) -> int:
-        """S, or fewer where characters do not tell all states apart (of phased genotypes)."""
+        """S, or fewer where characters do not tell all states apart (phased genotypes)."""
         return int(self.unseen.stop - self.unseen.start)
 
     def expected(self, seen: Float64, logs: Float64) -> Float64:
-        """f64[n, S]: how many sites of each were left out, by the logs f64[n, S] of p.
+        """f64[n, S]: expected number of sites left out, by state.
 
         seen  f64[n]: W, of each tree
+        logs  f64[n, S]: ln p
         """
         about = self.ascertainment
         numbers: Float64
@@ -72,7 +73,7 @@ class Conditioned(Value):
         return numbers
 
     def corrects(self, seen: Float64, logs: Float64) -> Float64:
-        """f64[n]: what is added to the lnL of ``seen`` f64[n] sites."""
+        """f64[n]: correction of the lnL, for ``seen`` f64[n] sites and ``logs`` f64[n, S] of p."""
         about = self.ascertainment
         added: Float64
         if about.correction is Correction.STAMATAKIS:
@@ -85,9 +86,9 @@ class Conditioned(Value):
         return added
 
     def bends(self, seen: float) -> tuple[float, float]:
-        """How the second derivative of what is added is made.
+        """Coefficients (a, b) in the correction's second derivative.
 
-        Shares in it of Σ n_u (ln p_u)'² and of (Σ n_u (ln p_u)')², beside Σ n_u (ln p_u)''.
+        It is Σ n_u (ln p_u)'' + a Σ n_u (ln p_u)'² + b (Σ n_u (ln p_u)')².
         """
         if self.ascertainment.correction is Correction.STAMATAKIS:
             return 0.0, 0.0
@@ -95,9 +96,10 @@ class Conditioned(Value):
         return 1.0, 1.0 / (seen if is_lewis else -self.ascertainment.counts[0])
 
     def derivatives(self, seen: float, numbers: Float64, units: Float64) -> Float64:
-        """f64[2, E]: both derivatives of what is added, of the expected ``numbers`` f64[S].
+        """f64[2, E]: first and second derivatives of the correction in every branch length.
 
-        units  f64[S, E, 2]: both of every ln p
+        numbers  f64[S]: expected numbers
+        units    f64[S, E, 2]: first and second derivatives of every ln p
         """
         slopes, curves = np.moveaxis(units, -1, 0)
         each, together = self.bends(seen)
@@ -107,43 +109,43 @@ class Conditioned(Value):
 
     @staticmethod
     def _never(p: Float64) -> Float64:
-        """f64[n]: 1 - C, however short the tree is."""
+        """f64[n]: 1 - C, above 0 however short the tree is."""
         never: Float64 = np.maximum(1.0 - p.sum(axis=1), np.finfo(np.float64).tiny)
         return never
 
 
 def conditioned_parts(groups: Sequence[Patterns]) -> list[Conditioned]:
-    """The parts of all groups, one after the other, whose constant sites were left out."""
-    found, part, first = [], 0, 0
+    """The parts of all groups whose constant sites were left out, one group after the other."""
+    conditioned, part, first = [], 0, 0
     for patterns in groups:
         states = len(patterns.alphabet.certain_codes)
-        for own in patterns.unseen:
-            begin, at = first + patterns.parts[own.part].start, first + own.first
+        for unseen in patterns.unseen:
+            begin, at = first + patterns.parts[unseen.part].start, first + unseen.first
             where = slice(begin, at), slice(at, at + states)
-            found.append(Conditioned(part + own.part, *where, own.ascertainment))
+            conditioned.append(Conditioned(part + unseen.part, *where, unseen.ascertainment))
         part += len(patterns.parts)
         first += patterns.n_patterns
-    return found
+    return conditioned
 
 
 class Corrected(Value):
-    """Trees' lnL, and how many sites they expect to have been left out."""
+    """Corrected lnL of trees, and the number of sites that each expects to have been left out."""
 
     lnl: Float64
-    """f64[n], corrected."""
+    """f64[n]: corrected lnL."""
     numbers: Float64
-    """f64[n, U]: sites of each constant pattern."""
+    """f64[n, U]: expected sites of each constant pattern."""
     above: Float64
-    """f64[n]: how far it is above the lnL of as many sites as that."""
+    """f64[n]: corrected lnL minus the lnL with ``numbers`` as weights of the constant patterns."""
 
     def of(self, which: Index | slice) -> Corrected:
-        """Some of the trees."""
+        """The trees ``which``."""
         return Corrected(self.lnl[which], self.numbers[which], self.above[which])
 
     @classmethod
     def joined(cls, several: Sequence[Corrected]) -> Corrected:
-        """One after the other."""
-        rows = zip(*((own.lnl, own.numbers, own.above) for own in several), strict=True)
+        """Several sets of trees, one after the other."""
+        rows = zip(*((one.lnl, one.numbers, one.above) for one in several), strict=True)
         return cls(*map(np.concatenate, rows))
 
 
@@ -160,27 +162,27 @@ class LeftOut(Value):
 
     @cached_property
     def _spans(self) -> list[slice]:
-        """Of each part, among those."""
+        """The constant patterns of each part, as slices of ``columns``."""
         ends = np.cumsum([0, *(part.states for part in self.parts)]).tolist()
         return [slice(first, end) for first, end in pairwise(ends)]
 
     def seen(self, rows: Weights) -> Float64:
-        """f64[R, P]: sites of each part, in rows of weights f64[R, L]."""
+        """f64[R, P]: sites of each part, under rows of weights f64[R, L]."""
         return np.stack(
             [rows[:, part.seen].sum(axis=1, dtype=np.float64) for part in self.parts], axis=1
         )
 
     def units(self, n_patterns: int) -> Float64:
-        """f64[S, L]: rows of weights under which a part's lnL is that of its s-th pattern."""
+        """f64[S, L]: rows of weights, row s that of each part's s-th constant pattern alone."""
         rows = np.zeros((max(part.states for part in self.parts), n_patterns))
         for part in self.parts:
             rows[np.arange(part.states), np.r_[part.unseen]] = 1.0
         return rows
 
     def program(self, rows: int, first_weights: int) -> Program:
-        """Sums site lnL of constant patterns alone, from ``rows`` rows, by :meth:`units`.
+        """Program that sums the site lnL of single constant patterns, from ``rows`` rows.
 
-        first_weights  where those stand among the rows of weights
+        first_weights  number of the first of :meth:`units` among the rows of weights
         """
         records = [
             (0, rows, first_weights, part.states, rows * span.start, part.part, 1)
@@ -189,7 +191,7 @@ class LeftOut(Value):
         return Program((Rell(np.array(records, contract.RELL)),), 1)
 
     def logs(self, sums: Float64) -> Float64:
-        """f64[n, U]: ln p, of what such a program has summed."""
+        """f64[n, U]: ln p, from the sums of :meth:`program`."""
         rows = sums.size // self.columns.size
         ends = [rows * span.stop for span in self._spans]
         logs = [block.reshape(rows, -1) for block in np.split(sums, ends[:-1])]
@@ -198,38 +200,38 @@ class LeftOut(Value):
     def corrections(
         self, cases: Sequence[Case], seen: Float64, logs: Float64
     ) -> tuple[Float64, Float64, Float64]:
-        """Of n trees in these cases; parts that a case is not on add nothing.
+        """Corrections of n trees in their cases; 0 for parts that a case does not have.
 
         seen  f64[n, P]: sites of each part; ``logs`` f64[n, U]: ln p
-        Returns what is added to the lnL of each part, f64[n, P], the numbers expected, f64[n, U],
-        and how far that is above the lnL of so many sites, f64[n].
+        Returns the correction of each part's lnL, f64[n, P], the expected numbers, f64[n, U], and
+        how far the corrected lnL is above the lnL with those numbers as weights, f64[n].
         """
         added, numbers, above = np.zeros_like(seen), np.zeros_like(logs), np.zeros(len(cases))
         for column, (part, span) in enumerate(zip(self.parts, self._spans, strict=True)):
             (has,) = np.nonzero(_places(cases, part) >= 0)
-            own = seen[has, column], logs[has, span]
-            added[has, column] = part.corrects(*own)
-            numbers[has, span] = part.expected(*own)
-            above[has] += added[has, column] - (numbers[has, span] * own[1]).sum(axis=1)
+            inputs = seen[has, column], logs[has, span]
+            added[has, column] = part.corrects(*inputs)
+            numbers[has, span] = part.expected(*inputs)
+            above[has] += added[has, column] - (numbers[has, span] * inputs[1]).sum(axis=1)
         return added, numbers, above
 
     def derivatives(self, case: Case, seen: Float64, known: Corrected, units: Float64) -> Float64:
-        """f64[2, parts, E]: both derivatives of what is added to the parts of a case.
+        """f64[2, parts, E]: first and second derivatives of the corrections of a case's parts.
 
-        seen  f64[P]: sites of each part
-        units  f64[S, parts, 1 + 2E]: under each of :meth:`units` lnL, and both of each branch
+        seen   f64[P]: sites of each part
+        units  f64[S, parts, 1 + 2E]: lnL under each of :meth:`units`, and both derivatives a branch
         """
         pairs = units[..., 1:].reshape(*units.shape[:2], -1, 2)
         added = np.zeros((2, *pairs.shape[1:3]))
         for part, span, sites in zip(self.parts, self._spans, seen.tolist(), strict=True):
             (place,) = _places([case], part)
             if place >= 0:
-                own = pairs[: part.states, place]
-                added[:, place] = part.derivatives(sites, known.numbers[0, span], own)
+                slopes = pairs[: part.states, place]
+                added[:, place] = part.derivatives(sites, known.numbers[0, span], slopes)
         return added
 
     def tell(self, curves: list[Curves], case: Case) -> None:
-        """Of the parts of a case: which patterns were left out, and how they count."""
+        """Mark the patterns that were left out in the curves of a case's parts."""
         for part in self.parts:
             (place,) = _places([case], part)
             if place >= 0:
@@ -238,7 +240,7 @@ class LeftOut(Value):
                 curves[place] = curves[place]._replace(unseen=unseen, left_out=part)
 
     def corrected(self, lnls: Float64, cases: Sequence[Case], added: Float64) -> Float64:
-        """f64[n, parts]: the lnL of all parts of the cases, and f64[n, P] what is added to some."""
+        """f64[n, parts]: lnL of the cases' parts, with the corrections ``added`` f64[n, P]."""
         lnls = lnls.copy()
         for part, more in zip(self.parts, added.T, strict=True):
             places = _places(cases, part)
@@ -248,7 +250,7 @@ class LeftOut(Value):
 
 
 def _places(cases: Sequence[Case], part: Conditioned) -> Index:
-    """int[n]: where the part is among those of each case; -1 where it is not."""
+    """int[n]: position of the part among those of each case; -1 where the case lacks it."""
     places = [part.part - case.first_part for case in cases]
     sizes = [len(case.models) for case in cases]
     return np.array(
@@ -257,34 +259,32 @@ def _places(cases: Sequence[Case], part: Conditioned) -> Index:
 
 
 class Shares(Value):
-    """What every site bears of the corrections of n trees."""
+    """Each site's share of the corrections of n trees."""
 
     left_out: LeftOut
     of_site: Float64
-    """f64[n, P]: of each part."""
+    """f64[n, P]: share of one site of each part."""
 
     def sums(self, weights: Weights) -> Float64:
-        """f64[n, R]: of the sites of each of f64[R, L] rows of weights."""
+        """f64[n, R]: shares summed over the sites, for rows of weights f64[R, L]."""
         return product(self.of_site, self.left_out.seen(weights).T)
 
     def add_to(self, sites: Float64) -> None:
-        """Correct site lnL f64[n, L]."""
+        """Correct site lnL f64[n, L] in place."""
         for part, share in zip(self.left_out.parts, self.of_site.T, strict=True):
             sites[:, part.seen] += share[:, None]
 
 
-# Lengths optimised where sites were left out: by turns, with the numbers of those last expected.
-#
-# Expectation and maximisation (Dempster, Laird, Rubin 1977, J. R. Stat. Soc. B 39:1-38): see
-# :mod:`mltree.likelihood.ascertainment`.
+# Branch lengths by expectation and maximisation (Dempster, Laird, Rubin 1977, J. R. Stat. Soc. B
+# 39:1-38): expected numbers of sites left out, then lengths under them.
 
 MAX_TURNS = 60
 """Turns at most: expected numbers, then lengths under them."""
 
 STRETCHES = (1.0, 1.5, 2.5, 5.0, 10.0)
-"""Factors on the log of what a turn did to each length. Turns alone converge slowly where most
-sites were left out (90 % of them: a tenth of the way each); the best factor is taken, and 1 is
-among them, so that no turn loses."""
+"""Factors on the log of a turn's change of each length. Plain turns converge slowly where most
+sites were left out (with 90 % of them each turn goes a tenth of the way); the best factor is taken,
+and 1 is among them, so that no turn loses."""
 
 
 def in_turns(
@@ -296,12 +296,13 @@ def in_turns(
     epsilon: float,
     turns: int = MAX_TURNS,
 ) -> tuple[list[Float64], Corrected]:
-    """The lengths of n trees, f64[...] each, and their lnL, once no turn gains ``epsilon``.
+    """Optimise the lengths f64[...] of n trees until no turn gains ``epsilon`` in lnL.
 
-    known      of the trees as they start
-    raised     better lengths of some of them, under the numbers of the latest
-    corrected  what their lnL is; a tree may be asked for with several lengths
+    known      corrected lnL of the trees at their starting lengths
+    raised     better lengths of some trees, under the latest expected numbers
+    corrected  corrected lnL of some trees at some lengths; a tree may occur several times
     clip       keeps lengths within their bounds
+    Returns the best lengths and their corrected lnL.
     """
     best, lnl = list(start), known.lnl.copy()
     numbers, above = known.numbers.copy(), known.above.copy()
@@ -314,15 +315,15 @@ def in_turns(
             for one, other in zip(before, after, strict=True)
             for far in STRETCHES
         ]
-        found = corrected(np.repeat(moving, len(STRETCHES)), tried)
-        by_tree = found.lnl.reshape(-1, len(STRETCHES))
+        scored = corrected(np.repeat(moving, len(STRETCHES)), tried)
+        by_tree = scored.lnl.reshape(-1, len(STRETCHES))
         chosen = by_tree.argmax(axis=1) + len(STRETCHES) * np.arange(len(moving))
-        gain = found.lnl[chosen] - lnl[moving]
+        gain = scored.lnl[chosen] - lnl[moving]
         better, chosen = moving[gain >= 0.0], chosen[gain >= 0.0]
         for n, k in zip(better.tolist(), chosen.tolist(), strict=True):
             best[n] = tried[k]
-        lnl[better], numbers[better] = found.lnl[chosen], found.numbers[chosen]
-        above[better] = found.above[chosen]
+        lnl[better], numbers[better] = scored.lnl[chosen], scored.numbers[chosen]
+        above[better] = scored.above[chosen]
         moving = moving[gain >= epsilon]
         if not moving.size:
             break

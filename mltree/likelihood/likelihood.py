@@ -1,9 +1,9 @@
-"""What the search asks of the likelihood: trees in, log-likelihoods and lengths out.
+"""The likelihood that searches and analyses call: trees in, log-likelihoods and lengths out.
 
-Trees of whatever taxa may stand side by side, each in its own case: on as many parts as the others,
-under models, one a part, and a row of weights; they share every launch. Lengths are expected
-substitutions per site, lnL are natural logs. Trees whose lengths are f64[parts, E] have lengths for
-every part, and so has what is told of them.
+Trees over different taxa may stand side by side, each in its own case (parts, a model a part, a row
+of weights); all cases have equally many parts, and all trees share every launch. Lengths are
+expected substitutions per site, lnL are natural logs. Where a tree's lengths are f64[parts, E],
+results are by part too.
 """
 
 from __future__ import annotations
@@ -34,15 +34,15 @@ from mltree.system.errors import DeviceMemoryError
 from mltree.tree.forest import Forest, Trees
 from mltree.tree.topology import Tree
 
-# Work in batches, as large as an engine has room for at the time.
+# Batches: work on many trees, as many at a time as the engine has room for.
 
 Done = TypeVar("Done")
 
 
 def dealt(cases: Sequence[Case]) -> Int32:
-    """int32[n]: trees by number, in turns: the first on the parts of each, then the second there.
+    """int32[n]: an order of trees that takes one of each set of parts in turn.
 
-    Trees on different parts share slots, so that most have room beside those that follow them.
+    Trees on different parts share slots, so that most of them have room beside those that follow.
     """
     every = np.arange(len(cases), dtype=np.int32)
     turn = Cases.of(cases).before(every, np.ones_like(every))
@@ -52,12 +52,14 @@ def dealt(cases: Sequence[Case]) -> Int32:
 def trees_at_once(
     slots: Int32, number: Int32, cases: Cases, room: Room, parts: int, beside: int = 0
 ) -> int:
-    """How many of the first trees are best worked on side by side; one at least.
+    """Trees, of the first in ``number``, that are best worked on side by side; one at least.
 
-    ``slots`` int32[n]: of each of the trees ``number``; ``parts``: of the engine; ``beside``: slots
-    that are needed beside them. Trees on different parts share slots, for a slot is a row over all
-    patterns; and of the rows that an engine works on best at a time they have a share each, but
-    those on the same parts no more of them than all, or the largest tree, need.
+    slots   int32[n]: slots of each of the trees ``number``
+    parts   parts of the engine
+    beside  slots needed beside the trees'
+    Trees on different parts share slots, since a slot is a row over all patterns. The rows that an
+    engine works on best at a time are divided among the parts; trees on the same parts take no more
+    of them than all, or the largest tree, need.
     """
     share = cases.parts / parts
     most = 1 + int(room.trees / (share * max(1, slots.min())))
@@ -71,22 +73,24 @@ def trees_at_once(
 
 
 def turns_at_once(slots: int, matrices: int, cases: Sequence[Case], room: Room) -> int:
-    """How many of the first trees there is room for if they take turns; one at least.
+    """Trees, of the first, that there is room for if they take turns; one at least.
 
-    ``slots``: that they share; ``matrices``: bytes of each one's P matrices, which stay.
+    slots     slots that the trees share
+    matrices  bytes of a tree's P matrices, which stay
     """
-    own = cases[: max(1, room.matrices // matrices)]
+    fitting = cases[: max(1, room.matrices // matrices)]
     if not room.starts:
-        return len(own)
-    first = np.array([case.first_part for case in own], np.int32)
-    rows = _rows(np.full(len(own), slots, np.int32), first, len(own[0].models), room)
+        return len(fitting)
+    first = np.array([case.first_part for case in fitting], np.int32)
+    rows = _rows(np.full(len(fitting), slots, np.int32), first, len(fitting[0].models), room)
     return max(1, int(np.count_nonzero(rows <= room.most)))
 
 
 def _rows(slots: Int32, first: Int32, parts: int, room: Room) -> Float64:
-    """Whole slots that the first 1 .. n trees take, which need ``slots`` int32[n].
+    """Whole slots that the first 1 .. n trees take, f64[n].
 
-    ``first`` int32[n]: the first of the ``parts`` of each.
+    slots  int32[n]: slots that they need
+    first  int32[n]: the first of each tree's ``parts`` parts
     """
     if not room.starts:
         return slots.astype(np.float64)
@@ -99,11 +103,10 @@ def _rows(slots: Int32, first: Int32, parts: int, room: Room) -> Float64:
 def in_batches(
     count: int, at_once: Callable[[int], int], work: Callable[[slice], Done]
 ) -> list[Done]:
-    """What ``work`` made of the items 0 .. count - 1, slice by slice.
+    """Results of ``work`` on the items 0 .. count - 1, slice by slice.
 
-    ``at_once``: items that there is room for, from the given one on. It is asked before every
-    batch, for an engine that was refused memory has less of it, and the batch is done again in
-    smaller ones.
+    ``at_once`` gives the items that there is room for, from an item on. It is asked before every
+    batch: an engine that was refused memory has less room, and repeats the batch in smaller ones.
 
     Raises:
         DeviceError: there is no room for a single item.
@@ -123,7 +126,7 @@ def in_batches(
 def rows_in_batches(
     count: int, at_once: Callable[[int], int], work: Callable[[slice], Float64]
 ) -> Float64:
-    """The rows that ``work`` makes of the items, one each, in one array from the first batch on."""
+    """Rows that ``work`` makes, one an item, put into one array from the first batch on."""
     whole = np.empty((0, 0))
 
     def put(batch: slice) -> None:
@@ -140,7 +143,7 @@ def rows_in_batches(
     return whole
 
 
-# How long Newton steps on branch lengths go on.
+# Limits of Newton steps on branch lengths.
 
 MAX_PASSES = 100
 """Passes of one smoothing. Between rounds 2 to 7 do (docs/search.md, "Branch lengths"); the bound
@@ -149,8 +152,8 @@ stops a limit cycle."""
 ONE_STEP = 2
 """Passes of a single step: one tells where to, the other what it gained."""
 
-TRIPOD_PASSES = 8
-"""Joint Newton steps around an insertion point: as many as the prototype's 2 loops of 4 steps
+TRIPLET_PASSES = 8
+"""Joint Newton steps on an insertion triplet: as many as the prototype's 2 loops of 4 steps
 (bench/PROTOTYPE.md)."""
 
 JOIN_PASSES = 8
@@ -160,20 +163,18 @@ LOCAL_EPSILON = 1e-3
 """Local optimisations stop below this gain in lnL: well under the 0.05 that a move must gain."""
 
 
-# The lnL of patterns under one rate for all sites, and another: what rates among sites rest on.
+# Curves: lnL of patterns as a function of one rate for all sites.
 #
-# A traversal computes as many categories as an engine has, here each with a rate of its own, and
-# what a pattern has under each of them alone comes of one more step at its end. So the curves of
-# patterns (:mod:`mltree.models.rate_profiles`) take as many traversals as their rates fill.
-#
-# Letters: J rates, K categories, L patterns, M classes.
+# A traversal computes as many categories as the engine has, each here with another rate, and one
+# more step at its end gives the patterns' lnL under each category alone. Curves therefore take as
+# many traversals as their rates fill. Letters: J rates, K categories, L patterns, M classes.
 
 
 class Singles(Protocol):
-    """What scores classes alone (:class:`mltree.likelihood.likelihood.Likelihood`)."""
+    """Scores classes alone (:class:`Likelihood`)."""
 
     def single_log_likelihoods(self, tree: Tree, singles: Sequence[Case]) -> Float64:
-        """f64[n, L]: in cases that differ in their categories' weights."""
+        """f64[n, L]: lnL of every pattern in cases that differ in their categories' weights."""
 
 
 def rate_curves(
@@ -184,17 +185,16 @@ def rate_curves(
     columns: Columns,
     counts: Float64,
 ) -> list[Curves]:
-    """The patterns of every part, were all of its sites as fast as each of some rates.
+    """Curves of every part's patterns: lnL as a function of one rate for all of the part's sites.
 
-    Those f64[J] are relative to the part's mean; where it has none, nothing is known of it. The
-    classes of a mixture stay as fast beside each other as they are, and as heavy.
-
-    ``counts`` f64[L]: sites that show each pattern of the engine.
+    rates   f64[J] a part, relative to the part's mean rate
+    counts  f64[L]: sites that show each pattern of the engine
+    The classes of a mixture keep their relative rates and their weights.
     """
-    width = min(own.n_categories // own.n_systems for own in case.models)
+    width = min(arrays.n_categories // arrays.n_systems for arrays in case.models)
     rows = []
     for first in range(0, max(map(len, rates)), width):
-        chunks = [own[first : first + width] for own in rates]
+        chunks = [part_rates[first : first + width] for part_rates in rates]
         most = max(map(len, chunks))
         each = [_singles(*pair, most) for pair in zip(case.models, chunks, strict=True)]
         singles = [case._replace(models=models) for models in zip(*each, strict=True)]
@@ -202,26 +202,26 @@ def rate_curves(
     lnls = np.concatenate(rows)
     parts = columns.parts[case.first_part :]
     return [
-        Curves(own, lnls[: len(own), where], counts[where])
-        for own, where in zip(rates, parts, strict=False)
+        Curves(part_rates, lnls[: len(part_rates), where], counts[where])
+        for part_rates, where in zip(rates, parts, strict=False)
     ]
 
 
 def _singles(arrays: ModelArrays, rates: Float64, most: int) -> list[ModelArrays]:
-    """Models of the categories' rates, all of whose sites are of one of the first so many."""
+    """Models with the given category rates, each with all weight on one of them."""
     shares = arrays.weights.reshape(arrays.n_systems, -1)
     classes = shares.sum(axis=1)
     speeds = (shares * arrays.rates.reshape(shares.shape)).sum(axis=1)
     speeds = np.divide(speeds, classes, out=np.ones_like(speeds), where=classes > 0.0)
-    own = np.ones(shares.shape[1])
-    own[: len(rates)] = rates
-    found = []
+    category_rates = np.ones(shares.shape[1])
+    category_rates[: len(rates)] = rates
+    singles = []
     for k in range(most):
         weights = np.zeros_like(shares)
         weights[:, k] = classes
-        every = (speeds[:, None] * own).ravel()
-        found.append(replace(arrays, rates=every, weights=weights.ravel()))
-    return found
+        every = (speeds[:, None] * category_rates).ravel()
+        singles.append(replace(arrays, rates=every, weights=weights.ravel()))
+    return singles
 
 
 class Likelihood:
@@ -241,7 +241,7 @@ class Likelihood:
         self.engine = engine
         self.planners = planners
         self._lock = threading.RLock()
-        """Of the engine, and of what is known of it."""
+        """Guards the engine and the record of its state."""
         self._columns = columns
         self._rows: Weights = np.empty((0, 0)) if columns is None else columns.weights[None]
         """f64[R, L]: the rows of weights that cases name."""
@@ -249,7 +249,7 @@ class Likelihood:
         self._models: list[tuple[ModelArrays, ...]] = []
         self._programs = KeptPrograms()
         self._resident: tuple[Forest, Cases] | None = None
-        """Whose directional CLAs the engine holds."""
+        """Trees and cases whose directional CLAs the engine holds."""
 
     def log_likelihoods(self, trees: Sequence[Tree], cases: Sequence[Case]) -> Float64:
         """f64[n]: lnL of every tree."""
@@ -265,12 +265,12 @@ class Likelihood:
         self.engine.load_weights(rows)
 
     def close(self) -> None:
-        """Give the memory back until there is more to do."""
+        """Free the engine's memory; the next call takes it again."""
         self.engine.close()
         self._models, self._resident = [], None
 
     def trees_at_once(self, trees: Sequence[Tree], cases: Sequence[Case]) -> int:
-        """How many of the first of these trees are best searched side by side."""
+        """Trees, of the first of these, that are best searched side by side."""
         return self._at_once(list(map(planner.slots_of, trees)), cases, beside=1)(0)
 
     def site_log_likelihoods(self, tree: Tree, case: Case) -> Float64:
@@ -283,20 +283,20 @@ class Likelihood:
         at_once = self._at_once([tree.n_tips - 2 for tree in trees], cases)
 
         def score(batch: slice) -> Float64:
-            own = cases[batch]
-            self._log_likelihoods(trees[batch], own, longest, RunKind.EVALUATE_SITES)
-            return self.engine.site_log_likelihoods(len(own))
+            batch_cases = cases[batch]
+            self._log_likelihoods(trees[batch], batch_cases, longest, RunKind.EVALUATE_SITES)
+            return self.engine.site_log_likelihoods(len(batch_cases))
 
         return rows_in_batches(len(trees), at_once, score)
 
     def derivatives(self, tree: Tree, case: Case) -> tuple[float, Float64, Float64]:
-        """lnL, and first and second derivatives of lnL in every branch length, as those."""
+        """Log-likelihood, and its first and second derivatives in every branch length."""
         rows = self._derivatives(tree, case)
         slope, curve = np.moveaxis(rows[..., 1:].reshape(*tree.lengths.shape, 2), -1, 0)
         return float(rows[..., 0].sum()), slope, curve
 
     def _derivatives(self, tree: Tree, case: Case, by_part: bool = False) -> Float64:
-        """f64[1 + 2E]: lnL, then both derivatives of each branch; with rows, of every part."""
+        """f64[1 + 2E]: lnL, then both derivatives a branch; a row a part if ``by_part``."""
         table = self._load([tree], [case], by_part)
         program = self._programs.of(builders.derivatives, [tree], table)
         sums = self.run(program, tree.lengths.ravel()).sums
@@ -304,24 +304,24 @@ class Likelihood:
         return sums.reshape(table.parts, -1) if by_part or tree.lengths.ndim > 1 else sums
 
     def class_weights(self, trees: Sequence[Tree], cases: Sequence[Case]) -> list[list[Float64]]:
-        """The best weights of the classes of every part of every tree, all else as it is."""
-        found, best = [], self._known_columns.best_weights
+        """Maximum-likelihood class weights of every part of every tree, all else fixed."""
+        weights, best = [], self._known_columns.best_weights
         for tree, case in zip(trees, cases, strict=True):
             lnls = self.class_log_likelihoods(tree, case)
-            found.append(best(lnls, self._counts(tree, case), case))
-        return found
+            weights.append(best(lnls, self._counts(tree, case), case))
+        return weights
 
     def outruns_host(self, tree: Tree) -> bool:
-        """Whether one such tree fills a GPU: its lnL is told sooner than its patterns' are read."""
+        """Tell if one tree fills a GPU, whose lnL then comes before site lnL are read."""
         return tree.n_tips <= self.engine.longest_walk(1)
 
     def rate_curves(self, tree: Tree, case: Case, rates: Sequence[Float64]) -> list[Curves]:
-        """The patterns of every part under rates f64[J] for all of its sites."""
+        """Curves of every part's patterns under ``rates`` f64[J] (:func:`rate_curves`)."""
         counts = np.asarray(self._rows[case.weights], np.float64)
         return rate_curves(self, tree, case, rates, self._known_columns, counts)
 
     def flow_slopes(self, trees: Sequence[Tree], cases: Sequence[Case]) -> list[list[Float64]]:
-        """What every part's lnL gains with the rates of its classes, f64[M, S, S] each."""
+        """Derivatives of each part's lnL in its classes' rate matrices, f64[M, S, S] each."""
         return [flow_slopes(self, tree, case) for tree, case in zip(trees, cases, strict=True)]
 
     @property
@@ -331,9 +331,9 @@ class Likelihood:
         return self._columns
 
     def class_log_likelihoods(self, tree: Tree, case: Case) -> Float64:
-        """f64[M, L]: lnL of every pattern under each class alone that its part's model has.
+        """f64[M, L]: lnL of every pattern under each class alone of its part's model.
 
-        Classes without weight are left out; a part with fewer has its last again.
+        Classes without weight are left out; a part with fewer classes repeats its last.
         """
         return self.single_log_likelihoods(tree, single_classes(case))
 
@@ -356,10 +356,11 @@ class Likelihood:
         max_passes: int = MAX_PASSES,
         floors: Float64 | None = None,
     ) -> Float64:
-        """f64[n]: lnL after optimising all branch lengths, which change in place.
+        """Optimise all branch lengths in place and return lnL f64[n].
 
-        Simultaneous guarded Newton steps on the device, never to a worse end; polytomies stay.
-        They may stop short where HOPE times what a step promises ends below ``floors`` f64[n].
+        Simultaneous guarded Newton steps on the device, which never end worse; polytomies stay. A
+        tree may stop short once HOPE times a step's predicted gain leaves it below ``floors``
+        f64[n].
         """
         order = dealt(cases)
         trees, cases = [trees[n] for n in order], [cases[n] for n in order]
@@ -388,11 +389,11 @@ class Likelihood:
         scan: ScanTasks,
         floors: Float64 | None = None,
     ) -> tuple[Float64, Float64]:
-        """Log-likelihoods f64[outputs] and lengths f64[outputs, 3] (near, far, pendant).
+        """Insertions' lnL f64[outputs], lengths f64[outputs, 3] (proximal, distal, pendant).
 
-        A joint Newton optimisation of the three branches around every insertion; of every part by
-        itself, f64[parts, outputs, 3], where they have lengths of their own.  ``floors``
-        f64[outputs]: see ``smooth``.
+        A joint Newton optimisation of the insertion triplet's three branches; where parts have
+        lengths of their own each part is optimised by itself, f64[parts, outputs, 3]. ``floors``
+        f64[outputs]: see :meth:`smooth`.
         """
         trees = Forest.of(trees)
         table = self.hold(trees, cases)
@@ -408,10 +409,10 @@ class Likelihood:
         return lnl, lengths
 
     def join_lengths(self, trees: Trees, cases: Sequence[Case], prunes: Int32) -> Float64:
-        """f64[n]: best length of the branch that remains where each prune was taken out.
+        """f64[n]: best length of the merged branch where each pruned subtree was taken out.
 
-        ``prunes`` int32[n]: half-edges of the forest of the trees, at the pruning points, that face
-        the pruned subtrees. f64[parts, n] where parts have lengths of their own.
+        ``prunes`` int32[n]: half-edges of the trees' forest, at the pruning points, that face the
+        pruned subtrees. f64[parts, n] where parts have lengths of their own.
         """
         trees = Forest.of(trees)
         table = self.hold(trees, cases)
@@ -423,19 +424,23 @@ class Likelihood:
     def optimised(self, others: Alternatives, turns: int) -> tuple[Float64, Float64]:  # noqa: ARG002
         """Best lengths f64[..., n, k] of the alternatives to a tree, and their lnL f64[n].
 
-        turns  that are taken where sites were left out (:mod:`mltree.likelihood.left_out`)
+        turns  turns taken where sites were left out (:mod:`mltree.likelihood.left_out`)
         """
         count = others.lengths.shape[-2]
         return others.newton(np.arange(count), others.lengths, [others.case] * count)
 
     def shares(self, cases: Sequence[Case]) -> Shares | None:  # noqa: ARG002
-        """What is to be added to the site lnL of trees that are the engine's rows, if anything."""
+        """Corrections to the site lnL that are the engine's rows; None if there are none."""
         return None
 
     def _at_once(
         self, slots: list[int], cases: Sequence[Case], beside: int = 0
     ) -> Callable[[int], int]:
-        """Tells how many trees from one on, of so many slots each, are best worked on at once."""
+        """A function: how many trees, from one on, are best worked on at once.
+
+        slots   slots of each tree
+        beside  slots needed beside the trees'
+        """
         table, every = Cases.of(cases), np.array(slots, np.int32)
         number = np.arange(len(slots), dtype=np.int32)
 
@@ -455,20 +460,20 @@ class Likelihood:
         at_once = self._at_once(nodes, cases) if in_pieces else self._by_matrices(trees, cases)
 
         def score(batch: slice) -> Float64:
-            own = trees[batch], cases[batch]
-            return self._log_likelihoods(*own, longest, RunKind.EVALUATE, by_part)
+            some = trees[batch], cases[batch]
+            return self._log_likelihoods(*some, longest, RunKind.EVALUATE, by_part)
 
         return np.concatenate(in_batches(len(trees), at_once, score))
 
     def _by_matrices(self, trees: Sequence[Tree], cases: Sequence[Case]) -> Callable[[int], int]:
-        """Tells how many trees there is room for at once if they take turns."""
+        """A function: how many trees, from one on, there is room for if they take turns."""
         size = sum(arrays.n_categories * arrays.n_states**2 for arrays in cases[0].models)
         size *= 8 * max(tree.n_edges for tree in trees)
         most = max(tree.n_tips for tree in trees) - 2
         return lambda first: turns_at_once(most, size, cases[first:], self.engine.room)
 
     def hold(self, trees: Trees, cases: Sequence[Case]) -> Cases:
-        """Make the directional CLAs of trees resident that are not yet, in the planner's slots."""
+        """Make the directional CLAs of the trees resident, in the planner's slots."""
         with self._lock:
             forest, table = Forest.of(trees), self._load(trees, cases)
             match self._resident:
@@ -489,7 +494,7 @@ class Likelihood:
         return self._load(trees, cases)
 
     def run(self, program: Program, lengths: Float64, control: Float64 = NO_CONTROL) -> Result:
-        """Run a program, one made elsewhere too: beside the CLAs on hold, or after ``take``."""
+        """Run a program, beside the resident CLAs or, after :meth:`take`, over them."""
         try:
             return self.engine.run(program, lengths, control)
         except DeviceMemoryError:
@@ -501,7 +506,7 @@ class Likelihood:
         return np.asarray(np.clip(lengths, self._min_length, self._max_length))
 
     def _load(self, trees: Trees, cases: Sequence[Case], by_part: bool = False) -> Cases:
-        """Where the trees live; their models are with the engine from then on."""
+        """Load the models of the cases, and return the table of cases."""
         models = distinct(cases)
         if models != self._models:  # not the very same ones: models know no other equality
             self._models = models
@@ -543,8 +548,8 @@ class Likelihood:
         result = self.run(program, clipped, control)
         ends = np.cumsum([tree.n_edges for tree in trees])[:-1]
         lengths = np.split(result.lengths.reshape(*lead, -1), ends, axis=-1)
-        for tree, own in zip(trees, lengths, strict=True):
-            tree.lengths[:] = own
+        for tree, row in zip(trees, lengths, strict=True):
+            tree.lengths[:] = row
         if result.control[:, Control.ACCEPTED].all():
             self._resident = Forest(trees), table
         else:
@@ -554,7 +559,7 @@ class Likelihood:
     def _beside(
         self, trees: Trees, cases: Sequence[Case], *runs: tuple[Program, Float64, Float64]
     ) -> list[Result]:
-        """Results of programs, one right after the other, beside the CLAs of the trees."""
+        """Results of programs, run one right after the other beside the trees' CLAs."""
         for program, *_ in runs:
             _ = program.words  # laid out before other threads have to wait
         with self._lock:
@@ -565,17 +570,17 @@ class Likelihood:
         self, trees: Forest, cases: Sequence[Case], scan: ScanTasks, base: int, low: Float64
     ) -> tuple[Float64, Float64]:
         table = self.hold(trees, cases)
-        near = builders.near_vectors(trees, scan, base, table)
-        program, lengths = builders.tripods(trees, scan, base, TRIPOD_PASSES, table)
+        views = builders.near_vectors(trees, scan, base, table)
+        program, lengths = builders.tripods(trees, scan, base, TRIPLET_PASSES, table)
         groups = lengths.size // 3
         low = np.resize(low, groups)
-        control = planner.control_records(groups, LOCAL_EPSILON, TRIPOD_PASSES, low)
-        tripods = program, self.clip(lengths), control
-        _, result = self._beside(trees, cases, (*near, NO_CONTROL), tripods)
+        control = planner.control_records(groups, LOCAL_EPSILON, TRIPLET_PASSES, low)
+        triplets = program, self.clip(lengths), control
+        _, result = self._beside(trees, cases, (*views, NO_CONTROL), triplets)
         lnl = result.control[:, Control.BEST].reshape(-1, scan.outputs).sum(axis=0)
         return lnl, result.lengths.reshape(*trees.lengths.shape[:-1], -1, 3)
 
 
 def _lengths(trees: Sequence[Tree]) -> Float64:
-    """Those of the trees one after the other, part by part where parts have their own."""
+    """All lengths, tree after tree; part by part where parts have lengths of their own."""
     return np.concatenate([tree.lengths for tree in trees], axis=-1).ravel()

@@ -1,8 +1,7 @@
-"""Rates of sites: of a likelihood with a rate a pattern (+PSR), and as categories tell them."""
+"""Rates of sites: likelihoods with one rate a pattern (+PSR), and empirical Bayesian rates."""
 
 from __future__ import annotations
 
-import dataclasses
 from collections.abc import Iterator, Sequence
 from dataclasses import replace
 from typing import NamedTuple, Protocol
@@ -21,18 +20,18 @@ from mltree.program.engine import Engine
 from mltree.system.arrays import Float64, Int64
 from mltree.tree.topology import Tree
 
-# The likelihood of patterns that have a rate each (+PSR), and the rates that suit them best.
+# +PSR: one rate a pattern, chosen by maximum likelihood.
 
 
 class GroupingEngine(Engine, Protocol):
-    """An engine that holds patterns by their rates."""
+    """An engine that groups patterns by their rates."""
 
     def group(self, category: Int64) -> None:
-        """Take the rate i64[L] of every pattern; models and CLAs are gone then."""
+        """Take the rate category i64[L] of every pattern; drops models and CLAs."""
 
 
 class PerSiteLikelihood(Likelihood):
-    """The likelihood of trees over patterns each of which has one of its model's rates."""
+    """Likelihood of trees over patterns each of which has one of its model's rates."""
 
     def __init__(
         self,
@@ -43,11 +42,11 @@ class PerSiteLikelihood(Likelihood):
     ) -> None:
         """``count``: rates of every part."""
         super().__init__(engine, length_bounds, columns)
-        self._grouping, self._own, self._count = engine, columns, count
+        self._grouping, self._part_columns, self._count = engine, columns, count
         self._category: Int64 = np.zeros(0, np.int64)
 
     def group(self, rates: Sequence[SiteRates]) -> None:
-        """Let patterns have the rates of all parts that these say."""
+        """Give every pattern the rate that ``rates``, one a part, say."""
         category = np.concatenate([form.category for form in rates])
         if not np.array_equal(category, self._category):
             self._grouping.group(category)
@@ -55,9 +54,9 @@ class PerSiteLikelihood(Likelihood):
             self._models, self._resident = [], None
 
     def site_rates(self, tree: Tree, case: Case) -> list[FittedRates]:
-        """The rates that suit every part best, lengths as they are."""
+        """Maximum-likelihood rates of every part's sites, at the tree's lengths."""
         under = [
-            case._replace(models=tuple(_at(own, rate) for own in case.models))
+            case._replace(models=tuple(_at(arrays, rate) for arrays in case.models))
             for rate in GRID.tolist()
         ]
         lnls, weights = (
@@ -66,42 +65,44 @@ class PerSiteLikelihood(Likelihood):
         )
         return [
             fitted_rates(lnls[:, part], weights[part], GRID, self._count)
-            for part in self._own.parts
+            for part in self._part_columns.parts
         ]
 
 
 def _at(arrays: ModelArrays, rate: float) -> ModelArrays:
-    """A model all of whose sites have one rate."""
+    """The model with one rate for all sites."""
     return replace(arrays, rates=np.array([rate]), weights=np.ones(1))
 
 
-# Empirical Bayesian rates of sites: what categories of rates say of every pattern of a tree.
-#
-# With L_ic the likelihood of pattern i under category c alone, of rate r_c and weight w_c,
+# Empirical Bayesian rates of sites: with L_ic pattern i's likelihood under category c alone, of
+# rate r_c and weight w_c,
 #
 #     P(c | i) = w_c L_ic / Σ_d w_d L_id,    rate of i = Σ_c P(c | i) r_c
 #
 # (Yang & Wang 1995, Biometrics 51:552-561; Mayrose, Graur, Ben-Tal & Pupko 2004, Mol. Biol. Evol.
-# 21:1781-1791). The classes of a mixture are summed over. Of invariable sites L is known without a
-# tree: Σ_s π_s over the states s that all tips may have.
+# 21:1781-1791), summed over the classes of a mixture. Invariable sites need no tree: L = Σ_s π_s
+# over the states s that all tips may have.
 
 LEAST_LOG = -700.0
-"""Natural log of a likelihood beside the best category's, below which it is as good as none."""
+"""Natural log of a likelihood relative to the best category's, below which it counts as 0."""
 
 
 class EmpiricalRates(NamedTuple):
-    """Of L patterns, each f64 or i64 [L]."""
+    """Posterior rates of L patterns, each f64 or i64 [L]."""
 
     mean: Float64
     """Posterior mean rate."""
     category: npt.NDArray[np.int64]
     """The most probable category: 0 is that of invariable sites, 1 the slowest of the others."""
     rate: Float64
-    """Of that category."""
+    """Rate of that category."""
 
     @classmethod
     def of(cls, lnls: Float64, rates: Float64, weights: Float64) -> EmpiricalRates:
-        """By lnLs f64 [K, L] under each category alone, of ascending rates and weights f64 [K]."""
+        """Rates from lnLs f64 [K, L] under each category alone, of rates and weights f64 [K].
+
+        The rates ascend.
+        """
         logs = lnls + log(weights)[:, None]
         shares = exp(np.maximum(logs - logs.max(axis=0), LEAST_LOG))
         best = logs.argmax(axis=0)
@@ -110,30 +111,32 @@ class EmpiricalRates(NamedTuple):
 
     @classmethod
     def joined(cls, several: Sequence[EmpiricalRates]) -> EmpiricalRates:
-        """One after the other."""
+        """Several sets of patterns, one after the other."""
         return cls(*map(np.concatenate, zip(*several, strict=True)))
 
 
 def empirical_rates(
     likelihood: Likelihood, tree: Tree, models: Sequence[ModelArrays], groups: Sequence[Patterns]
 ) -> EmpiricalRates:
-    """Of all patterns of the groups, whose parts have these models."""
-    singles = [Case(tuple(_under(own, n) for own in models)) for n in range(_most(models))]
+    """Posterior rates of all patterns of the groups, whose parts have these models."""
+    singles = [
+        Case(tuple(_under(part_lnls, n) for part_lnls in models)) for n in range(_most(models))
+    ]
     lnls = likelihood.single_log_likelihoods(tree, singles)
-    found = []
+    by_part = []
     for arrays, (patterns, where, columns) in zip(models, _parts(groups), strict=True):
         rates = _rates(arrays)
-        own = lnls[: len(rates), columns]
+        part_lnls = lnls[: len(rates), columns]
         if 0.0 in arrays.rates[arrays.weights > 0.0]:
             rates = np.append(0.0, rates)
-            own = np.concatenate([_invariable(arrays, patterns, where)[None], own])
+            part_lnls = np.concatenate([_invariable(arrays, patterns, where)[None], part_lnls])
         weights = np.array([_shares(arrays, rate).sum() for rate in rates])
-        found.append(EmpiricalRates.of(own, rates, weights))
-    return EmpiricalRates.joined(found)
+        by_part.append(EmpiricalRates.of(part_lnls, rates, weights))
+    return EmpiricalRates.joined(by_part)
 
 
 def _parts(groups: Sequence[Patterns]) -> Iterator[tuple[Patterns, slice, slice]]:
-    """The group of every part, where it is there, and where among all patterns."""
+    """The group of every part, the part's patterns in the group, and in all groups."""
     first = 0
     for patterns in groups:
         for where in patterns.parts:
@@ -152,19 +155,19 @@ def _most(models: Sequence[ModelArrays]) -> int:
 
 
 def _shares(arrays: ModelArrays, rate: float) -> Float64:
-    """f64 [categories]: the weights of those of one rate, 0 of the others."""
+    """f64 [categories]: weights of the categories of one rate, 0 for the others."""
     return np.where(arrays.rates == rate, arrays.weights, 0.0)
 
 
 def _under(arrays: ModelArrays, number: int) -> ModelArrays:
-    """A model all of whose sites have its rate of a number, or the last where it has fewer."""
+    """The model with all weight on its ``number``-th distinct rate, or the last if it has fewer."""
     rates = _rates(arrays)
     shares = _shares(arrays, float(rates[min(number, len(rates) - 1)]))
-    return dataclasses.replace(arrays, weights=shares / shares.sum())
+    return replace(arrays, weights=shares / shares.sum())
 
 
 def _invariable(arrays: ModelArrays, patterns: Patterns, where: slice) -> Float64:
-    """f64 [patterns of the part]: their lnL if nothing ever changes; very low where it does."""
+    """f64 [patterns of the part]: lnL of each if nothing changes; very low if it varies."""
     classes = _shares(arrays, 0.0).reshape(arrays.n_systems, -1).sum(axis=1)
     frequencies = (classes[:, None] * np.atleast_2d(arrays.frequencies)).sum(axis=0) / classes.sum()
     if patterns.systems is not None:

@@ -1,8 +1,8 @@
 """Site log-likelihoods of many trees, in rows that stay in the engine, under many rows of weights.
 
 The rows are those of whole trees, or those of a tree and of its neighbours across every inner
-branch. What resampled data say of a tree (RELL: Kishino, Miyata, Hasegawa 1990) is its row times
-the data's weights, for all trees and replicates at once.
+branch. The resampled lnL of a tree (RELL: Kishino, Miyata, Hasegawa 1990) is its row times the
+replicate's weights, for all trees and replicates at once.
 """
 
 from __future__ import annotations
@@ -38,7 +38,7 @@ INTERCHANGE_PASSES = 32
 between takes more where it shrinks to nothing."""
 
 RESAMPLED_BYTES = 1 << 28
-"""Of the rows of weights, or of the sums, that a launch is given at most."""
+"""Bytes of a launch's rows of weights, or of its sums, at most."""
 
 
 class SiteRows(Value):
@@ -46,17 +46,17 @@ class SiteRows(Value):
 
     likelihood: Likelihood
     weights: Float64
-    """f64[L]: of the data, which the likelihood goes back to."""
+    """f64[L]: weights of the data, which the likelihood returns to."""
     lnl: Float64
     """f64[rows]: natural log, under those weights."""
     shares: Shares | None
-    """What sites bear of the corrections for those that were left out."""
+    """Each site's share of the corrections for constant sites left out; None without +ASC."""
 
     @classmethod
     def of(
         cls, likelihood: Likelihood, weights: Float64, sums: Float64, cases: Sequence[Case]
     ) -> SiteRows:
-        """Of the rows that programs have left, with their sums f64[rows]."""
+        """Rows that programs have left in the engine, with their sums f64[rows]."""
         shares = likelihood.shares(cases)
         lnl = sums if shares is None else sums + shares.sums(weights[None])[:, 0]
         return cls(likelihood, weights, lnl, shares)
@@ -69,14 +69,14 @@ class SiteRows(Value):
         return sites
 
     def resampled_by(self, first: int, weights: Weights) -> Float64:
-        """f64[rows, R]: their lnL under [R, L] weights, the engine's rows from one on."""
+        """f64[rows, R]: lnL under ``weights`` [R, L], the engine's rows from ``first`` on."""
         engine = self.likelihood.engine
         program = builders.rell(len(self.lnl), len(weights), engine.parts, first)
         sums = engine.run(program, np.zeros(0), NO_CONTROL).sums.reshape(len(self.lnl), -1)
         return sums if self.shares is None else sums + self.shares.sums(weights)
 
     def resampled(self, weights: Weights) -> Float64:
-        """f64[rows, R]: the lnL of every tree under each of [R, L] rows of weights."""
+        """f64[rows, R]: lnL of every tree under each row of ``weights`` [R, L]."""
         rows, patterns = len(self.lnl), len(self.weights)
         most = max(1, RESAMPLED_BYTES // (8 * max(rows, patterns)))
 
@@ -93,7 +93,7 @@ class SiteRows(Value):
 def rows_of_trees(
     likelihood: Likelihood, trees: Sequence[Tree], cases: Sequence[Case], weights: Float64
 ) -> SiteRows:
-    """The rows of trees, each in its case, lengths as they are; ``weights`` f64[L]."""
+    """Rows of trees, each in its case, at the trees' lengths; ``weights`` f64[L]."""
     engine = likelihood.engine
     longest, nodes = engine.longest_walk(len(trees)), max(tree.n_tips for tree in trees) - 2
 
@@ -101,16 +101,16 @@ def rows_of_trees(
         return engine.room.trees_at_once(nodes) if longest < nodes else len(trees)
 
     def score(batch: slice) -> Float64:
-        own, kind = trees[batch], RunKind.EVALUATE_SITES
-        table = likelihood.take(own, cases[batch])
+        some, kind = trees[batch], RunKind.EVALUATE_SITES
+        table = likelihood.take(some, cases[batch])
         program = (
-            builders.walk(own, longest, kind, table)
+            builders.walk(some, longest, kind, table)
             if longest
-            else builders.traversal(own, kind, table)
+            else builders.traversal(some, kind, table)
         )
         program = _among(program, batch.start, len(trees))
-        lengths = np.concatenate([tree.lengths for tree in own], axis=-1).ravel()
-        return _lnls(likelihood.run(program, lengths).sums, len(own))
+        lengths = np.concatenate([tree.lengths for tree in some], axis=-1).ravel()
+        return _lnls(likelihood.run(program, lengths).sums, len(some))
 
     lnl = np.concatenate(in_batches(len(trees), at_once, score))
     return SiteRows.of(likelihood, weights, lnl, cases)
@@ -121,7 +121,7 @@ def rows_of_neighbours(
 ) -> SiteRows:
     """Rows 2k and 2k + 1: both neighbours across the k-th of inner edges; the last row: the tree.
 
-    The neighbours have the five branches around that edge optimised, the tree is as it is.
+    The neighbours have the five branches around that edge optimised, the tree keeps its lengths.
     """
     best, _ = optimised_quartets(likelihood, tree, case, neighbours(tree, edges))
     return rows_of_quartets(likelihood, tree, case, best, weights)
@@ -137,8 +137,8 @@ def optimised_quartets(
 ) -> tuple[Quartets, Float64]:
     """The quartets with their five branches optimised, and the lnL f64[n] of their trees.
 
-    Where sites were left out that is, without ``turns``, the lnL if as many were as the tree
-    expects: a lower bound.
+    Where sites were left out and ``turns`` is 0, the lnL is the lower bound that the tree's own
+    expected numbers give.
     """
     around = _Around(likelihood, tree, case, others, passes)
     lengths, lnl = likelihood.optimised(around, turns)
@@ -148,7 +148,7 @@ def optimised_quartets(
 def rows_of_quartets(
     likelihood: Likelihood, tree: Tree, case: Case, quartets: Quartets, weights: Float64
 ) -> SiteRows:
-    """A row for each of the quartets' trees, and a last one for the tree that they are about."""
+    """A row for each quartet's tree, and a last one for the tree itself."""
     every = quartets.joined(Quartets.of(tree, tree.inner_edges[:1]))
     around, count = _Around(likelihood, tree, case, every), len(every.halves)
 
@@ -171,16 +171,16 @@ class _Around(Value):
 
     @property
     def lengths(self) -> Float64:
-        """f64[..., n, 5]."""
+        """f64[..., n, 5]: starting lengths."""
         return self.quartets.lengths
 
     @property
     def at_once(self) -> int:
-        """As many as there is room for beside the tree's own CLAs."""
+        """Quartets that there is room for beside the tree's own CLAs."""
         return self.room_for(SLOTS)
 
     def room_for(self, slots: int) -> int:
-        """How many there is room for that take so many slots each."""
+        """Quartets that there is room for if each takes ``slots`` slots."""
         return max(1, self.likelihood.engine.room.near_at_once(self._base) // slots)
 
     @property
@@ -190,32 +190,34 @@ class _Around(Value):
     def newton(
         self, which: Index, lengths: Float64, cases: Sequence[Case]
     ) -> tuple[Float64, Float64]:
-        """Some of them, each in its case: lengths that are optimised, and lnL."""
-        some = replace(self.quartets.part(which), lengths=lengths)
+        """Optimise the quartets ``which``, each in its case: lengths f64[..., n, 5], lnL f64[n]."""
+        quartets = replace(self.quartets.part(which), lengths=lengths)
         table = Cases.of(cases, unlinked=self.tree.lengths.ndim > 1)
 
         def climb(batch: slice) -> tuple[Float64, Float64]:
             self.likelihood.hold([self.tree], [self.case])
             number = np.arange(batch.start, batch.stop, dtype=np.int32)
-            own = some.part(batch)
-            program, start = optimisation(self.tree, own, number, self._base, self.passes, table)
+            batch_quartets = quartets.part(batch)
+            program, start = optimisation(
+                self.tree, batch_quartets, number, self._base, self.passes, table
+            )
             groups = max(program.groups, 1)
             control = planner.control_records(groups, LOCAL_EPSILON, self.passes)
-            found = self.likelihood.run(program, self.likelihood.clip(start), control)
-            lnl = found.control[:, Control.BEST].reshape(-1, len(number)).sum(axis=0)
-            return found.lengths.reshape(own.lengths.shape), lnl
+            result = self.likelihood.run(program, self.likelihood.clip(start), control)
+            lnl = result.control[:, Control.BEST].reshape(-1, len(number)).sum(axis=0)
+            return result.lengths.reshape(batch_quartets.lengths.shape), lnl
 
         done = in_batches(len(cases), lambda _: self.at_once, climb)
         climbed, lnl = zip(*done, strict=True)
         return np.concatenate(climbed, axis=-2), np.concatenate(lnl)
 
     def score(self, which: Index, lengths: Float64) -> Float64:
-        """LnL of some of them, whose site lnL are the engine's rows from then on."""
+        """f64[n]: lnL of the quartets ``which``, whose site lnL become the engine's rows."""
         some = replace(self.quartets.part(which), lengths=lengths)
         return self.scored(np.arange(len(which), dtype=np.int32), some, len(which))
 
     def scored(self, number: Int32, some: Quartets, rows: int) -> Float64:
-        """LnL of quartets whose site lnL are rows of these numbers among so many."""
+        """f64[n]: lnL of quartets whose site lnL become the rows ``number``, of ``rows`` in all."""
         table = Cases.of([self.case] * rows, unlinked=self.tree.lengths.ndim > 1)
         self.likelihood.hold([self.tree], [self.case])
         program, lengths = site_lnls(self.tree, some, number, self._base, table)
@@ -223,13 +225,13 @@ class _Around(Value):
 
 
 def _lnls(sums: Float64, count: int) -> Float64:
-    """f64[count]: of sums in rows, one a part where parts have lengths of their own."""
+    """f64[count]: sums added over parts, where parts have lengths of their own."""
     lnl: Float64 = sums.reshape(-1, count).sum(axis=0)
     return lnl
 
 
 def _among(program: Program, first: int, total: int) -> Program:
-    """The program with its cases, and so its rows, from ``first`` on among so many."""
+    """The program with its cases, and so its rows, from ``first`` on among ``total``."""
     cases = np.repeat(program.cases[:1], total)
     cases[first : first + len(program.cases)] = program.cases
     stages = tuple(_counted_from(stage, first) for stage in program.stages)

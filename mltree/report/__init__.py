@@ -1,1 +1,1 @@
-"""What the user sees: a run's progress and result, and the tables of the other commands."""
+"""Reports of runs: terminal, log, HTML page, tables and pictures."""

@@ -1,6 +1,6 @@
-"""The pieces that charts are made of, as SVG: axes, marks and their words.
+"""Charts of a report page, as SVG: alignment, model, and the course of a run.
 
-Colours and faces are classes of the page's stylesheet, so that a chart follows it by day and night.
+Colours and fonts are classes of the page's stylesheet, so that charts follow it by day and night.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ from mltree.system.values import Value
 
 
 class Scale(Value):
-    """From values to places in a chart."""
+    """Linear map from values to coordinates of a chart."""
 
     low: float
     high: float
@@ -32,13 +32,13 @@ class Scale(Value):
     end: float
 
     def __call__(self, value: float) -> float:
-        """Where a value is."""
+        """Coordinate of a value."""
         span = self.high - self.low or 1.0
         return self.start + (value - self.low) / span * (self.end - self.start)
 
 
 def chart(width: float, height: float, label: str, parts: Iterable[str]) -> str:
-    """A chart of so many units, which are points where there is room; ``label`` is read aloud."""
+    """An SVG chart, in points where there is room; screen readers read ``label``."""
     box = f'viewBox="0 0 {width:g} {height:g}"'
     style = f'style="max-width:{width:g}px"'
     return (
@@ -51,7 +51,7 @@ def chart(width: float, height: float, label: str, parts: Iterable[str]) -> str:
 def words(
     x: float, y: float, text: str, kind: str = "", anchor: str = "start", title: str = ""
 ) -> str:
-    """A text on its middle line; ``kind``: a class of the stylesheet."""
+    """A text on its middle line; ``kind`` is a class of the stylesheet."""
     attributes = f'x="{x:.1f}" y="{y:.1f}" dy=".35em" text-anchor="{anchor}"'
     return f'<text class="{kind}" {attributes}>{escape(text)}{_title(title)}</text>'
 
@@ -84,7 +84,7 @@ def _title(text: str) -> str:
 
 
 def ticks(low: float, high: float, most: int) -> list[float]:
-    """At most about so many round values from low to high."""
+    """About ``most`` round values from low to high, at most."""
     span = high - low
     if span <= 0.0:
         return [low]
@@ -102,14 +102,14 @@ def log_ticks(low: float, high: float) -> list[float]:
 
 
 def number(value: float) -> str:
-    """A number as an axis has it."""
+    """A number as axis label."""
     return f"{value:,.0f}" if abs(value) >= 1000 else f"{value:g}"
 
 
 def axis_below(
     scale: Scale, y: float, values: Sequence[float], text: Callable[[float], str] = number
 ) -> list[str]:
-    """Numbers under a chart, with their marks."""
+    """Axis labels and tick marks under a chart."""
     parts = []
     for value in values:
         x = scale(value)
@@ -117,20 +117,20 @@ def axis_below(
     return parts
 
 
-# An alignment drawn: gaps along its sites and by taxon, composition of its sequences.
+# Charts of an alignment: gaps along its sites and by taxon, composition of its sequences.
 
 WIDTH = 1060.0
-"""Of a chart, in its own units."""
+"""Width of a chart, in chart units."""
 
 MOST_BINS = 240
-"""Bars along an alignment; longer ones are averaged."""
+"""Bars along an alignment at most; sites are averaged within a bar."""
 
 MOST_DOTS = 150
-"""Of a state."""
+"""Deviant sequences drawn for a state, at most."""
 
 
 def site_chart(patterns: Patterns) -> str:
-    """Along the alignment: the share of gaps, and how many states a site has on average."""
+    """Share of gaps and mean number of states along the alignment."""
     bins = min(MOST_BINS, patterns.n_sites)
     bounds = np.linspace(0, patterns.n_sites, bins + 1).astype(int)
     gaps, states = _by_site(patterns)
@@ -159,7 +159,7 @@ def site_chart(patterns: Patterns) -> str:
 
 
 def _by_site(patterns: Patterns) -> tuple[Float64, Float64]:
-    """f64 [sites]: share of gaps, and states that are seen for certain, at least 1."""
+    """f64 [sites]: share of gaps, and number of unambiguous states, at least 1."""
     alphabet = patterns.alphabet
     gaps = (patterns.codes == alphabet.gap_code).mean(axis=0)
     seen = np.zeros(patterns.n_patterns)
@@ -174,7 +174,7 @@ def _top(states: Float64) -> float:
 
 
 def taxon_gap_chart(summary: AlignmentSummary) -> str:
-    """Taxa by their share of gaps, the worst first."""
+    """Share of gaps of each taxon, largest first."""
     pairs = sorted(zip(summary.taxon_gap_shares, summary.names, strict=True), reverse=True)
     across, up = Scale(0.0, len(pairs), 60.0, WIDTH - 24.0), Scale(0.0, 1.0, 110.0, 14.0)
     parts = []
@@ -193,7 +193,7 @@ def taxon_gap_chart(summary: AlignmentSummary) -> str:
 
 
 def composition_chart(patterns: Patterns, p_values: Sequence[float]) -> str:
-    """The frequency of each state over the sequences: range, quartiles, and who deviates."""
+    """Frequencies of each state over the sequences: range, quartiles, deviant sequences."""
     shares = _shares(patterns)
     states = patterns.alphabet.states
     across = Scale(0.0, float(np.nanmax(shares)) * 1.04, 30.0, WIDTH - 24.0)
@@ -224,7 +224,7 @@ def _deviation(patterns: Patterns, tip: int, p_values: Sequence[float]) -> str:
 
 
 def _shares(patterns: Patterns) -> Float64:
-    """f64 [T, S]: of each state among the certain characters of a sequence; NaN without any."""
+    """f64 [T, S]: state frequencies among a sequence's unambiguous characters; NaN if none."""
     alphabet = patterns.alphabet
     codes = alphabet.state_codes
     rows = [
@@ -237,7 +237,7 @@ def _shares(patterns: Patterns) -> Float64:
     return shares
 
 
-# A model drawn: exchangeabilities as bubbles, frequencies as bars, rate categories as steps.
+# Charts of a model: exchangeabilities as bubbles, frequencies as bars, rate categories as steps.
 
 CELL_OF_FEW, CELL_OF_MANY = 52.0, 22.0
 """Side of a pair's cell, of nucleotides and of amino acids."""
@@ -248,13 +248,13 @@ LARGEST_BUBBLE = 0.94
 """Diameter of the largest bubble, as a share of its cell."""
 
 BAR_LENGTH = 70.0
-"""Of the most frequent state."""
+"""Length of the most frequent state's bar."""
 
 
 def matrix_chart(model: Model, frequencies: Float64 | None) -> str:
-    """Bubbles whose areas are exchangeabilities, and the states' frequencies beside them.
+    """Exchangeabilities as bubbles, by area, and the states' frequencies beside them.
 
-    ``frequencies``: f64 [S]; None where they are not known.
+    ``frequencies``: f64 [S]; None if unknown.
     """
     states = model.alphabet.states
     cell = CELL_OF_FEW if len(states) <= FEW_STATES else CELL_OF_MANY
@@ -303,7 +303,7 @@ def _frequency_bars(
 
 
 def categories_chart(arrays: ModelArrays) -> str:
-    """Rate categories: as wide as their share of the sites, as high as their rate."""
+    """Rate categories: width is the share of the sites, height the rate."""
     kept = arrays.weights > 0.0  # a category without sites fills up a table
     order = np.argsort(arrays.rates[kept], kind="stable")
     rates, weights = arrays.rates[kept][order].tolist(), arrays.weights[kept][order].tolist()
@@ -322,17 +322,16 @@ def categories_chart(arrays: ModelArrays) -> str:
     return chart(410, 196, "rate categories", parts)
 
 
-# How a run went: lnL over time, its starts, where its time went.
-
+# Charts of a run: lnL over time, starting trees, seconds by function.
 
 LEAST_SHORT = 0.01
-"""lnL below the best that the time chart tells apart: the final epsilon of a search."""
+"""Smallest distance from the best lnL that the time chart shows: the final epsilon of a search."""
 
 
 def lnl_chart(facts: Facts) -> str:
-    """How far below its end a search was, over time, on a scale of powers of ten.
+    """Distance of the search's lnL from its end, over time, on a logarithmic scale.
 
-    On a plain scale the way from the starting trees is all that could be seen.
+    A linear scale would show nothing but the climb from the starting trees.
     """
     points = sorted(facts.points, key=lambda point: point.seconds)
     best = max(point.lnl for point in points)

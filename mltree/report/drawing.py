@@ -1,10 +1,4 @@
-"""Pictures of trees: a scene of lines and words, as SVG by itself, as PNG or PDF by matplotlib.
-
-scene      what every picture is made of
-layouts    a tree's scene: rectangular or circular
-svg        a scene as SVG
-figure     a scene as PNG or PDF (the only module that knows matplotlib)
-"""
+"""Pictures of trees: a scene of lines and words, drawn as SVG, or by matplotlib as PNG or PDF."""
 
 from __future__ import annotations
 
@@ -24,24 +18,24 @@ from mltree.system.errors import InputError
 from mltree.system.values import Value
 from mltree.tree.clades import WrittenTree
 
-# What a picture is made of: lines and words, in points (1/72 inch) from the upper left corner.
+# Scenes: lines and words, in points (1/72 inch) from the upper left corner.
 
 INK, ACCENT, FAINT = "#1a1f24", "#0b62a4", "#8a949e"
 """Colours: of branches and names, of supports, of the scale bar."""
 
 EM_WIDTH = 0.56
-"""Of a character in a sans-serif face, on average, as a share of its size; names are mostly lower
-case, digits and underscores. Pictures have to know before anyone has measured."""
+"""Mean width of a character in a sans-serif font, as a share of its size, for names of mostly lower
+case, digits and underscores; layouts need it before any font is measured."""
 
 WIDE_FROM = 0x1100
-"""Code points from which characters are mostly as wide as they are high (Hangul, Han, ...)."""
+"""Code point from which characters are mostly as wide as high (Hangul, Han, ...)."""
 
 
-class Line(Value, eq=False):
-    """A line through some points."""
+class Polyline(Value, eq=False):
+    """A line through points."""
 
     points: Float64
-    """float64 [n, 2]: x to the right, y down."""
+    """f64 [n, 2]: x to the right, y down."""
     width: float
     colour: str = INK
 
@@ -51,10 +45,10 @@ class Words(Value):
 
     x: float
     y: float
-    """Where its middle line begins, ends or has its middle, by ``anchor``."""
+    """Middle of the line of text; ``anchor`` says which of its ends x is."""
     text: str
     size: float
-    """Of the face."""
+    """Font size."""
     anchor: Literal["start", "middle", "end"] = "start"
     angle: float = 0.0
     """Degrees, clockwise, about (x, y)."""
@@ -63,29 +57,29 @@ class Words(Value):
 
 @dataclass
 class Scene:
-    """A picture."""
+    """A picture: lines and words."""
 
     width: float
     height: float
-    lines: list[Line] = field(default_factory=list)
+    lines: list[Polyline] = field(default_factory=list)
     words: list[Words] = field(default_factory=list)
 
     def line(self, *points: tuple[float, float], width: float, colour: str = INK) -> None:
         """Add a line through some points."""
-        self.lines.append(Line(np.array(points, np.float64), width, colour))
+        self.lines.append(Polyline(np.array(points, np.float64), width, colour))
 
 
 def width_of(text: str, size: float) -> float:
-    """About how wide a text is, in points."""
+    """Approximate width of a text, points."""
     return size * sum(1.0 if ord(c) >= WIDE_FROM else EM_WIDTH for c in text)
 
 
-# A scene as SVG, without any library: one path for the lines of a kind, words as text.
+# SVG, without any library: one path for the lines of a kind, words as text.
 
 FACES = "Helvetica, Arial, 'DejaVu Sans', sans-serif"
 
 _NO_XML = re.compile("[\x00-\x1f\x7f-\x9f\ufffe\uffff]")
-"""Characters that XML 1.0 has not, or that mean nothing in a picture."""
+"""Characters that XML 1.0 does not allow, or that have no picture."""
 
 UNKNOWN = "\ufffd"
 """Replacement for control characters."""
@@ -102,7 +96,7 @@ def svg(scene: Scene) -> str:
         f'<svg xmlns="http://www.w3.org/2000/svg" {size} {box} font-family="{FACES}">',
         f'<rect width="{scene.width:.2f}" height="{scene.height:.2f}" fill="#fff"/>',
     ]
-    kinds: dict[tuple[str, float], list[Line]] = defaultdict(list)
+    kinds: dict[tuple[str, float], list[Polyline]] = defaultdict(list)
     for line in scene.lines:
         kinds[line.colour, line.width].append(line)
     for (colour, width), lines in kinds.items():
@@ -113,7 +107,7 @@ def svg(scene: Scene) -> str:
     return "\n".join([*parts, "</svg>\n"])
 
 
-def _path(line: Line) -> str:
+def _path(line: Polyline) -> str:
     return "M" + "L".join(f"{x:.2f} {y:.2f}" for x, y in line.points.tolist())
 
 
@@ -125,22 +119,22 @@ def _text(words: Words) -> str:
     return f"<text {place}{anchor}{turned}>{escape(_NO_XML.sub(UNKNOWN, words.text))}</text>"
 
 
-# A scene as PNG or PDF, drawn by matplotlib: an extra, since little else needs it.
+# PNG or PDF, by matplotlib, an optional dependency.
 
 DPI = 200.0
 """Dots per inch of a PNG."""
 
 MOST_DOTS = 60_000
-"""Of a PNG's side: matplotlib's renderer ends at 2^16."""
+"""Pixels of a PNG's side at most: matplotlib's renderer ends at 2^16."""
 
 POINTS_PER_INCH = 72.0
 
 
 def figure(scene: Scene, kind: str) -> bytes:
-    """The content of a file of that kind: ``png`` or ``pdf``.
+    """Content of a ``png`` or ``pdf`` file.
 
     Raises:
-        InputError: matplotlib is not there.
+        InputError: matplotlib is not installed.
     """
     try:
         from matplotlib.collections import LineCollection
@@ -185,7 +179,7 @@ def _write(axes: Any, words: Any) -> None:
 
 
 def _saved(canvas: Any, kind: str, dpi: float) -> bytes:
-    """The same scene is the same file: no date in it."""
+    """The file's content, without a date: equal scenes give equal files."""
     when = {"CreationDate": None} if kind == "pdf" else None
     buffer = io.BytesIO()
     with warnings.catch_warnings():
@@ -194,11 +188,11 @@ def _saved(canvas: Any, kind: str, dpi: float) -> bytes:
     return buffer.getvalue()
 
 
-# A tree as a scene: rectangular, its tips in rows; or circular, around its root.
+# Layouts: a tree as a scene, rectangular (tips in rows) or circular (around its root).
 #
 # Faint lines lead from a circular tree's tips to their names on the rim. Branches are drawn to
-# scale where they have lengths, with a bar that says the scale; else all tips stand in line. An
-# inner node lies midway between its outer children.
+# scale, with a scale bar, if they have lengths; else all tips stand in line. Inner nodes lie midway
+# between their outer children.
 
 TWELVE_POINTS, SMALLEST_ROW = 12.0, 5.0
 """Height of a row, and of one among very many, in points."""
@@ -207,40 +201,40 @@ ROOMY = 200
 """Tips up to which rows keep their full height."""
 
 MARGIN = 14.0
-"""Around everything, points."""
+"""Margin around the picture, points."""
 
 FACE = 0.78
-"""Size of a name, as a share of its row's height."""
+"""Font size of a name, as a share of its row's height."""
 
 SUPPORT_FACE = 0.75
-"""Size of a support, as a share of a name's."""
+"""Font size of a support, as a share of a name's."""
 
 GAP = 4.0
-"""Between a tip and its name, points."""
+"""Distance between a tip and its name, points."""
 
 FULL_TURN = 350.0
-"""Degrees that a circular tree takes, so that its beginning and end are told apart."""
+"""Degrees that a circular tree takes; the gap tells its beginning from its end."""
 
 ARC_STEP = 2.0
-"""Degrees from point to point of an arc: it looks round."""
+"""Degrees between points of an arc: small enough to look round."""
 
 SHORTEST = 1e-300
-"""Depth of a tree below which one is not drawn to scale: points per unit would overflow."""
+"""Depth of a tree below which it is not drawn to scale: points per unit would overflow."""
 
 SCALE_SHARE = 0.2
-"""About how much of the tree's depth the scale bar is."""
+"""Length of the scale bar, as a share of the tree's depth, about."""
 
 
 class Style(Value, kw_only=True):
-    """How a tree is drawn."""
+    """Options of a tree's picture."""
 
     layout: Literal["rectangular", "circular"] = "rectangular"
     is_ladderised: bool = True
     is_scaled: bool = True
-    """Whether branches are as long as they say."""
+    """True to draw branches to scale."""
     shows_supports: bool = True
     width: float = 520.0
-    """Of a rectangular tree's branches, points; a circular one is as wide as its names need."""
+    """Width of a rectangular tree's branches, points; a circular tree's follows from its names."""
 
 
 def draw(tree: WrittenTree, style: Style) -> Scene:
@@ -253,13 +247,13 @@ def draw(tree: WrittenTree, style: Style) -> Scene:
 
 
 def nice_length(longest: float) -> float:
-    """The largest of 1, 2 and 5 times a power of ten that is no more than this."""
+    """Largest of 1, 2 and 5 times a power of ten not above ``length``."""
     power = 10.0 ** math.floor(math.log10(longest))
     return max(step * power for step in (1, 2, 5) if step * power <= longest * (1 + 1e-9))
 
 
 def _depths(tree: WrittenTree, is_scaled: bool) -> Float64:
-    """float64 [N]: how far from the root each node is drawn; the farthest is not at 0."""
+    """f64 [N]: distance of each node from the root, as drawn; the largest is above 0."""
     if is_scaled and _has_depth(tree):
         return tree.heights
     above = np.zeros(tree.n_nodes)
@@ -275,7 +269,7 @@ def _has_depth(tree: WrittenTree) -> bool:
 
 
 def _rows(tree: WrittenTree) -> Float64:
-    """float64 [N]: tips in rows 0, 1, ...; inner nodes midway between their outer children."""
+    """f64 [N]: tips in rows 0, 1, ...; inner nodes midway between their outer children."""
     row = np.empty(tree.n_nodes)
     row[list(tree.tips)] = np.arange(len(tree.tips))
     for node in range(tree.n_nodes - 1, -1, -1):
@@ -292,7 +286,7 @@ def _pitch(n_tips: int) -> float:
 
 
 class _Layout:
-    """What both layouts share."""
+    """Base of both layouts."""
 
     def __init__(self, tree: WrittenTree, depth: Float64, style: Style) -> None:
         self.tree, self.depth, self.style = tree, depth, style
@@ -303,14 +297,14 @@ class _Layout:
         self.names = max(width_of(tree.labels[tip], self.face) for tip in tree.tips)
 
     def supports(self) -> list[tuple[int, str]]:
-        """Inner nodes but the root, with what is written there."""
+        """Inner nodes but the root, with their labels."""
         if not self.style.shows_supports:
             return []
         inner = (n for n in range(1, self.tree.n_nodes) if self.tree.children[n])
         return [(node, self.tree.labels[node]) for node in inner if self.tree.labels[node]]
 
     def scale_bar(self, scene: Scene, x: float, y: float, points: float) -> None:
-        """A bar that says how much ``points`` for one unit of depth is."""
+        """A scale bar, for ``points`` a unit of depth."""
         if not (self.style.is_scaled and _has_depth(self.tree)):
             return
         length = nice_length(float(self.depth.max()) * SCALE_SHARE)
@@ -356,15 +350,15 @@ class _Circular(_Layout):
         across = radius / float(self.depth.max())
         turn = self.row / n_tips * FULL_TURN
         for node, below in enumerate(self.tree.children):
-            own = self.depth[node] * across
-            start = self.depth[self.tree.parent[node]] * across if node else own
-            ends = (_polar(middle, start, turn[node]), _polar(middle, own, turn[node]))
+            reach = self.depth[node] * across
+            start = self.depth[self.tree.parent[node]] * across if node else reach
+            ends = (_polar(middle, start, turn[node]), _polar(middle, reach, turn[node]))
             scene.line(*ends, width=self.stroke)
             if below:
-                scene.line(*_arc(middle, own, turn[below[0]], turn[below[-1]]), width=self.stroke)
+                scene.line(*_arc(middle, reach, turn[below[0]], turn[below[-1]]), width=self.stroke)
             else:
-                rim = _polar(middle, own + GAP, turn[node]), _polar(middle, radius, turn[node])
-                if radius - own > 2.0 * GAP:
+                rim = _polar(middle, reach + GAP, turn[node]), _polar(middle, radius, turn[node])
+                if radius - reach > 2.0 * GAP:
                     scene.line(*rim, width=0.3 * self.stroke, colour=FAINT)
                 place = middle, radius + GAP, float(turn[node])
                 scene.words.append(_along(*place, self.tree.labels[node], self.face, INK))
@@ -384,7 +378,7 @@ def _polar(middle: float, radius: float, turn: float) -> tuple[float, float]:
 
 
 def _along(middle: float, radius: float, turn: float, text: str, size: float, colour: str) -> Words:
-    """Words that begin at a radius and run outwards, never on their heads."""
+    """Words that run outwards from a radius, never upside down."""
     x, y = _polar(middle, radius, turn)
     if 90.0 < turn < 270.0:
         return Words(x, y, text, size, "end", turn - 180.0, colour)

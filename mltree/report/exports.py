@@ -1,7 +1,7 @@
-"""Trees and results as other programs show them: auspice (Nextstrain), iTOL, MultiQC.
+"""Trees and results in the formats of auspice (Nextstrain), iTOL and MultiQC.
 
-A node of iTOL's is named by two tips whose last common ancestor it is; auspice's have names, so
-that inner ones are given some.
+iTOL names an inner node by two tips whose last common ancestor it is; auspice by a name, which
+inner nodes are given here.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ from mltree.tree.clades import WrittenTree
 from mltree.tree.topology import NONE
 
 SYMBOL_SIZE = 10
-"""Points: of a support of 100 %."""
+"""Size of a support of 100 %, points."""
 
 CIRCLE = "2"
 """iTOL's number for the shape."""
@@ -27,8 +27,8 @@ CIRCLE = "2"
 COLOUR = "#2b6cb0"
 
 DEEPEST = 200
-"""Nodes within nodes that are written with indents: of deep trees these would be most of the file,
-and json's writer, which calls itself for every node, ends at some 400."""
+"""Nesting up to which JSON is indented: in deep trees indents would be most of the file, and json's
+writer, which is recursive, ends at some 400."""
 
 _NO_NAMES = re.compile(r"[\t\r\n|]")
 """Separators of the fields of iTOL's table, and of the two tips that name a node."""
@@ -56,7 +56,7 @@ def auspice(tree: WrittenTree, title: str, updated: date) -> str:
 
 
 def _depth(tree: WrittenTree) -> int:
-    """Branches between the root and the tip with most of them."""
+    """Largest number of branches between the root and a tip."""
     depth = [0] * tree.n_nodes
     for node, parent in enumerate(tree.parent.tolist()[1:], 1):
         depth[node] = depth[parent] + 1
@@ -64,7 +64,7 @@ def _depth(tree: WrittenTree) -> int:
 
 
 def _in_one_line(tree: WrittenTree, nodes: list[dict[str, Any]]) -> str:
-    """The root's JSON with all below, without recursion and without indents."""
+    """JSON of the root and all nodes below, without recursion and without indents."""
     parts: list[str] = []
     pending: list[int | str] = [0]
     while pending:
@@ -72,11 +72,11 @@ def _in_one_line(tree: WrittenTree, nodes: list[dict[str, Any]]) -> str:
         if isinstance(item, str):
             parts.append(item)
             continue
-        own = json.dumps(nodes[item])
+        content = json.dumps(nodes[item])
         if not tree.children[item]:
-            parts.append(own)
+            parts.append(content)
             continue
-        parts.append(f'{own[:-1]}, "children": [')
+        parts.append(f'{content[:-1]}, "children": [')
         between: list[int | str] = ["]}"]
         for child in tree.children[item][::-1]:
             between += [child, ", "]
@@ -85,7 +85,7 @@ def _in_one_line(tree: WrittenTree, nodes: list[dict[str, Any]]) -> str:
 
 
 def _nodes(tree: WrittenTree) -> list[dict[str, Any]]:
-    """Each node without its children; inner ones are given names that no tip has."""
+    """Each node without its children; inner nodes get names that no tip has."""
     made: list[dict[str, Any]] = []
     taken = {tree.labels[tip] for tip in tree.tips}
     number = 0
@@ -105,13 +105,14 @@ def _nodes(tree: WrittenTree) -> list[dict[str, Any]]:
 
 
 def itol(tree: WrittenTree) -> str:
-    """A dataset for iTOL that draws supports as circles on the branches; beside the tree's Newick.
+    """An iTOL dataset that draws supports as circles on branches; goes with the tree's Newick.
 
-    Sizes are shares of the largest support. Raises: InputError where a tip's name cannot be in it.
+    Sizes are shares of the largest support. Raises: InputError: a tip's name cannot be in the
+    table.
     """
     for tip in tree.tips:
-        if (found := _NO_NAMES.search(tree.labels[tip])) is not None:
-            message = f"iTOL's table cannot hold {found[0]!r} in the name {tree.labels[tip]!r}"
+        if (separator := _NO_NAMES.search(tree.labels[tip])) is not None:
+            message = f"iTOL's table cannot hold {separator[0]!r} in the name {tree.labels[tip]!r}"
             raise InputError(message, hint="rename the tip")
     lines = [
         "DATASET_SYMBOL",
@@ -153,9 +154,9 @@ HEADERS = {
 
 
 def multiqc(sample: str, result: Mapping[str, Any]) -> str:
-    """A table of MultiQC's custom content with a row for a run's result (PREFIX.mltree.json).
+    """A MultiQC custom-content table with one row, for a run's result (PREFIX.mltree.json).
 
-    Raises: KeyError where it is the result of no search or evaluation.
+    Raises: KeyError: the result is of no search or evaluation.
     """
     row = {
         "lnl": result["lnl"],

@@ -1,4 +1,4 @@
-"""Events as text: a line each, which the terminal and the log have after the time."""
+"""Events as text: one line each, with a result in several, for terminal and log."""
 
 from __future__ import annotations
 
@@ -69,14 +69,14 @@ from mltree.system.events import (
 )
 from mltree.tree.newick import ascii_drawing
 
-# A choice of models as text: how it goes, the best candidates in a table, and the last word.
+# Model choice: progress, table of the best candidates, and IQ-TREE's last line.
 
 NAMES = {"bic": "BIC", "aic": "AIC", "aicc": "AICc"}
 """Criteria as papers write them."""
 
 
 def scored_line(event: CandidatesScored) -> str:
-    """Candidates that were fitted, and the best of all so far."""
+    """Progress of a model choice: candidates fitted, and the best so far."""
     count = f"{event.candidates:,} candidate{'' if event.candidates == 1 else 's'}"
     if event.parts == 1:
         return f"models: {count}, best so far {event.best}"
@@ -84,21 +84,21 @@ def scored_line(event: CandidatesScored) -> str:
 
 
 def merged_line(event: PartsMerged) -> str:
-    """A round of merging."""
+    """One round of merging parts."""
     pairs = f"{event.pairs:,} pair{'' if event.pairs == 1 else 's'}"
     subsets = f"{event.subsets:,} subset{'' if event.subsets == 1 else 's'} left"
     return f"merging: {pairs} compared, {event.merged:,} merged, {subsets}, score {event.score:.3f}"
 
 
 def chosen_line(event: ModelChosen) -> str:
-    """The best model of a part."""
+    """The model chosen for a part."""
     criterion = _criterion(event.criterion)
     part = "best model" if event.part == NO_NAME else event.part
     return f"{part}: {event.model}  {criterion} {event.score:.3f}  lnL {event.lnl:.3f}"
 
 
 def ranking_lines(event: ModelsRanked) -> list[str]:
-    """The best candidates of a part in columns, and how many were compared."""
+    """Table of a part's best candidates, under the number compared."""
     criterion = _criterion(event.criterion)
     width = max(len("Model"), *(len(one.model) for one in event.models))
     least = event.models[0].score
@@ -116,7 +116,7 @@ def ranking_lines(event: ModelsRanked) -> list[str]:
 def best_fit_line(criterion: str, chosen: Sequence[tuple[str, str]]) -> str:
     """IQ-TREE's line, which pipelines look for; ``chosen``: parts and their models.
 
-    A lone part's model stands alone, those of several before their part: ``HKY+FC:gene1,JC:gene2``.
+    A single part's model stands alone, others before their part: ``HKY+FC:gene1,JC:gene2``.
     """
     if len(chosen) == 1:
         ((_, models),) = chosen
@@ -143,7 +143,7 @@ def stamp(elapsed: float) -> str:
 
 @singledispatch
 def describe(event: Event) -> str:
-    """The event as one line of text."""
+    """One line of text for an event."""
     return f"{type(event).__name__} {dataclasses.asdict(event)}"
 
 
@@ -165,7 +165,7 @@ def _(event: RunStarted) -> str:
 
 @describe.register
 def _(event: RunDescribed) -> str:
-    """Many lines: a name, and what it is."""
+    """Several lines: names and values of the run's environment."""
     rows = [
         ("Date", event.date),
         ("Host", f"{event.host} ({event.system})"),
@@ -270,7 +270,7 @@ def _(event: StartsEnded) -> str:
 
 
 def starts_text(event: StartsEnded) -> str:
-    """``5 of 6 starts reached the best tree``, and what became of the others."""
+    """``5 of 6 starts reached the best tree``, and the number of starts dropped."""
     text = f"{event.reached} of {_count(event.starts, 'start')} reached the best tree"
     dropped = event.starts - event.ended
     return f"{text}; {dropped} dropped on the way" if dropped else text
@@ -411,21 +411,21 @@ def _count(number: int, noun: str, ending: str = "s") -> str:
     return f"{number:,} {noun}{'' if number == 1 else ending}"
 
 
-# Results as text: events that stand for themselves below the lines of the others.
+# Results: text or tables below the lines of the other events.
 
 SMALL_TREE = 30
-"""Taxa up to which a tree is drawn, whatever the height of the terminal."""
+"""Taxa up to which a tree is drawn in a terminal of any height."""
 
 
 class Ending:
-    """What earlier events have said that belongs to a run's result."""
+    """Earlier events that the text of a result needs."""
 
     def __init__(self) -> None:
         self.starts: StartsEnded | None = None
         self.spent: ResourcesSpent | None = None
 
     def heed(self, event: Event) -> None:
-        """Keep it where it is of that kind."""
+        """Keep an event that the result needs."""
         if isinstance(event, StartsEnded):
             self.starts = event
         elif isinstance(event, ResourcesSpent):
@@ -435,7 +435,10 @@ class Ending:
 def result(  # noqa: PLR0911  (a case an event)
     event: Event, height: int, ending: Ending
 ) -> RenderableType | None:
-    """A result as it is shown on a terminal of so many lines; None where the event is none."""
+    """Text or table of an event that is a result; None for other events.
+
+    ``height``: lines of the terminal.
+    """
     match event:
         case RunFinished():
             drawing = (
@@ -460,12 +463,12 @@ def result(  # noqa: PLR0911  (a case an event)
 
 
 def is_drawn(taxa: int, terminal_height: int) -> bool:
-    """Whether a tree of so many taxa (one line each, one between) is worth drawing."""
+    """Tell if a tree, one line a taxon and one between, is small enough to draw."""
     return taxa <= SMALL_TREE or 2 * taxa < terminal_height
 
 
 def summary_text(event: RunFinished, drawing: str, ending: Ending) -> str:
-    """What a run found, readable by eye and by ``grep``; ``drawing``: lines, or nothing."""
+    """Result of a run, readable by eye and by ``grep``; ``drawing``: the tree, or empty."""
     lines = [
         "",
         f"Final log-likelihood: {event.lnl:.4f}",

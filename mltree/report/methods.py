@@ -1,6 +1,6 @@
-"""A paragraph for a paper's methods section, with its references: what a run did, in words.
+"""Methods paragraph of a run, for a paper, with its references.
 
-A model that is none of these is named without a reference.
+A model without an entry in REFERENCES is named without a reference.
 """
 
 from __future__ import annotations
@@ -84,7 +84,7 @@ REFERENCES = {
     "PoCL": "Jääskeläinen P et al (2015) pocl: a performance-portable OpenCL implementation. Int J "
     "Parallel Prog 43:752-785.",
 }
-"""By what they are cited for; models by their names, in RAxML-NG's spelling."""
+"""References by key; models by their names in RAxML-NG's spelling."""
 
 SUPPORTS = {
     "SH-aLRT": "SH-aLRT",
@@ -95,12 +95,12 @@ SUPPORTS = {
     "FBP": "the bootstrap",
     "TBE": "the transfer bootstrap expectation",
 }
-"""What a paper calls them."""
+"""Names of supports in a paper."""
 
 REFERENCES["F81"] = REFERENCES["pruning"]
 
 Cite = Callable[..., str]
-"""Keys of references to their numbers in the text."""
+"""Function from keys of references to their numbers in the text."""
 
 SPR = "subtree pruning and regrafting"
 
@@ -118,7 +118,7 @@ FREQUENCIES = {
 
 
 class Methods(Value, kw_only=True):
-    """What a run did, as far as a paper says it."""
+    """Facts of a run that a methods paragraph states."""
 
     taxa: int
     sites: int
@@ -126,20 +126,20 @@ class Methods(Value, kw_only=True):
     data: str
     """``DNA`` or ``AA``."""
     models: Sequence[str]
-    """Of each part, with its values, as in a .bestModel file."""
+    """Model of each part with its values, as in a .bestModel file."""
     starts: Sequence[str] = ()
-    """Where a search began: ``parsimony 1``, ...; none where the topology was given."""
+    """Origins of the starting trees: ``parsimony 1``, ...; empty if the topology was fixed."""
     nni_only: bool = False
-    """Whether it tried nothing but interchanges of neighbours."""
+    """True if the search tried interchanges of neighbours only."""
     seed: int | None = None
     chooses: bool = False
     """True if the models were chosen among candidates."""
     criterion: str = "BIC"
-    """By which they were."""
+    """Criterion of the choice."""
     supports: Mapping[str, int | None] = field(default_factory=dict)
-    """Of the tree's branches: keys of :data:`SUPPORTS`, with the replicates where there are."""
+    """Supports of the tree's branches: keys of :data:`SUPPORTS`, and the number of replicates."""
     is_estimated: bool = True
-    """Whether anything was estimated on a topology that was given."""
+    """True if parameters or lengths were estimated on a fixed topology."""
     on_pocl: bool = False
 
 
@@ -194,7 +194,7 @@ def methods_text(done: Methods) -> str:
 
 
 def without_values(model: str) -> str:
-    """A model's string without the values in its braces, and behind the colons of classes."""
+    """A model's name without values in braces, and without rates and weights of classes."""
     return re.sub(r"\{[-+.\d/e]*\}|:[-+.\de]+", "", model)
 
 
@@ -221,7 +221,7 @@ def _model(model: str, cite: Cite) -> str:
 
 
 def _family(base: str) -> str:
-    """The name under which a model is cited: K80 for itself, K81 for K81uf."""
+    """Name under which a model is cited: K80 for itself, K81 for K81uf."""
     base = re.sub("^CODON[0-9]+_", "", base)
     if base in REFERENCES:
         return base

@@ -1,18 +1,11 @@
-"""A run as one page of HTML: everything is in the file, nothing is fetched, ever.
+"""Report of a run as one HTML page, complete in itself: a browser fetches nothing.
 
-facts        what a run's events tell
-charts       the pieces that charts are made of, as SVG
-run_charts   lnL over time, starts, where time went
-data_charts  frequencies, gaps and composition of an alignment
-model_charts exchangeabilities, frequencies and rate categories of a model
-sections     the sections of the page
-document     the whole file
-tree.js      a tree to look at: reading, rooting, ordering, layouts (no browser in it)
+tree.js      the tree: reading, rooting, ordering, layouts (no browser in it)
 view.js      its drawing, and what pointers and keys do
 controls.js  the buttons around it
-page.css     how it all looks, by day, by night and on paper
+page.css     the style, by day, by night and on paper
 
-Charts are drawn here, not by the reader's browser: they are there without scripts, and on paper.
+Charts are drawn here, not by the browser: they are there without scripts, and on paper.
 """
 
 from __future__ import annotations
@@ -47,10 +40,10 @@ from mltree.system.events import AlignmentSummary
 from mltree.system.values import Value
 from mltree.tree.clades import WrittenTree
 
-# The sections of the page, each as HTML; one that has nothing to say is empty.
+# Sections of the page as HTML; empty without content.
 
 MOST_PICTURES = 40
-"""Parts of an alignment whose models are drawn; all are in the table."""
+"""Parts whose models are drawn, at most; the table has all of them."""
 
 MIB = 2**20
 
@@ -60,18 +53,18 @@ class PartModel(Value):
 
     name: str
     sites: str
-    """Which, as a partition file has them."""
+    """Sites of the part, in the syntax of partition files."""
     text: str
     """The model with its values."""
     model: Model
-    """Its frequencies NaN where they are counted in data that are not at hand."""
+    """The model; counted frequencies are NaN if the data are not at hand."""
 
 
 class Subject(Value):
-    """What a page is about: all that is known of a run."""
+    """Everything that a page shows of a run."""
 
     name: str
-    """What its files are named after."""
+    """Prefix of the run's files, without folder."""
     facts: Facts
     tree: WrittenTree
     newick: str
@@ -79,17 +72,17 @@ class Subject(Value):
     models: Sequence[PartModel] = ()
     summary: AlignmentSummary | None = None
     patterns: Patterns | None = None
-    """Of the alignment, where it is at hand."""
+    """The alignment's patterns, if the alignment is at hand."""
     methods: str = ""
-    """A paragraph and its references, from the run's log."""
+    """Methods paragraph and references, from the run's log."""
 
 
 def key_figures(subject: Subject) -> str:
     """The figures at the head of the page."""
-    facts, found = subject.facts, subject.facts.finished
+    facts, finished = subject.facts, subject.facts.finished
     figures = []
-    if found is not None:
-        figures.append(("log-likelihood", f"{found['lnl']:,.3f}"))
+    if finished is not None:
+        figures.append(("log-likelihood", f"{finished['lnl']:,.3f}"))
     if facts.data is not None:
         sites, patterns = facts.data["sites"], facts.data["patterns"]
         figures.append(("taxa × sites", f"{facts.data['taxa']:,} × {sites:,}"))
@@ -101,8 +94,8 @@ def key_figures(subject: Subject) -> str:
         figures.append(("model", name.replace("+", "\u200b+")))  # where a line may end
     elif subject.models:
         figures.append(("model", f"{len(subject.models)} parts"))
-    if found is not None:
-        figures.append(("tree length", f"{found['tree_length']:.4g}"))
+    if finished is not None:
+        figures.append(("tree length", f"{finished['tree_length']:.4g}"))
     if facts.ends is not None:
         figures.append(("starts at the best tree", "{reached} of {starts}".format(**facts.ends)))
     if (seconds := _wall(facts)) is not None:
@@ -127,7 +120,7 @@ def duration(seconds: float) -> str:
 
 
 def sections(subject: Subject) -> list[tuple[str, str, str]]:
-    """Anchor, title and HTML of every section below the tree that has something to say."""
+    """Anchor, title and HTML of every section below the tree that has content."""
     made = (
         ("search", "How the search went", _search(subject.facts)),
         ("time", "Where time went", _time(subject.facts)),
@@ -150,11 +143,11 @@ def _search(facts: Facts) -> str:
         parts.append(_figure(lnl_chart(facts), caption))
     if len(facts.starts) > 1:
         ends = facts.ends
-        told = "" if ends is None else (
+        reached = "" if ends is None else (
             f" {ends['ended']} of {ends['starts']} were searched to the end; {ends['reached']} led "
             "to the best tree."
         )  # fmt: skip
-        caption = f"Starting trees by their log-likelihood after a first smoothing.{told}"
+        caption = f"Starting trees by their log-likelihood after a first smoothing.{reached}"
         parts.append(_figure(starts_chart(facts.starts), caption))
     if facts.phases:
         rows = [(str(n), text, f"{when:.1f} s") for n, (when, text) in enumerate(facts.phases, 1)]
@@ -200,20 +193,20 @@ def _models(subject: Subject) -> str:
 
 
 def _pictures(part: PartModel, subject: Subject) -> str:
-    """What a model looks like; counted frequencies are those of the data, where it has them all."""
+    """Charts of a model; counted frequencies are those of the data, if at hand."""
     model = part.model
     is_lone, states = len(subject.models) == 1, len(model.alphabet.states)
-    known = [_frequencies(own, subject, is_lone) for own in model.components]
+    known = [_frequencies(component, subject, is_lone) for component in model.components]
     equal = np.full(states, 1.0 / states)
     usable = [
-        Matrices(own.rates, equal if frequencies is None else frequencies)
-        for own, frequencies in zip(model.components, known, strict=True)
+        Matrices(component.rates, equal if frequencies is None else frequencies)
+        for component, frequencies in zip(model.components, known, strict=True)
     ]
     arrays = model.with_matrices(usable).arrays()
     caption = "Exchangeabilities: areas of the bubbles."
     drawn = [
-        _figure(matrix_chart(own, frequencies), caption)
-        for own, frequencies in zip(model.components, known, strict=True)
+        _figure(matrix_chart(component, frequencies), caption)
+        for component, frequencies in zip(model.components, known, strict=True)
     ]
     if arrays.n_categories > 1:
         caption = "Rate categories: as wide as their share of the sites, as high as their rate."
@@ -246,9 +239,9 @@ def _alignment(subject: Subject) -> str:
         note = "<p>The file is not where it was: <code>--alignment</code> says where it is now.</p>"
         return _table((), facts) + note
     lines = check_lines(summary)
-    told = [line.removeprefix("warning: ") for line in lines if line.startswith("warning: ")]
+    warnings = [line.removeprefix("warning: ") for line in lines if line.startswith("warning: ")]
     rows = [re.split(r"\s{2,}", line, maxsplit=1) for line in lines if line[:8] != "warning:"]
-    parts = [_table((), rows), _list(told)]
+    parts = [_table((), rows), _list(warnings)]
     caption = "Above: share of gaps. Below: how many states a site has, on average."
     parts.append(_figure(site_chart(patterns), caption))
     if summary.gap_share > 0.0:
@@ -271,14 +264,19 @@ def _settings(facts: Facts) -> str:
     if facts.device:
         rows.append(("Engine", facts.device))
     parts = []
-    if (told := facts.described) is not None:
-        rows += [("Date", told["date"]), ("Host", f"{told['host']} ({told['system']})")]
-        rows += [("CPU", told["cpu"]), ("Threads", f"{told['threads']}, {told['threads_source']}")]
-        rows += [("Device", device) for device in told["devices"]]
-        rows += [(file["path"], f"sha256 {file['sha256']}") for file in told["inputs"]]
-        options = [(name, str(value), origin) for name, (value, origin) in told["options"].items()]
+    if (machine := facts.described) is not None:
+        rows += [("Date", machine["date"]), ("Host", f"{machine['host']} ({machine['system']})")]
+        rows += [
+            ("CPU", machine["cpu"]),
+            ("Threads", f"{machine['threads']}, {machine['threads_source']}"),
+        ]
+        rows += [("Device", device) for device in machine["devices"]]
+        rows += [(file["path"], f"sha256 {file['sha256']}") for file in machine["inputs"]]
+        options = [
+            (name, str(value), origin) for name, (value, origin) in machine["options"].items()
+        ]
         parts.append(_details("All options", _table(("option", "value", "from"), options)))
-        parts.append(_details("Versions", _table(("", "version"), told["versions"].items())))
+        parts.append(_details("Versions", _table(("", "version"), machine["versions"].items())))
     if (spent := facts.spent) is not None:
         rows.append(("CPU time", duration(spent["cpu"])))
         rows.append(("Device time", duration(spent["device"])))
@@ -288,11 +286,11 @@ def _settings(facts: Facts) -> str:
 
 def _citations(subject: Subject) -> str:
     paragraphs = [part for part in re.split(r"\n\s*\n", subject.methods.strip()) if part.strip()]
-    told = "".join(f"<p>{_text(' '.join(part.split()))}</p>" for part in paragraphs[:1])
+    methods = "".join(f"<p>{_text(' '.join(part.split()))}</p>" for part in paragraphs[:1])
     references = re.split(r"\n(?=\[\d+\])", "\n".join(paragraphs[1:]))
     items = (re.sub(r"^\[\d+\]\s*", "", " ".join(item.split())) for item in references if item)
     cited = "".join(f"<li>{_text(item)}</li>" for item in items)
-    return told + (f"<ol>{cited}</ol>" if cited else f"<p>{_text(REFERENCES['mltree'])}</p>")
+    return methods + (f"<ol>{cited}</ol>" if cited else f"<p>{_text(REFERENCES['mltree'])}</p>")
 
 
 def _text(text: str) -> str:
@@ -313,7 +311,7 @@ def _list(items: Sequence[str]) -> str:
 
 
 def _table(columns: Sequence[str], rows: Iterable[Sequence[str]]) -> str:
-    """The first column is what a row is about."""
+    """An HTML table; the first column names the rows."""
     head = "".join(f"<th>{_text(column)}</th>" for column in columns)
     body = "".join(
         f"<tr><th>{_text(first)}</th>{''.join(f'<td>{_text(cell)}</td>' for cell in rest)}</tr>"
@@ -324,18 +322,18 @@ def _table(columns: Sequence[str], rows: Iterable[Sequence[str]]) -> str:
     return f'<div class="wide"><table class="{kind}">{rows_of}</table></div>'
 
 
-# The whole file: head, tree, sections, styles and scripts.
+# The file: head, tree, sections, styles and scripts.
 
 SCRIPTS = ("tree.js", "view.js", "controls.js")
 
 POLICY = (
     "default-src 'none'; style-src 'unsafe-inline'; script-src 'unsafe-inline'; img-src data: blob:"
 )
-"""What the page may load: nothing. A browser enforces it, whatever is in a file name or a taxon."""
+"""Content security policy: the page loads nothing, whatever a file name or taxon contains."""
 
 
 def document(subject: Subject) -> str:
-    """The page, complete in itself."""
+    """The whole page."""
     title = f"{subject.name} · mltree"
     made = sections(subject)
     links = "".join(f'<a href="#{anchor}">{heading}</a>' for anchor, heading, _ in made)
@@ -365,7 +363,7 @@ def _asset(name: str) -> str:
 
 
 def _embedded(value: object) -> str:
-    """JSON that no tag can end."""
+    """JSON in which no tag can end."""
     return json.dumps(value, ensure_ascii=True).replace("<", "\\u003c").replace(">", "\\u003e")
 
 

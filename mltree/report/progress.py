@@ -1,4 +1,4 @@
-"""A run as it goes: one line an event, on the terminal, in the log file, or as JSON."""
+"""Progress of a run, event by event, in the terminal, the log file, or as JSON lines."""
 
 from __future__ import annotations
 
@@ -61,7 +61,7 @@ from mltree.system.values import plain
 
 
 class Verbosity(IntEnum):
-    """How much of a run the terminal shows; the log file has all of it."""
+    """Amount shown in the terminal; the log file has everything."""
 
     QUIET = 0
     NORMAL = 1
@@ -71,36 +71,36 @@ class Verbosity(IntEnum):
 _VERBOSE_ONLY = (
     CheckpointWritten, CommandEnded, ResourcesSpent, RunDescribed, SearchPlanned, StartsEnded,
 )  # fmt: skip
-"""Events that say that all is well, too often to be read, or what the result says again."""
+"""Events of little news: routine, or repeated by the result."""
 
 _IN_STATUS = (
     Busy, MemoryPlanned, ModelOptimised, PhaseStarted, ReplicateDone, RoundDone, SearchFinished,
     StartTree, TreePerturbed, TreeScored, TreesCulled,
 )  # fmt: skip
-"""Events that are no lines of their own where a line of status has them."""
+"""Events that the status line shows; lines of their own where there is no status line."""
 
 _ANSWERS = (
     AlignmentWritten, BootstopChecked, BootstrapFinished, ConsensusBuilt, DistancesMeasured,
     LociFinished, ResultWritten, SupportsDrawn, TreesWritten,
 )  # fmt: skip
-"""Events that a command was asked for: lines on standard output, without the time."""
+"""Events that answer a command: lines on standard output, without the time."""
 
 _UNLOGGED = (CommandEnded, RunDescribed)
-"""Events that a log does not have: nothing new, or the head that it begins with."""
+"""Events that a log omits: no news, or already in its head."""
 
 
 class Log(Protocol):
-    """Where the lines of a run go, beside the terminal."""
+    """Receiver of a run's lines, beside the terminal."""
 
     def write(self, text: str, /) -> object:
-        """Add lines; raises InputError where they have to wait for the next ones."""
+        """Add lines. Raises InputError if they have to wait for the next ones."""
 
 
 class Reporter:
-    """Receives events and draws them with the time since the run began in front.
+    """Receives events and draws them, each behind the time since the run began.
 
-    Progress and results have a console each. With a log, the run goes on where a terminal does not:
-    nobody listens, or its file is full.
+    Progress and results have a console each. A run with a log goes on when a console fails: closed
+    pipe, full disk.
     """
 
     def __init__(
@@ -131,7 +131,7 @@ class Reporter:
         self._line: StatusLine | None = None
 
     def __enter__(self) -> Reporter:
-        """Draw a line of status from now on, where a terminal can."""
+        """Show a status line from now on, if the terminal can."""
         is_wanted = self._verbosity > Verbosity.QUIET and not self._json_lines
         if is_wanted and isinstance(self.console, Terminal) and self.console.is_lively:
             self._line = StatusLine(self.console, self._status, lambda: self.elapsed)
@@ -141,7 +141,7 @@ class Reporter:
     def __exit__(
         self, kind: type[BaseException] | None, error: BaseException | None, _: TracebackType | None
     ) -> None:
-        """Take the line away."""
+        """Remove the status line."""
         self._take_line_away()
         no_longer(self._take_line_away)
 
@@ -158,36 +158,36 @@ class Reporter:
 
     @property
     def busy(self) -> float:
-        """CPU seconds of the host since then: of this thread, and of shares of its work."""
+        """CPU seconds of the host since the reporter was made: this thread and its helpers."""
         return self._cpu_clock() - self._cpu_began
 
     def log_to(self, log: Log | None) -> None:
-        """Write to a log as well from now on; None: to none."""
+        """Write to a log as well from now on; None ends that."""
         self._log = log
 
     def watch(self, load: Callable[[], str]) -> None:
-        """Ask this what the device is doing, for the line of status."""
+        """Set the function that tells the device's load, for the status line."""
         if self._line is not None:
             self._line.load = load
 
     def record_to(self, path: Path, append: bool) -> None:
-        """Write all events, those before as well, to a file of JSON lines from now on."""
+        """Write all events, earlier ones included, to a file of JSON lines from now on."""
         self._record.begin(path, append)
 
     def __call__(self, event: Event) -> None:
-        """Draw one event: as a line, or as what :func:`.results.result` makes of it."""
+        """Draw one event: as a line, or as :func:`.lines.result` draws it."""
         elapsed = self.elapsed
         self._record.write(as_json(event, elapsed))
         self._ending.heed(event)
         self._status.heed(event, elapsed)
         if self._json_lines:
             self._show(self.results, lambda: self._print_json(event, elapsed))
-        found = result(event, self.results.height, self._ending)
+        answer = result(event, self.results.height, self._ending)
         if isinstance(event, Unsaved):
             self.say(describe(event), Verbosity.QUIET)
-        elif found is not None:
+        elif answer is not None:
             is_extra = isinstance(event, TimeSpent)
-            self.say(found, Verbosity.VERBOSE if is_extra else Verbosity.NORMAL)
+            self.say(answer, Verbosity.VERBOSE if is_extra else Verbosity.NORMAL)
         elif isinstance(event, _ANSWERS):
             self.say(describe(event))
         elif not self._repeats(event):
@@ -196,7 +196,7 @@ class Reporter:
     def say(self, renderable: Any, verbosity: Verbosity = Verbosity.NORMAL) -> None:
         """Show a table or a text after the events: on standard output and in the log.
 
-        ``verbosity``: how much of a run must be shown for it to be.
+        ``verbosity``: least verbosity at which it is shown.
         """
         is_text = isinstance(renderable, str)
         if not self._json_lines and self._verbosity >= verbosity:
@@ -213,7 +213,7 @@ class Reporter:
             self._write_log(text.get())
 
     def finish(self, command: str, values: Mapping[str, Any]) -> None:
-        """The result of a command, as JSON has it."""
+        """Write the result of a command, as JSON has it."""
         self(CommandEnded(command, values))
 
     def _draw(self, event: Event, elapsed: float) -> None:
@@ -225,7 +225,7 @@ class Reporter:
             self._write_log(f"{stamp(elapsed)} {describe(event)}\n")
 
     def _repeats(self, event: Event) -> bool:
-        """Whether an event only says again what the first of its kind has said."""
+        """Tell if an event only repeats the first of its kind."""
         if not isinstance(event, CheckpointWritten):
             return False
         repeats, self._has_checkpoint = self._has_checkpoint, True
@@ -243,9 +243,9 @@ class Reporter:
         self.results.file.flush()
 
     def _show(self, console: Console, draw: Callable[[], None]) -> None:
-        """Draw on a console, as long as it is there.
+        """Draw on a console while it works.
 
-        Results that nobody reads end a command that keeps no log; of progress nobody needs to know.
+        A closed standard output ends a command that keeps no log; closed progress is ignored.
         """
         if console in self._gone:
             return
@@ -275,7 +275,7 @@ class Reporter:
             self._is_logging = True
 
     def _note(self, problem: str) -> None:
-        """What has happened to one way of telling, by the others."""
+        """Report a failed output to the remaining ones."""
         line = f"{stamp(self.elapsed)} note: {problem}\n"
         with suppress(OSError, AttributeError):  # closed, or never there
             sys.stderr.write(harmless(line))
@@ -285,12 +285,11 @@ class Reporter:
 
 
 JSON_NAMES: dict[type[Event], str] = {CommandEnded: "result"}
-"""Events that are not called in JSON what they are called here; an error is ``error``
-(:mod:`mltree.cli.exits`)."""
+"""Names of events in JSON where they differ; an error is ``error`` (:mod:`mltree.cli.exits`)."""
 
 
 def as_json(event: Event, elapsed: float) -> str:
-    """One line: the event's kind, the time (seconds) and its fields."""
+    """One JSON line: the event's kind, the time (seconds) and its fields."""
     fields = plain(dataclasses.asdict(event))
     if isinstance(event, CommandEnded):
         fields = {"command": event.command, **fields["values"]}
@@ -306,6 +305,6 @@ def _styled(event: Event, elapsed: float, console: Console) -> Text:
 
 
 def _fitted(text: str, console: Console, lead: int = 0) -> str:
-    """A text as it is shown behind so many columns: folded where somebody looks."""
+    """A text behind ``indent`` columns, folded in a terminal."""
     is_seen = isinstance(console, Terminal) and console.is_lively
     return folded(text, console.width - lead) if is_seen else text

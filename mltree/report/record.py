@@ -1,6 +1,6 @@
-"""The events of a run as JSON lines in a file, from which a report is drawn later.
+"""Record of a run's events, as JSON lines in a file, from which a report is drawn later.
 
-Nothing depends on it: where it cannot be written, the run goes on without it.
+A run does not depend on its record: if the file cannot be written, the run goes on without it.
 """
 
 from __future__ import annotations
@@ -23,10 +23,10 @@ _BEGINNING = b'{"event": '
 
 
 def expect_record(path: Path) -> None:
-    """Make sure that events may be written to a file: there is none, or it has events.
+    """Make sure that a file may receive events: it is absent, or holds events.
 
     Raises:
-        InputError: it is somebody's, or a link or a pipe.
+        InputError: the file is of another kind, a link or a pipe.
     """
     with naming(path), suppress(FileNotFoundError):
         path.lstat()
@@ -41,14 +41,14 @@ def expect_record(path: Path) -> None:
 
 
 class Record:
-    """Lines that are kept until there is a file for them, and then written as they come."""
+    """Writer of events, which are kept until a file is named."""
 
     def __init__(self) -> None:
         self._pending: list[str] = []
         self._path: Path | None = None
 
     def begin(self, path: Path, append: bool) -> None:
-        """Write to a file from now on, after what is there already or instead of it."""
+        """Write to a file from now on, behind its content or instead of it."""
         self._path = path
         with unbroken():
             try:
@@ -74,28 +74,28 @@ class Record:
         self._pending.clear()
 
     def _give_up(self) -> None:
-        """Half a line is no line to a reader, and the rest is for nobody."""
+        """Stop writing: a half line is none to a reader, and later lines would not follow it."""
         self._path = None
 
 
-# What a run's events tell: its record read back (:mod:`mltree.report.record`).
+# Facts: a record read back.
 
 Fields = Mapping[str, Any]
 """An event as JSON has it."""
 
 
 class Point(Value):
-    """The lnL of the best tree at some time."""
+    """Best lnL at a point in time."""
 
     seconds: float
     lnl: float
     what: str
-    """What had just been done."""
+    """The step just done."""
 
 
 @dataclass
 class Facts:
-    """A run as its record tells it; whatever it does not tell is empty or None."""
+    """Facts of a run, from its record; None or empty if the record lacks them."""
 
     started: Fields | None = None
     described: Fields | None = None
@@ -104,13 +104,13 @@ class Facts:
     device: str = ""
     points: list[Point] = field(default_factory=list)
     phases: list[tuple[float, str]] = field(default_factory=list)
-    """When each phase of a search began, and what it is."""
+    """Beginning of each search phase (seconds), and its name."""
     starts: list[tuple[str, float]] = field(default_factory=list)
-    """Where a search began: origins and lnLs after a first smoothing."""
+    """Starting trees: origins, and lnL after a first smoothing."""
     ends: Fields | None = None
-    """How many starts were searched to the end, and how many of them reached the best tree."""
+    """Number of starts searched to the end, and of those that reached the best tree."""
     time: Fields | None = None
-    """Where time went."""
+    """Seconds by likelihood function."""
     spent: Fields | None = None
     """Wall, CPU and device seconds, memory."""
     finished: Fields | None = None
@@ -125,13 +125,13 @@ _KEPT = {
     "ResourcesSpent": "spent",
     "RunFinished": "finished",
 }
-"""Events of which the latest is kept, and where."""
+"""Events of which the latest is kept, and their field of :class:`Facts`."""
 
 
 def facts_of(lines: Iterable[str]) -> Facts:
-    """The facts in JSON lines; what is no event that is known is passed over.
+    """Facts from JSON lines; unknown events are skipped.
 
-    A run that was stopped and went on is one run: its second part begins where the first one ended.
+    A run that was stopped and resumed is one run: its second part continues the first one's clock.
     """
     facts = Facts()
     before = latest = 0.0
@@ -153,7 +153,7 @@ def facts_of(lines: Iterable[str]) -> Facts:
 
 
 def _add(facts: Facts, name: str, event: Fields, seconds: float) -> None:
-    """What there may be several of; not those of a search that its model was chosen on."""
+    """Add an event of a kind that recurs; a choice of models drops those of its own search."""
     match name:
         case "ModelChosen":
             for known in (facts.points, facts.phases, facts.starts):
@@ -171,7 +171,7 @@ def _add(facts: Facts, name: str, event: Fields, seconds: float) -> None:
 
 
 def _done(name: str, event: Fields) -> str | None:
-    """What an event with an lnL says was done; None for others."""
+    """Step that an event with an lnL ends; None for other events."""
     match name:
         case "StartTree":
             return f"start: {event['origin']}"

@@ -1,4 +1,4 @@
-"""Tables and lists of lines: a run's time by function, engines, devices, alignments."""
+"""Tables and lists of lines: time by function, engines, devices, alignments."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ from mltree.system.events import (
 )
 
 UNEXPLAINED = 0.01
-"""Share of the wall time above which what is measured nowhere gets a row."""
+"""Share of the wall time above which unexplained time gets a row."""
 
 FUNCTION_NAMES = {
     Function.NEWVIEW: "newview",
@@ -34,23 +34,23 @@ FUNCTION_NAMES = {
     Function.OPTIMISE: "Newton steps",
     Function.BARRIER: "barriers",
 }
-"""The rows of the timing table, in this order; the first three as the field calls them."""
+"""Rows of the timing table, in order; the first three as the field calls them."""
 
 
 @runtime_checkable
 class Timed(Protocol):
-    """An engine that may know where its time went."""
+    """An engine that may measure its time."""
 
     def breakdown(self) -> Breakdown | None:
-        """Seconds and work per likelihood function, and what the host waited for."""
+        """Seconds and work of each likelihood function, and the host's waits."""
 
 
 def time_spent(spent: Breakdown, wall: float, busy: float, copy_bytes: float | None) -> TimeSpent:
-    """Where a run's wall seconds went, and how fast the likelihood functions were.
+    """Wall seconds of a run by function, and the speed of the likelihood functions.
 
-    ``busy``: CPU seconds of the host's thread; ``copy_bytes``: bytes a second that the devices
-    copy, of which a function reaches a share (more than all of it where caches hold its CLAs);
-    None: not known.
+    busy        CPU seconds of the host's thread
+    copy_bytes  bytes a second that the devices copy, the measure of a function's speed (above 100 %
+                where caches hold its CLAs); None if unknown
     """
     rows = [
         _row(label, spent.functions[function], copy_bytes)
@@ -66,7 +66,7 @@ def time_spent(spent: Breakdown, wall: float, busy: float, copy_bytes: float | N
 
 
 def _host_seconds(spent: Breakdown, busy: float) -> dict[str, float]:
-    """Rows of the timing table that no device explains."""
+    """Rows of the timing table for time outside the devices."""
     return {
         "starts and transfers": max(0.0, spent.waits - spent.device_seconds),
         "kernel builds": spent.builds,
@@ -81,7 +81,7 @@ def _row(label: str, cost: Cost, copy_bytes: float | None) -> FunctionTime:
 
 
 def timing_table(time: TimeSpent) -> Table:
-    """Seconds of each function, and how fast it was; nodes are calls times their patterns."""
+    """Seconds and speed of each function; nodes are calls times patterns."""
     table = _table("Time", "", "seconds", "share", "calls", "M nodes", "GB/s", "of copy")
     for row in time.rows:
         table.add_row(
@@ -98,7 +98,7 @@ def timing_table(time: TimeSpent) -> Table:
 
 
 def compare_table(scores: Sequence[EngineScore]) -> Table:
-    """The first score, and the others with their difference from it."""
+    """Score of the first engine, and of the others with their difference from it."""
     table = _table("", "engine", "lnL", "difference", "ms")
     for score in scores:
         if score.problem:
@@ -123,7 +123,7 @@ def parts_table(loaded: PartitionsLoaded) -> Table:
 
 
 def tree_test_lines(trees: Sequence[TestedTree]) -> list[str]:
-    """Trees as IQ-TREE lists them: + in the 95 % confidence set of a test, - not.
+    """Trees as IQ-TREE lists them: + in the 95 % confidence set of a test, - rejected.
 
     The last line has the largest Monte-Carlo error of each test.
     """
@@ -136,12 +136,14 @@ def tree_test_lines(trees: Sequence[TestedTree]) -> list[str]:
         same = f" = tree {tree.same_as}"
         lines.append(f"{tree.number:4} {row if tree.same_as is None else same}")
     errors = zip(*([test.error for test in tree.tests] for tree in trees), strict=True)
-    lines.append(f"{'±':>4} {'':>25}" + "".join(f"{max(own):9.4f}  " for own in errors))
+    lines.append(
+        f"{'±':>4} {'':>25}" + "".join(f"{max(errors_of_test):9.4f}  " for errors_of_test in errors)
+    )
     return [line.rstrip() for line in lines]
 
 
 def device_lines(device: DeviceInfo, verdict: str, known: Calibration) -> list[str]:
-    """One device as ``mltree devices`` shows it."""
+    """One device, as ``mltree devices`` shows it."""
     gib = 2**30
     return [
         f"{device.index}: {device.name} ({'CPU' if device.is_cpu else 'GPU'})",
@@ -158,11 +160,11 @@ def device_lines(device: DeviceInfo, verdict: str, known: Calibration) -> list[s
 
 
 MEASURED = (("DNA", 4), ("proteins", 20))
-"""Data that layouts are measured for, and their states."""
+"""Data that layouts are measured for, and their numbers of states."""
 
 
 def _layout_lines(device: DeviceInfo, known: Calibration) -> list[str]:
-    """The measured layouts, for alignments from little to much."""
+    """Measured layouts, for alignments from small to large."""
     lines = []
     for label, states in MEASURED:
         kinds = [Kind(states, CATEGORIES, not device.has_fp64, n) for n in range(len(SIZES) + 1)]
@@ -182,7 +184,7 @@ def _layout_lines(device: DeviceInfo, known: Calibration) -> list[str]:
 
 
 def check_lines(summary: AlignmentSummary) -> list[str]:
-    """An alignment's facts, then what looks wrong in it, one line each."""
+    """Facts of an alignment, then warnings, a line each."""
     frequencies = zip(summary.states, summary.frequencies, strict=True)
     return [
         f"File         {summary.path} ({summary.file_format})",
@@ -199,41 +201,41 @@ def check_lines(summary: AlignmentSummary) -> list[str]:
 
 
 MAX_P_VALUE = 0.05
-"""Of a χ² test of composition that fails, as in IQ-TREE."""
+"""p-value below which a χ² test of composition fails, as in IQ-TREE."""
 
 MANY_GAPS = 0.5
-"""Share of gaps above which IQ-TREE, too, names a sequence."""
+"""Share of gaps above which a sequence is named, as in IQ-TREE."""
 
 
 def warning_lines(summary: AlignmentSummary) -> list[str]:
-    """What looks wrong in an alignment, at most a line for each kind of thing."""
-    found = []
+    """Warnings about an alignment, a line for each kind."""
+    lines = []
     if summary.doubtful:
         other = "protein" if summary.datatype == "DNA" else "DNA"
-        found.append(
+        lines.append(
             f"read as {summary.datatype}, but its letters could be {other}: --data-type decides"
         )
     if summary.identical_sequences:
-        found.append(f"identical sequences: {_groups(summary.identical_sequences)}")
+        lines.append(f"identical sequences: {_groups(summary.identical_sequences)}")
     if summary.alike_names:
-        found.append(f"names differ in case only: {_groups(summary.alike_names)}")
+        lines.append(f"names differ in case only: {_groups(summary.alike_names)}")
     if summary.gap_taxa:
-        found.append(f"nothing but gaps in the taxa {listed(summary.gap_taxa)}")
+        lines.append(f"nothing but gaps in the taxa {listed(summary.gap_taxa)}")
     if summary.gap_sites:
-        found.append(f"nothing but gaps at the sites {listed(map(str, summary.gap_sites))}")
+        lines.append(f"nothing but gaps at the sites {listed(map(str, summary.gap_sites))}")
     if summary.absent_states:
-        found.append(f"states that never occur: {' '.join(summary.absent_states)}")
+        lines.append(f"states that never occur: {' '.join(summary.absent_states)}")
     if summary.has_parts:
-        found.append("the file's own charsets are not used: give it as --partitions too")
-    found += [*_gappy(summary), *_deviant(summary)]
+        lines.append("the file's own charsets are not used: give it as --partitions too")
+    lines += [*_gappy(summary), *_deviant(summary)]
     for s in summary.suspicions:
         where = f"first in {s.taxon} at site {s.site}"
-        found.append(f"{s.count:,} times {s.character!r} ({where}): {s.reason}")
-    return found
+        lines.append(f"{s.count:,} times {s.character!r} ({where}): {s.reason}")
+    return lines
 
 
 def _gappy(summary: AlignmentSummary) -> list[str]:
-    """The sequences with few characters, those of the fewest first."""
+    """Sequences with few characters, fewest first."""
     shares = zip(summary.taxon_gap_shares, summary.names, strict=True)
     worst = sorted(((share, name) for share, name in shares if MANY_GAPS < share < 1), reverse=True)
     named = listed([f"{name} ({share:.0%})" for share, name in worst])
@@ -241,7 +243,7 @@ def _gappy(summary: AlignmentSummary) -> list[str]:
 
 
 def _deviant(summary: AlignmentSummary) -> list[str]:
-    """The sequences of unlike composition, the least likely first."""
+    """Sequences of deviant composition, smallest p-value first."""
     values = zip(summary.composition_p_values, summary.names, strict=True)
     worst = sorted((p, name) for p, name in values if p < MAX_P_VALUE)
     named = listed([f"{name} (p = {p:.2g})" for p, name in worst])
@@ -254,20 +256,20 @@ def _of(some: Sequence[object], summary: AlignmentSummary) -> str:
 
 
 def _groups(groups: Sequence[Sequence[str]]) -> str:
-    """The first few groups of names, separated by semicolons, and how many more there are."""
+    """The first groups of names, separated by semicolons, and the number of others."""
     more = f" and {len(groups) - MAX_GROUPS} more" if len(groups) > MAX_GROUPS else ""
     return "; ".join(listed(group) for group in groups[:MAX_GROUPS]) + more
 
 
 MAX_GROUPS = 5
-"""Groups of names that one line lists."""
+"""Groups of names in one line, at most."""
 
 MAX_LISTED = 10
-"""Names or sites that one line lists."""
+"""Names or sites in one line, at most."""
 
 
 def listed(items: Sequence[str] | map[str]) -> str:
-    """The first few items, separated by commas, and how many more there are."""
+    """The first items, separated by commas, and the number of others."""
     items = list(items)
     more = f" and {len(items) - MAX_LISTED} more" if len(items) > MAX_LISTED else ""
     return ", ".join(items[:MAX_LISTED]) + more

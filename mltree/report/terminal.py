@@ -1,4 +1,4 @@
-"""Terminals: consoles that leave it to their user what a closed pipe means."""
+"""Terminals: consoles that report a closed pipe to their user, and the status line."""
 
 from __future__ import annotations
 
@@ -37,47 +37,47 @@ from mltree.system.events import (
 from mltree.system.files import harmless
 
 PLAIN = "NO_COLOR"
-"""Set to anything, it means no escape sequences at all (no-color.org)."""
+"""Environment variable that turns escape sequences off (no-color.org)."""
 
 
 class Terminal(Console):
-    """A console whose user decides what a closed pipe means; rich's own ends the program.
+    """A console whose user handles a closed pipe; rich's own ends the program.
 
-    Its cursor is never hidden: a run that is killed could not bring it back.
+    The cursor is never hidden: a run that is killed could not bring it back.
     """
 
     def on_broken_pipe(self) -> None:
-        """Called by rich while it handles the error."""
+        """Raise the error; rich calls this while it handles it."""
         raise  # noqa: PLE0704
 
     def show_cursor(self, show: bool = True) -> bool:  # noqa: ARG002
-        """Leave it as it is."""
+        """Leave the cursor as it is."""
         return False
 
     def render(self, *args: Any, **options: Any) -> Iterable[Segment]:
-        """Keep what names hold from steering the terminal; rich's own codes come later."""
+        """Strip control characters from names; rich's own codes come later."""
         for segment in super().render(*args, **options):
             text = segment.text if segment.control else harmless(segment.text)
             yield segment if text == segment.text else Segment(text, segment.style)
 
     @property
     def is_lively(self) -> bool:
-        """Whether lines on it can be drawn again."""
+        """True if lines can be redrawn."""
         return self.is_terminal and not self.is_dumb_terminal and self.color_system is not None
 
 
 _LABELLED = re.compile(r"(\S+(?: \S+)? {2,})?(?!.*  )\S.*")
-"""A line of words, behind a label or none: no row of a table, no tree."""
+"""A line of words, with or without a label: no row of a table, no tree."""
 
 LEAST_WIDTH = 20
-"""Columns that are worth folding for."""
+"""Least columns for folding."""
 
 
 def folded(text: str, width: int) -> str:
-    """A text for a terminal of so many columns: its lines broken at blanks.
+    """A text with its lines broken at blanks to fit a width.
 
-    They go on where their text began, behind a label and two blanks. Lines with words of half a
-    line and more, such as models, stay whole, and so do the rows of tables and drawings.
+    Continuation lines are indented to the text behind a label and two blanks. Lines with a word of
+    half a line or more (models) stay whole, and so do rows of tables and drawings.
     """
     lines = []
     for line in text.split("\n"):
@@ -102,24 +102,23 @@ def progress_terminal() -> Terminal:
 
 
 def _terminal(stderr: bool) -> Terminal:
-    """Without emoji: ``:cat:`` is a name, and rich's table of them takes 3 ms to load."""
+    """A terminal without emoji: ``:cat:`` is a name, and rich's table takes 3 ms to load."""
     plain = bool(os.environ.get(PLAIN))
     return Terminal(
         stderr=stderr, highlight=False, emoji=False, color_system=None if plain else "auto"
     )
 
 
-# One line that says where a run stands, drawn again and again on a terminal.
+# The status line: one line on a terminal, redrawn as the run goes on.
 
 FRAMES, PLAIN_FRAMES = "⠋⠙⠹⠸⠼⠴⠦⠧⠇⠏", "-\\|/"
-"""Of the spinner; the second where a terminal has no braille."""
+"""Frames of the spinner, and those for terminals without braille."""
 
 REDRAWS = 8.0
-"""A second."""
+"""Redraws a second."""
 
 LEAST_GAIN = 0.0005
-"""lnL: less is not shown."""
-
+"""lnL below which a gain is not shown."""
 
 STEPS: dict[type[Event], str] = {
     AlignmentLoaded: "preparing",
@@ -130,14 +129,14 @@ STEPS: dict[type[Event], str] = {
     TreeScored: "model and branch lengths",
     SearchFinished: "final score",
 }
-"""What comes behind an event."""
+"""The step that begins after an event."""
 
 OF_OTHERS = (ModelChosen, ReplicateDone)
-"""Events whose lnL is not that of the tree that is searched for."""
+"""Events whose lnL is not that of the tree searched for."""
 
 
 class Status:
-    """What the events of a run add up to."""
+    """State of a run, summed up from its events."""
 
     def __init__(self) -> None:
         self.step = "starting"
@@ -153,7 +152,7 @@ class Status:
         self._replicates: list[tuple[float, ReplicateDone]] = []
 
     def heed(self, event: Event, now: float) -> None:
-        """Take an event in; ``now``: seconds since the run began."""
+        """Update the state by an event; ``now``: seconds since the run began."""
         lnl = None if isinstance(event, OF_OTHERS) else getattr(event, "lnl", None)
         if isinstance(lnl, float):
             self._gain = 0.0 if self._lnl is None else lnl - self._lnl
@@ -167,7 +166,7 @@ class Status:
 
     @singledispatchmethod
     def _take(self, event: Event, now: float) -> None:
-        """What an event of a kind means; most mean nothing here."""
+        """Update the state by one kind of event; most kinds change nothing."""
 
     @_take.register
     def _(self, event: Busy, _: float) -> None:
@@ -217,7 +216,7 @@ class Status:
         self.step = f"bootstrap, {event.done:,} of {event.wanted:,} replicates"
 
     def text(self, now: float, load: str = "") -> str:
-        """The line: the step, the best lnL with its last gain, the time, what is left, the load."""
+        """The line: step, best lnL with its last gain, time, time left, load."""
         parts = [self.step]
         if self._lnl is not None:
             gain = f" (+{self._gain:.3f})" if self._gain > LEAST_GAIN else ""
@@ -228,7 +227,7 @@ class Status:
         return " · ".join([*parts, *([load] if load else [])])
 
     def _name_round(self) -> None:
-        """The step that begins behind this one, which rounds do not tell themselves."""
+        """Set the step to the round that begins; rounds do not name themselves."""
         if self._batches:
             self.step = f"perturbation {len(self._batches)}, round {self._round + 1}"
         elif self._phase is not None:
@@ -237,7 +236,7 @@ class Status:
             self.step += f", {_trees(self._trees)}"
 
     def _left(self, now: float) -> str | None:
-        """Time until a bootstrap ends at its pace so far, or a search at the soonest."""
+        """Time until a bootstrap ends at its pace so far, or the least time until a search ends."""
         if self._replicates:
             word, seconds = "about", self._replicates_left(now)
         else:
@@ -250,7 +249,7 @@ class Status:
         return (last - began) / done * (event.wanted - event.done) - (now - last) if done else 0.0
 
     def _batches_left(self, now: float) -> float:
-        """The batches that it takes at least, as long as so far."""
+        """Seconds of the least number of further perturbations, at their mean time so far."""
         if self._plan is None or len(self._batches) < 2:
             return 0.0
         mean = (self._batches[-1] - self._batches[0]) / (len(self._batches) - 1)
@@ -263,13 +262,13 @@ def _trees(number: int) -> str:
 
 
 class StatusLine:
-    """The line on a terminal, below whatever else is printed there."""
+    """The status line of a terminal, below all other output."""
 
     def __init__(self, terminal: Terminal, status: Status, elapsed: Callable[[], float]) -> None:
         self._status = status
         self._elapsed = elapsed
         self.load: Callable[[], str] = str
-        """What the device is doing, in a word or two."""
+        """Function that tells the device's load in a word or two."""
         braille = terminal.encoding.lower().startswith("utf")
         self._frames = FRAMES if braille else PLAIN_FRAMES
         from rich.live import Live  # on terminals alone
@@ -281,7 +280,7 @@ class StatusLine:
         self._live.start()
 
     def stop(self) -> None:
-        """Take it away."""
+        """Remove the line."""
         self._live.stop()
 
     def _draw(self) -> Text:

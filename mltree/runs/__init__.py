@@ -1,1 +1,1 @@
-"""What a command runs, from where it computes to what it found: a search, replicates, loci."""
+"""The parts that analyses share: problem, trees, placement on devices, workspace, model choice."""

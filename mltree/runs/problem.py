@@ -1,4 +1,4 @@
-"""What a run starts from: the data, the model, and what is said about them."""
+"""The problem of a run: alignment, partitions and model, read and checked."""
 
 from __future__ import annotations
 
@@ -36,26 +36,26 @@ from mltree.system.errors import InputError, ModelError
 from mltree.system.events import AlignmentLoaded, AlignmentSummary, Emit, Notice
 from mltree.system.values import Value
 
-# What ``--model`` says: a model's string, a file that holds one, parts, or that one is chosen.
+# ``--model``: a model's string, a file with one, a partition file, or ``auto``.
 
 AUTO = "auto"
-"""What ``--model`` says for the model that suits the data best."""
+"""Value of ``--model`` that asks for a choice of the model."""
 
 
 def names_parts(model: str) -> bool:
-    """Whether the model is a partition file, not a user's matrix or a line."""
+    """Tell if ``--model`` names a partition file, not a matrix or a model file."""
     if not _is_file(model) or is_matrix(read_text(model).decode(errors="replace")):
         return False
     return holds_partitions(model)
 
 
 def is_choice(model: str | None) -> bool:
-    """Whether the model is to be chosen (``--model auto``)."""
+    """Tell if the model is to be chosen (``--model auto``)."""
     return model is not None and model.strip().lower() == AUTO
 
 
 def read_model(text: str) -> Model:
-    """The model that a string or a model file names, without any data.
+    """Parse a model's string, or the one in a model file, without any data.
 
     Raises:
         InputError: the file cannot be used.
@@ -67,14 +67,14 @@ def read_model(text: str) -> Model:
 
 _BRACED = re.compile(r"[{\[].*?([}\]]|$)")
 _PATH = re.compile(r"[/\\]|^(?!n?q\.).*\.[a-z]\w*$|^\.", re.IGNORECASE)
-"""What a model's string never has outside braces: a folder, or a file name's ending; Q.plant is no
-file's name."""
+"""Marks of a path that a model's string lacks outside braces: a folder, or a file name's ending
+(Q.plant has none)."""
 
 
 def model_text(text: str) -> str:
-    """The model's string: the text itself, or what the file says that it names.
+    """A model's string: the text itself, or that of the file it names.
 
-    That is a line, or a matrix.
+    A file has one line, or a matrix.
     """
     if not _is_file(text):
         whole = _BRACED.sub("", text)
@@ -99,25 +99,24 @@ def _is_file(text: str) -> bool:
 
 
 class Problem(Value):
-    """The data and the models that a run starts from."""
+    """Data and models that a run starts from."""
 
     path: str
-    """The alignment's file, or what stands for it."""
+    """The alignment's file, or a name for it."""
     groups: tuple[Patterns, ...]
-    """The patterns of each data type, in parts, over the same taxa."""
+    """Patterns of each data type, in parts, over the same taxa."""
     model: PartitionModel
-    """Of all parts, one group's after the other's; frequencies counted where a model asks for it.
-    """
+    """Model of all parts, group by group, with empirical frequencies counted."""
     summary: AlignmentSummary | None
-    """What `mltree check` says of an alignment that is not partitioned."""
+    """Facts of `mltree check`; None for a partitioned alignment."""
     data: Partitioned | None = None
-    """The parts as their file has them; None where there is no such file."""
+    """Parts in their file's order; None without a partition file."""
 
     @property
     def patterns(self) -> Patterns:
-        """Those of an alignment of one data type.
+        """The patterns of an alignment of one data type.
 
-        Raises: ValueError where it has several.
+        Raises: ValueError: there are several.
         """
         (patterns,) = self.groups
         return patterns
@@ -129,12 +128,12 @@ class Problem(Value):
 
     @property
     def n_sites(self) -> int:
-        """Of all data types."""
+        """Sites of all data types."""
         return sum(patterns.n_sites for patterns in self.groups)
 
     @property
     def cla_size(self) -> int:
-        """Numbers of one CLA of all patterns, a state and category each."""
+        """Entries of one CLA over all patterns, states and categories."""
         sizes = [
             (part.stop - part.start) * patterns.alphabet.n_states
             for patterns in self.groups
@@ -145,13 +144,13 @@ class Problem(Value):
 
     @property
     def n_patterns(self) -> int:
-        """Of all data types."""
+        """Patterns of all data types."""
         return sum(patterns.n_patterns for patterns in self.groups)
 
     def under(self, names: Sequence[str]) -> Problem:
-        """The same data under other models, a string a part in the order of ``model``.
+        """The same data under other models, one string a part in the order of ``model``.
 
-        Raises: ModelError where a string cannot be used.
+        Raises: ModelError: a string cannot be used.
         """
         numbers = self.data.order if self.data is not None else [0]
         models = [
@@ -165,10 +164,12 @@ class Problem(Value):
         return self.patterns if self.data is None else self.data.patterns(number)
 
     def by_site(self, values: NDArray[np.float64]) -> NDArray[np.float64]:
-        """f64 [sites]: values f64 [L] of all patterns, site by site; parts in the file's order."""
+        """f64 [sites]: values f64 [L] of all patterns, site by site, in their file's order."""
         ends = np.cumsum([patterns.n_patterns for patterns in self.groups])
         each = zip(self.groups, np.split(values, ends[:-1]), strict=True)
-        sites = np.concatenate([own[patterns.site_pattern] for patterns, own in each])
+        sites = np.concatenate(
+            [part_values[patterns.site_pattern] for patterns, part_values in each]
+        )
         if self.data is None:
             return sites
         sizes = [self.data.part_sites[number] for number in self.data.order]
@@ -187,11 +188,11 @@ def load_problem(
     chooses: bool = False,
     site_rates: bool = False,
 ) -> Problem:
-    """The data and the model of a run, with a notice of whatever looks wrong in them.
+    """Read the problem of a run, and emit notices of everything odd in it.
 
     Raises:
-        InputError: as `read_problem`, and where a taxon has nothing but gaps.
-        ModelError: as `read_problem`.
+        InputError: as :func:`read_problem`, or a taxon has nothing but gaps.
+        ModelError: as :func:`read_problem`.
     """
     problem = read_problem(
         source, model, datatype, linkage, partitions, chooses=chooses, site_rates=site_rates
@@ -233,7 +234,7 @@ def refuse_gap_taxa(problem: Problem) -> None:
 
 
 def _tell_of_parts(problem: Problem, emit: Emit) -> None:
-    """The event and the notices of a partitioned alignment."""
+    """Emit the facts and notices of a partitioned alignment."""
     gaps = sum(patterns.gap_share * patterns.n_sites for patterns in problem.groups)
     emit(
         AlignmentLoaded(
@@ -263,14 +264,15 @@ def read_problem(
     summarises: bool = True,
     computes: bool = True,
 ) -> Problem:
-    """Read an alignment and the model for it, or the partition file that ``model`` names.
+    """Read an alignment and its model, or the partition file that ``model`` names.
 
-    ``datatype``: ``"dna"`` or ``"protein"`` whatever the data look like; else the model decides
-    where it can. ``linkage``: of the branch lengths of parts. ``partitions``: a partition file,
-    whose parts have ``model`` where it names none for them. ``chooses``: whether models are to be
-    chosen, so that none in a partition file counts. ``site_rates``: whether they may be found for
-    the model (+PSR). ``summarises``: whether anybody asks for a summary. ``computes``: whether
-    what a lone alignment's model stands for is found here, which tells of values that cannot be.
+    datatype    ``"dna"``, ``"protein"``, ...; else the model decides, or the characters
+    linkage     linkage of the parts' branch lengths
+    partitions  partition file, whose parts have ``model`` unless it names their models
+    chooses     models are to be chosen: ignore those of the partition file
+    site_rates  allow +PSR
+    summarises  compute the summary
+    computes    compute a single alignment's model here, to report impossible values early
 
     Raises:
         InputError: the alignment, the model file or the partition file cannot be used.
@@ -326,7 +328,7 @@ def _of_parts(
     linkage: Linkage,
     chooses: bool,
 ) -> Problem:
-    """The problem of a partition file that is given beside a model."""
+    """The problem of a partition file given beside a model."""
     expect_file(partitions)
     if not holds_partitions(partitions):
         raise InputError("names no part", file=partitions, hint=SYNTAX)
@@ -347,16 +349,16 @@ def _partitioned(
 
 
 def in_parts(path: str, data: Partitioned, models: Sequence[Model], linkage: Linkage) -> Problem:
-    """The problem of an alignment in parts, whose models are in the order of the file."""
+    """The problem of a partitioned alignment, with models in the file's order."""
     data = data.ascertained([model.ascertainment for model in models])
     parts = [data.parts[number] for number in data.order]
-    own = [models[number] for number in data.order]
+    ordered = [models[number] for number in data.order]
     sites = np.array([data.part_sites[number] for number in data.order], np.float64)
     model = PartitionModel(
-        models=tuple(replace(model, branch_scaler=None) for model in own),
+        models=tuple(replace(model, branch_scaler=None) for model in ordered),
         names=tuple(part.name for part in parts),
         linkage=linkage,
-        scalers=_scalers(data, own, linkage, sites / sites.sum()),
+        scalers=_scalers(data, ordered, linkage, sites / sites.sum()),
         shares=sites / sites.sum(),
     )
     model.arrays()
@@ -370,8 +372,8 @@ def _scalers(
     """Starting values of the parts' branch length scalers, f64 [P].
 
     Raises:
-        InputError: some parts have a tree's length, and others none, or the lengths are of no use.
-        ModelError: there is one, for parts that have none of their own.
+        InputError: only some parts have a tree length, or the lengths cannot be used.
+        ModelError: a part has a scaler, but the linkage has none.
     """
     parts = [data.parts[number] for number in data.order]
     for part, model in zip(parts, models, strict=True):
@@ -384,9 +386,9 @@ def _scalers(
     if not known:
         return np.array([part.scaler or 1.0 for part in parts])
     if linkage != Linkage.SCALED:
-        told = next(part for part in parts if part.tree_length is not None)
-        text = f"part {told.name} has a tree's length in braces, --brlen {linkage} has no scale"
-        raise data.scheme.error(text, told, "take the braces behind the sets out")
+        scaled = next(part for part in parts if part.tree_length is not None)
+        text = f"part {scaled.name} has a tree's length in braces, --brlen {linkage} has no scale"
+        raise data.scheme.error(text, scaled, "take the braces behind the sets out")
     if len(known) < len(lengths):
         bare = next(part for part in parts if part.tree_length is None)
         text = f"part {bare.name} has no tree's length in braces, but others have"

@@ -60,7 +60,7 @@ from mltree.treesearch.checkpoint import fingerprint
 
 # Where and with what a run was done: the head of its log, and of its ``mltree.json``.
 
-PACKAGES = ("numpy", "scipy", "pyopencl", "pocl-binary-distribution")
+PACKAGES = ("numpy", "pyopencl", "pocl-binary-distribution")
 
 KIB = 1 << 10
 

@@ -1,7 +1,7 @@
-"""Sites with state frequencies of their own (PMSF): from a file, or from a mixture on a guide tree.
+"""Site-specific state frequencies (PMSF), from a file or from a mixture on a guide tree.
 
-Wang, Minh, Susko & Roger (2018, Syst. Biol. 67:216-235). What the mixture costs is paid once, on
-the guide tree; the search has one class a site, with the exchangeabilities of the model.
+Wang, Minh, Susko & Roger (2018, Syst. Biol. 67:216-235). The mixture is computed once, on the guide
+tree; the search has one class a site, with the exchangeabilities of the model.
 """
 
 from __future__ import annotations
@@ -36,22 +36,19 @@ from mltree.system.events import Emit, Notice, ignore
 from mltree.system.values import Value
 from mltree.tree.topology import Tree
 
-# Which classes of a mixture sites are of, and what frequencies that gives them: IQ-TREE's files.
+# IQ-TREE's files of class probabilities and site frequencies. The posterior probability P(m | i)
+# that site i is of class m, of weight w_m and likelihood L_im, gives posterior mean frequencies:
 #
-# With P(m | i) the probability that site i is of class m, of weight w_m and likelihood L_im,
-#
-#     P(m | i) = w_m L_im / sum_c w_c L_ic,    frequencies of site i = sum_m P(m | i) frequencies_m,
-#
-# the posterior mean site frequencies of Wang, Minh, Susko & Roger (2018, Syst. Biol. 67:216-235).
+#     P(m | i) = w_m L_im / sum_c w_c L_ic,    frequencies of site i = sum_m P(m | i) frequencies_m
 
 SITE_PROBABILITIES, SITE_FREQUENCIES = "siteprob", "sitefreq"
 """Kinds of files."""
 
 
 def check_classes(problem: Problem) -> None:
-    """Make sure that the sites have classes: that there is one model, and it is a mixture.
+    """Make sure that sites have classes: there is one model, a mixture.
 
-    Raises: InputError where they have none.
+    Raises: InputError: they have none.
     """
     if problem.model.n_parts > 1:
         raise InputError(
@@ -66,25 +63,25 @@ def check_classes(problem: Problem) -> None:
 
 
 class SiteClasses(Value, eq=False):
-    """The classes of sites under a mixture, on a tree."""
+    """Posterior probabilities of a mixture's classes at every site of a tree."""
 
     posteriors: Float64
-    """f64[sites, M]"""
+    """f64[sites, M]: posterior probabilities."""
     frequencies: Float64
-    """f64[M, S]: of the classes."""
+    """f64[M, S]: state frequencies of the classes."""
 
     @classmethod
     def of(
         cls, likelihood: Likelihood, tree: Tree, model: PartitionModel, problem: Problem
     ) -> SiteClasses:
-        """Those of an alignment's sites."""
+        """Classes of an alignment's sites."""
         (arrays,) = model.arrays()
         lnls = likelihood.class_log_likelihoods(tree, Case((arrays,)))
         posteriors = class_posteriors(lnls, class_weights_of(arrays))
         return cls(problem.by_site(posteriors.T), arrays.frequencies)
 
     def texts(self, kinds: Sequence[str]) -> dict[str, str]:
-        """The files of some kinds."""
+        """Contents of the files of these kinds."""
         made = {SITE_PROBABILITIES: self._probabilities, SITE_FREQUENCIES: self._frequencies}
         return {kind: made[kind]() for kind in kinds}
 
@@ -92,7 +89,7 @@ class SiteClasses(Value, eq=False):
         return site_frequencies_text(self.site_frequencies)
 
     def _probabilities(self) -> str:
-        """As IQ-TREE's -wspm writes them."""
+        """The posteriors in the format of IQ-TREE's -wspm."""
         names = (f"p{number}" for number in range(1, self.posteriors.shape[1] + 1))
         rows = (
             "\t".join([str(site), *(f"{value:.6g}" for value in row)])
@@ -102,28 +99,28 @@ class SiteClasses(Value, eq=False):
 
     @property
     def site_frequencies(self) -> Float64:
-        """f64[sites, S]."""
+        """f64[sites, S]: posterior mean site frequencies."""
         return product(self.posteriors, self.frequencies)
 
 
 class SiteFrequencies(Value):
-    """Where the frequencies of sites are from: a file, or a guide tree."""
+    """Source of site frequencies: a file, or a guide tree."""
 
     file: str | None = None
     guide: str | None = None
-    """A tree, on which the model's mixture tells them."""
+    """Tree on which the mixture is fitted."""
 
     @property
     def files(self) -> list[str]:
-        """What may be files."""
+        """Names that may be input files."""
         return [name for name in (self.file, self.guide) if name is not None]
 
     def given_to(self, problem: Problem, resources: Resources, emit: Emit) -> Problem:
-        """The problem whose sites have them, under the model without its mixture.
+        """The problem with these site frequencies, under the model without its mixture.
 
         Raises:
             InputError: a file cannot be used.
-            ModelError: they do not go with the model, or with each other.
+            ModelError: the model, or the pair of options, does not allow site frequencies.
         """
         if self.file is None and self.guide is None:
             return problem
@@ -154,25 +151,25 @@ class SiteFrequencies(Value):
             )
         tree = read_tree(self.guide, problem, emit)
         computation = open_computation(problem, resources, ignore)
-        found = evaluate(
+        fit = evaluate(
             computation.likelihood, tree, problem.model, ignore,
             optimise_parameters=True, optimise_lengths=True,
         )  # fmt: skip
         emit(
             Notice(
-                f"frequencies of sites are from {format_model(found.model.lone)} on the guide "
-                f"tree: lnL {found.lnl:.3f}"
+                f"frequencies of sites are from {format_model(fit.model.lone)} on the guide "
+                f"tree: lnL {fit.lnl:.3f}"
             )
         )
-        classes = SiteClasses.of(computation.exact, found.tree, found.model, problem)
+        classes = SiteClasses.of(computation.exact, fit.tree, fit.model, problem)
         text = site_frequencies_text(classes.site_frequencies)  # as a file gives them back
         frequencies = site_frequencies_of(text, model.n_states, problem.n_sites, self.guide)
-        held = replace(model, rates=found.model.lone.rates, rates_fixed=True)
+        held = replace(model, rates=fit.model.lone.rates, rates_fixed=True)
         return _with_frequencies(problem, held, frequencies)
 
 
 def frequencies_file(problem: Problem) -> dict[str, str]:
-    """The file of the frequencies that sites have, where they have any; and its kind."""
+    """The site frequencies' file, by kind; empty if sites have none."""
     if problem.data is not None or problem.patterns.systems is None:
         return {}
     of_sites = problem.by_site(problem.patterns.systems.frequencies)
@@ -180,9 +177,9 @@ def frequencies_file(problem: Problem) -> dict[str, str]:
 
 
 def _checked(problem: Problem) -> Model:
-    """The model of a problem whose sites can have frequencies.
+    """The model of a problem that allows site frequencies.
 
-    Raises: ModelError where they cannot.
+    Raises: ModelError: the problem does not allow them.
     """
     if problem.data is not None:
         raise ModelError("frequencies of sites are for one alignment, not for parts")
@@ -202,7 +199,7 @@ def _checked(problem: Problem) -> Model:
 
 
 def _with_frequencies(problem: Problem, model: Model, frequencies: Float64) -> Problem:
-    """The problem with frequencies f64 [sites, S]: sites with others are of other patterns."""
+    """The problem with frequencies f64 [sites, S], which tell patterns apart like characters do."""
     before = problem.patterns
     _, kinds = np.unique(frequencies, axis=0, return_inverse=True)
     patterns = compress_parts(

@@ -1,4 +1,4 @@
-"""Trees that a user gives, and trees that a search starts from."""
+"""Trees given by the user, and starting trees of a search."""
 
 from __future__ import annotations
 
@@ -26,16 +26,16 @@ from mltree.treesearch.constraint import Constraint, constrained_start
 from mltree.treesearch.duplicates import Collapsed
 from mltree.treesearch.search import StartingTree, unfit_start
 
-# The trees that a command is given for a problem: read, and held against its data.
+# Trees given by the user: read, and checked against the data.
 
 _NUMBER = re.compile(r"[0-9]+")
 
 
 def read_tree(path: str, problem: Problem, emit: Emit) -> Tree:
-    """The tree in a file or a text, with a notice of whatever had to be mended.
+    """Read a tree from a file or a Newick string, with a notice for every repair.
 
     Raises:
-        InputError: there is none, or it is one of other taxa.
+        InputError: there is no tree, or its taxa are not the problem's.
     """
     tree, notices = read_newick(path, problem.taxa)
     for notice in notices:
@@ -44,12 +44,12 @@ def read_tree(path: str, problem: Problem, emit: Emit) -> Tree:
 
 
 def read_trees(path: str, problem: Problem, emit: Emit) -> Tree:
-    """As :func:`read_tree`, or a tree a part where parts have branch lengths of their own.
+    """Read a tree as :func:`read_tree`, or one tree a part if branch lengths are unlinked.
 
-    Those are in the order of the partition file, and of one topology.
+    Trees of parts are in the order of the partition file, and of one topology.
 
     Raises:
-        InputError: as `read_tree`, or they are no such trees.
+        InputError: as :func:`read_tree`, or the trees do not match the parts.
     """
     model = problem.model
     if problem.data is None or model.linkage != Linkage.UNLINKED or model.n_parts == 1:
@@ -78,26 +78,26 @@ def read_trees(path: str, problem: Problem, emit: Emit) -> Tree:
 
 
 def tell_mended(file: str, mended: Sequence[Sequence[str]], emit: Emit) -> None:
-    """A notice of whatever had to be mended in trees of one file: of each kind the first.
+    """Emit a notice for each kind of repair in the trees of a file, quoting the first.
 
-    mended  what there was of each tree; of a kind are texts that differ by numbers alone
+    mended  repairs of each tree; texts that differ in numbers only are of one kind
     """
-    found: dict[str, list[tuple[int, str]]] = {}
+    by_kind: dict[str, list[tuple[int, str]]] = {}
     for number, texts in enumerate(mended, 1):
         for text in texts:
-            found.setdefault(_NUMBER.sub("", text), []).append((number, text))
-    for (number, text), *others in found.values():
+            by_kind.setdefault(_NUMBER.sub("", text), []).append((number, text))
+    for (number, text), *others in by_kind.values():
         more = f" (and the like in {len(others):,} more)" if others else ""
         emit(Notice(f"{file}, tree {number}: {text}{more}"))
 
 
 def _tree_named(source: str) -> str:
-    """A tree's file; what stands for it where the source is the tree itself."""
+    """Name of a tree's file, or a phrase for a tree given as a string."""
     return text_of(source)[1] or "the tree"
 
 
 def lone_trees(tree: Tree, problem: Problem) -> list[tuple[Tree, Sequence[Patterns]]]:
-    """Trees with one length a branch, and the data that are theirs: the tree's, or each part's."""
+    """Trees with one length a branch, each with its data: the tree's, or each part's."""
     if tree.lengths.ndim == 1 or problem.data is None:
         return [(tree, problem.groups)]
     return [
@@ -107,10 +107,10 @@ def lone_trees(tree: Tree, problem: Problem) -> list[tuple[Tree, Sequence[Patter
 
 
 def check_possible(tree: Tree, groups: Sequence[Patterns]) -> None:
-    """Make sure that the data have a likelihood on a tree whose lengths stay as they are.
+    """Make sure that the data have a likelihood on a tree whose lengths are fixed.
 
     Raises:
-        NumericalError: they have none, for branches of length zero join what differs.
+        NumericalError: the likelihood is 0, as branches of length zero join different states.
     """
     conflicts = ((patterns, find_conflict(tree, patterns)) for patterns in groups)
     for patterns, conflict in conflicts:
@@ -123,44 +123,44 @@ def check_possible(tree: Tree, groups: Sequence[Patterns]) -> None:
             )
 
 
-# Starting trees from what the user asked for: ``pars{10},rand{5}`` or a file of trees.
+# Starting trees: ``pars{10},rand{5}`` or a file of trees.
 
 MAX_STARTS = 1000
-"""Trees of one kind; more is a slip of the finger."""
+"""Starting trees of one kind, at most; a larger number is a typing error."""
 
 _TERM = re.compile(r"(pars|rand)(?:\{([0-9]+)\})?")
 
 
-class Term(NamedTuple):
-    """Trees that are asked for."""
+class StartSpec(NamedTuple):
+    """Starting trees of one kind, as the user asks for them."""
 
     kind: str
     """``pars`` or ``rand``."""
     number: int
 
 
-def usual_terms(settings: SearchSettings) -> list[Term]:
-    """As many starting trees as a preset has."""
-    usual = Term("pars", settings.parsimony_starts), Term("rand", settings.random_starts)
+def usual_terms(settings: SearchSettings) -> list[StartSpec]:
+    """The starting trees of a preset."""
+    usual = StartSpec("pars", settings.parsimony_starts), StartSpec("rand", settings.random_starts)
     return [term for term in usual if term.number]
 
 
-def terms_of(spec: str) -> list[Term] | None:
-    """Those of ``pars{N},rand{N}``; None of anything else, which is a file.
+def terms_of(spec: str) -> list[StartSpec] | None:
+    """Starting trees from ``pars{N},rand{N}``; None for any other text, which names a file.
 
     Raises: InputError: too many trees.
     """
-    found = [_TERM.fullmatch(term.strip()) for term in spec.split(",")]
-    if not all(found):
+    matches = [_TERM.fullmatch(term.strip()) for term in spec.split(",")]
+    if not all(matches):
         return None
-    pairs = [match.groups() for match in found if match]
-    return [Term(kind, _number(kind, count or "1")) for kind, count in pairs]
+    pairs = [match.groups() for match in matches if match]
+    return [StartSpec(kind, _number(kind, count or "1")) for kind, count in pairs]
 
 
 def expect_starts(spec: str, taxa: Sequence[str], constraint: Constraint | None) -> None:
-    """Make sure that ``--tree`` can be used, without growing a tree.
+    """Make sure that ``--tree`` can be used, without building a tree.
 
-    Raises: InputError: as `starting_trees`, or a tree in a file does not fit the constraint.
+    Raises: InputError: as :func:`starting_trees`, or a tree in a file violates the constraint.
     """
     if terms_of(spec) is None:
         for number, (tree, _) in enumerate(read_newicks(spec, taxa), 1):
@@ -169,7 +169,7 @@ def expect_starts(spec: str, taxa: Sequence[str], constraint: Constraint | None)
 
 
 def starting_trees(
-    spec: str | Sequence[Term],
+    spec: str | Sequence[StartSpec],
     distinct: Collapsed,
     taxa: Sequence[str],
     constraint: Constraint | None,
@@ -177,10 +177,10 @@ def starting_trees(
     emit: Emit,
     parsimony: ParsimonyEngine = REFERENCE,
 ) -> list[StartingTree]:
-    """The trees that ``--tree`` asks for, in its order, over the distinct sequences.
+    """The starting trees of ``--tree``, in its order, over the distinct sequences.
 
-    ``taxa``: all taxa, which the trees in a file must have. Under a constraint, parsimony and
-    random trees alike are random trees that satisfy it.
+    ``taxa``: all taxa; trees in a file have all of them. Under a constraint, parsimony and random
+    trees alike are random trees that satisfy it.
 
     Raises:
         InputError: not a specification, no such file, or a tree of other taxa.
@@ -196,12 +196,12 @@ def starting_trees(
 
 
 def starting_trees_of_each(
-    terms: Sequence[Sequence[Term]],
+    terms: Sequence[Sequence[StartSpec]],
     every: Sequence[Collapsed],
     rngs: Sequence[np.random.Generator],
     parsimony: ParsimonyEngine = REFERENCE,
 ) -> list[list[StartingTree]]:
-    """What :func:`starting_trees` makes for each alignment, those by parsimony side by side."""
+    """Starting trees of several alignments, parsimony trees side by side."""
     starts: list[list[StartingTree]] = [[] for _ in every]
     for turn in zip_longest(*terms):
         asked = [(n, *term) for n, term in enumerate(turn) if term is not None]
@@ -221,7 +221,10 @@ def starting_trees_of_each(
 
 
 def _number(kind: str, digits: str) -> int:
-    """How many trees of a kind. Raises: InputError where that is absurd."""
+    """Number of starting trees of a kind.
+
+    Raises: InputError: the number is out of bounds.
+    """
     number = int(digits) if len(digits) <= len(str(MAX_STARTS)) else MAX_STARTS + 1
     if not 1 <= number <= MAX_STARTS:
         raise InputError(f"--tree {kind}{{{digits:.9}}}: between 1 and {MAX_STARTS} trees, please")

@@ -1,4 +1,12 @@
-"""The workspace of a run: files named by a prefix, its log, which is a lock, and journals."""
+"""The workspace of a run: files of its prefix, their locks, its log, journals to resume from.
+
+results     ``bestTree``, ``support``, ...: written together, whole or not at all
+log         locked while the run lasts; its lines are all that was printed
+lock        empty, there while a command runs; a byte locked for each kind of file being written
+checkpoint  state of a search (:mod:`mltree.treesearch.checkpoint`), gone when the search has ended
+journals    ``replicates``, ``loci``: finished work, line by line
+events      record of all events (:mod:`mltree.report.record`)
+"""
 
 from __future__ import annotations
 
@@ -32,11 +40,285 @@ from mltree.system.files import (
 from mltree.system.signals import before_leaving, no_longer, unbroken
 from mltree.system.values import Value
 
-# The log of a run, which is its lock as well: who holds the log has the prefix.
-#
-# The lock is ``flock``'s: it ends with its process, however that ends, so that none is ever stale,
-# and there is no file of its own to be left over. NFS passes it on to the server (Linux has done so
-# since 2.6.12), and so do other file systems for clusters, where they have locks at all.
+# The files of a run: named by a prefix, never overwritten unasked, never half-written.
+
+PIPED = "stdin"
+"""Name of an alignment from standard input."""
+
+LOCK = "lock"
+"""Kind of the lock file: a byte a kind is locked while files of these kinds are written. A search
+and an evaluation under one prefix leave each other alone, two commands that write one file do not.
+"""
+
+EVERYBODYS = 0
+"""Byte of the lock file that all its users lock, shared."""
+
+
+class Workspace(Value):
+    """The files of one run: ``<folder>/<name>.mltree.<kind>``."""
+
+    folder: Path
+    name: str
+
+    @classmethod
+    def of(cls, prefix: str | None, alignment: str) -> Workspace:
+        """The workspace of a prefix, which may hold a folder: ``results/frogs``.
+
+        Without a prefix the files lie beside the alignment and are named after it; a prefix that is
+        only a folder (``results/``) takes that name as well, and the folder of loci ``.`` has its
+        own. Standard input is named ``stdin``.
+        """
+        alignment = PIPED if alignment == STDIN else alignment
+        folder, name = os.path.split(prefix or alignment)
+        if name in {"", ".", ".."}:
+            path = Path(alignment)
+            file_name = path.resolve().name if path.name in {"", ".."} else path.name
+            return cls(Path(folder, name), file_name)
+        return cls(Path(folder), name)
+
+    def path(self, kind: str) -> Path:
+        """Path of a kind of file, such as ``bestTree``: ``<prefix>.mltree.<kind>``."""
+        return self.folder / f"{self.name}.mltree.{kind}"
+
+    def check(self, kinds: Iterable[str], inputs: Iterable[str] = ()) -> None:
+        """Make sure, before a run, that it can write its files and overwrites none that it reads.
+
+        ``inputs``: names of possible input files.
+
+        Raises:
+            InputError: the folder cannot be written to, or a name cannot be a file's.
+        """
+        with naming(self.folder):
+            if not _is_folder(self.folder):
+                hint = "make it, or change --prefix"
+                raise InputError(f"there is no folder {self.folder}", hint=hint)
+        if not os.access(self.folder, os.W_OK):
+            raise InputError(f"cannot write to {self.folder}", hint="give --prefix another folder")
+        paths = list(dict.fromkeys(map(self.path, kinds)))
+        for path in paths:
+            with naming(path):
+                _is_folder(path.with_name(draft_name(path.name)))  # the longest name, or it raises
+                if _is_folder(path):
+                    raise InputError(f"{path} is a folder", hint="remove it, or change --prefix")
+            refuse_special(path, may_be_device=True)  # a log may go to /dev/null
+        refuse_inputs(paths, inputs, "change --prefix")
+
+    def claim(self, kinds: Iterable[str], redo: bool) -> None:
+        """Make sure, before a run, that it overwrites no results unasked.
+
+        Raises:
+            InputError: a file exists and ``redo`` is off.
+        """
+        existing = [path for kind in kinds if _is_taken(path := self.path(kind))]
+        if existing and not redo:
+            raise InputError(
+                f"{existing[0]} exists already",
+                hint="--redo overwrites the files of an earlier run, --prefix writes others",
+            )
+        for path in existing:
+            refuse_special(path)
+
+    @contextmanager
+    def held(self, kinds: Iterable[str]) -> Iterator[None]:
+        """Lock files of these kinds against every other command, on any host.
+
+        Removes drafts that a killed command has left of them. A file system without locks has none.
+
+        Raises:
+            InputError: another command writes one of them.
+        """
+        kinds = list(kinds)
+        with unbroken():  # a signal in between would leave the file
+            file = self._open_lock()
+            release = partial(_release, file, self.path(LOCK))
+            before_leaving(release)
+        try:
+            for kind in kinds:
+                self._lock(file, kind)
+            self._sweep(kinds)
+            yield
+        finally:
+            no_longer(release)
+            release()
+            os.close(file)
+
+    @contextmanager
+    def taken(self, kinds: Sequence[str], redo: bool, inputs: Iterable[str] = ()) -> Iterator[None]:
+        """Check, lock and claim files of these kinds while a command lasts.
+
+        Raises:
+            InputError: as :meth:`check`, :meth:`held` and :meth:`claim`.
+        """
+        self.check(kinds, inputs)
+        with self.held(kinds):
+            self.claim(kinds, redo)
+            yield
+
+    def _open_lock(self) -> int:
+        """Open the lock file: the one of that name, since its last holder may have removed it."""
+        path = self.path(LOCK)
+        with naming(path):
+            while True:
+                file = open_own(path, os.O_RDWR)
+                try:
+                    fcntl.lockf(file, fcntl.LOCK_SH, 1, EVERYBODYS)  # not while it is removed
+                except OSError:
+                    return file  # a file system without locks
+                with suppress(FileNotFoundError):
+                    if os.path.samestat(os.fstat(file), path.stat()):
+                        return file
+                os.close(file)
+
+    def _lock(self, file: int, kind: str) -> None:
+        try:
+            fcntl.lockf(file, fcntl.LOCK_EX | fcntl.LOCK_NB, 1, _byte_of(kind))
+        except (BlockingIOError, PermissionError):
+            hint = "wait for it to end, or give another --prefix"
+            message = f"{self.path(kind)} is being written by another run"
+            raise InputError(message, hint=hint) from None
+        except OSError:
+            pass  # a file system without locks
+
+    def _sweep(self, kinds: Iterable[str]) -> None:
+        """Remove the drafts of commands that were killed while they wrote files of these kinds."""
+        names = "|".join(re.escape(self.path(kind).name) for kind in kinds)
+        pattern = re.compile(rf"({names})\.[0-9a-f]+{re.escape(DRAFT)}")
+        with suppress(OSError):
+            for path in self.folder.iterdir():
+                if pattern.fullmatch(path.name):
+                    path.unlink()
+
+    def write(self, texts: Mapping[str, str]) -> list[Path]:
+        """Write files of these kinds, all or none, and return their paths.
+
+        Raises:
+            InputError: they cannot be written.
+        """
+        contents = {self.path(kind): text.encode() for kind, text in texts.items()}
+        write_together(contents)
+        return list(contents)
+
+    def replace(self, texts: Mapping[str, str], stale: Iterable[str]) -> list[Path]:
+        """Write files as :meth:`write` does, and delete those that are obsolete beside them."""
+        with unbroken():
+            paths = self.write(texts)
+            for kind in stale:
+                self.remove(kind)
+        return paths
+
+    def holds(self, kind: str, text: str) -> bool:
+        """Tell if a file has this text already."""
+        try:
+            return self.path(kind).read_bytes() == text.encode()
+        except OSError:
+            return False
+
+    def is_among(self, kind: str, names: Iterable[str]) -> bool:
+        """Tell if a file is one of those named; a name may lead nowhere."""
+        return _identity(self.path(kind)) in {_identity(Path(name)) for name in names if name}
+
+    def remove(self, kind: str) -> None:
+        """Delete a file, if there is one.
+
+        Raises:
+            InputError: it cannot be deleted.
+        """
+        path = self.path(kind)
+        with naming(path, "remove"):
+            path.unlink(missing_ok=True)
+
+
+def _byte_of(kind: str) -> int:
+    """Byte of the lock file for a kind."""
+    return EVERYBODYS + 1 + zlib.crc32(kind.encode())
+
+
+def _release(file: int, path: Path) -> None:
+    """Unlock the lock file, and remove it if nobody else has it open and it is ours."""
+    with suppress(OSError):
+        fcntl.lockf(file, fcntl.LOCK_EX | fcntl.LOCK_NB)  # all of it: nobody else has any
+        if os.fstat(file).st_size == 0 and os.path.samestat(os.fstat(file), path.stat()):
+            path.unlink()
+    with suppress(OSError):
+        fcntl.lockf(file, fcntl.LOCK_UN)
+
+
+Outputs = Workspace
+"""Earlier name, for analyses that still use it."""
+
+
+# Files of the user's own names (-o).
+
+
+def claim_files(paths: Sequence[Path], inputs: Iterable[str], redo: bool) -> None:
+    """Make sure, before any work, that files named by the user can be written.
+
+    ``inputs``: names of possible input files.
+
+    Raises:
+        InputError: a file exists and ``redo`` is off, cannot be written, is named twice, or is an
+            input.
+    """
+    refuse_inputs(paths, inputs, "change -o")
+    for path in paths:
+        _claim_file(path, redo)
+
+
+def _claim_file(path: Path, redo: bool) -> None:
+    with naming(path):
+        if not _is_folder(path.parent):
+            raise InputError(f"there is no folder {path.parent}", hint="make it, or change -o")
+        if _is_folder(path):
+            raise InputError(f"{path} is a folder", hint="name a file in it")
+        refuse_special(path)
+        if _is_taken(path) and not redo:
+            raise InputError(f"{path} exists already", hint="--redo overwrites it")
+    if not os.access(path.parent, os.W_OK):
+        raise InputError(f"cannot write to {path.parent}", hint="write to another folder")
+
+
+def refuse_inputs(paths: Sequence[Path], inputs: Iterable[str], hint: str) -> None:
+    """Make sure that files to be written are distinct, and none is an input.
+
+    Raises:
+        InputError: two names are one file's.
+    """
+    written: dict[object, Path] = {}
+    for path in paths:
+        if written.setdefault(_identity(path), path) is not path:
+            raise InputError(f"two outputs would be one file: {path}", hint="name another")
+    for name in inputs:
+        output = written.get(_identity(Path(name))) if name and name != STDIN else None
+        if output is not None:
+            hint = f"{hint}, or give a copy of the input"
+            raise InputError(f"{output} is read, and would be overwritten", hint=hint)
+
+
+def _identity(path: Path) -> object:
+    """Key equal for names of one file: device and inode, or the real path if there is no file."""
+    try:
+        status = path.stat()
+    except (OSError, ValueError):
+        return os.path.realpath(path) if "\0" not in str(path) else str(path)
+    return status.st_dev, status.st_ino
+
+
+def _is_taken(path: Path) -> bool:
+    """Tell if anything has that name, a broken link included."""
+    return os.path.lexists(path)
+
+
+def _is_folder(path: Path) -> bool:
+    """Tell if a path is a folder; raises other system errors, unlike Path.is_dir."""
+    try:
+        return stat.S_ISDIR(path.stat().st_mode)
+    except (FileNotFoundError, NotADirectoryError):
+        return False
+
+
+# The log, which is the lock of its prefix as well: ``flock``'s, which ends with its process,
+# however that ends, so that no lock is ever stale and no lock file left over. NFS passes it on to
+# the server (Linux since 2.6.12), and so do other cluster file systems, if they have locks at all.
 
 _OWNER = re.compile(rb"^process (\d+ on .*) writes this log from ", re.MULTILINE)
 
@@ -45,18 +327,18 @@ _BEGINNING = b"process "
 
 
 def _encoded(text: str) -> bytes:
-    """What a terminal may be shown too."""
+    """Bytes of a text without control characters."""
     return harmless(text).encode(errors="backslashreplace")
 
 
 class RunLog:
-    """A log file, locked from the start, that is left as it was unless the run begins."""
+    """A log file, locked from the start, that stays unchanged unless the run begins."""
 
     def __init__(self, path: Path) -> None:
-        """Lock the file.
+        """Open and lock the file.
 
         Raises:
-            InputError: another run writes it, it is no log of mltree's, or it cannot be written.
+            InputError: another run writes the file, it is no log of mltree's, or cannot be written.
         """
         self.path = path
         self.is_locked = True
@@ -84,7 +366,7 @@ class RunLog:
         self.close("" if error is None else f"stopped: {error or type(error).__name__}\n")
 
     def begin(self, append: bool, head: str = "") -> None:
-        """Write from now on, after what is there already or instead of it; ``head``: lines first.
+        """Write from now on, behind the content or instead of it; ``head``: first lines.
 
         Raises:
             InputError: it cannot be written.
@@ -111,7 +393,7 @@ class RunLog:
                 self._pending = self._pending[sent:]
 
     def close(self, last: str = "") -> None:
-        """Let go of the file after a last line; what a run that never began wrote is taken back."""
+        """Close the file after a last line; a run that never began takes back what it wrote."""
         with unbroken():
             try:
                 if self._has_begun:
@@ -124,7 +406,7 @@ class RunLog:
                 os.close(self._file)
 
     def _expect_own(self) -> None:
-        """Make sure that the file is a log, whose lines are ours to replace."""
+        """Make sure that the file is a log of mltree's, or empty."""
         with naming(self.path, "read"):
             beginning = os.pread(self._file, len(_BEGINNING), 0) if self._is_regular else b""
         if not _BEGINNING.startswith(beginning):
@@ -138,7 +420,7 @@ class RunLog:
             os.write(self._file, line.encode())
 
     def _open(self) -> int:
-        """The file, locked: the one of that name, since a run may have removed the one opened."""
+        """Open and lock the file of that name, again if a run has removed the one opened."""
         while True:
             file = open_own(self.path, os.O_RDWR | os.O_APPEND)
             try:
@@ -176,329 +458,58 @@ class RunLog:
 
 
 def _owner(file: int) -> str:
-    """Whoever signed a log last."""
+    """Process that signed a log last."""
     with os.fdopen(file, "rb", closefd=False) as log:
         signatures = _OWNER.findall(log.read())
     return f"process {signatures[-1].decode()}" if signatures else "another run"
 
 
-# The files that a run leaves behind: named by a prefix, never overwritten unasked, never half.
+# Journals: a line for each finished replicate or locus, written as soon as it ends, so that a kill
+# at any time loses none. A line begins with the CRC-32 of its rest: readers drop a line that a kill
+# has cut. The first line identifies the run; no other run's records are ever added.
 
-PIPED = "stdin"
-"""What stands for an alignment's path where it has none."""
-
-LOCK = "lock"
-"""Kind of the file whose bytes, one a kind, are locked while files of these kinds are written: a
-search and an evaluation under one prefix leave each other alone, two commands for one file do not.
-It is empty, and there only as long as a command runs."""
-
-EVERYBODYS = 0
-"""The byte of the lock's file that all who have it open share."""
-
-
-class Outputs(Value):
-    """The file names of one run."""
-
-    folder: Path
-    name: str
-
-    @classmethod
-    def of(cls, prefix: str | None, alignment: str) -> Outputs:
-        """The outputs for a prefix, which may hold a folder: ``results/frogs``.
-
-        Without one they lie beside the alignment, named after it; a prefix that is only a folder
-        (``results/``) takes that name as well, and the folder of loci ``.`` has its own. What comes
-        from standard input is named ``stdin``.
-        """
-        alignment = PIPED if alignment == STDIN else alignment
-        folder, name = os.path.split(prefix or alignment)
-        if name in {"", ".", ".."}:
-            path = Path(alignment)
-            own = path.resolve().name if path.name in {"", ".."} else path.name
-            return cls(Path(folder, name), own)
-        return cls(Path(folder), name)
-
-    def path(self, kind: str) -> Path:
-        """``<prefix>.mltree.<kind>``, for example of kind ``bestTree``."""
-        return self.folder / f"{self.name}.mltree.{kind}"
-
-    def check(self, kinds: Iterable[str], inputs: Iterable[str] = ()) -> None:
-        """Make sure, before a run, that it can write its files, and that none is one it reads.
-
-        ``inputs``: what may be files that it reads.
-
-        Raises:
-            InputError: their folder cannot be written to, or a name cannot be a file's.
-        """
-        with naming(self.folder):
-            if not _is_folder(self.folder):
-                hint = "make it, or change --prefix"
-                raise InputError(f"there is no folder {self.folder}", hint=hint)
-        if not os.access(self.folder, os.W_OK):
-            raise InputError(f"cannot write to {self.folder}", hint="give --prefix another folder")
-        paths = list(dict.fromkeys(map(self.path, kinds)))
-        for path in paths:
-            with naming(path):
-                _is_folder(path.with_name(draft_name(path.name)))  # the longest name, or it raises
-                if _is_folder(path):
-                    raise InputError(f"{path} is a folder", hint="remove it, or change --prefix")
-            refuse_special(path, may_be_device=True)  # a log may go to /dev/null
-        refuse_inputs(paths, inputs, "change --prefix")
-
-    def claim(self, kinds: Iterable[str], redo: bool) -> None:
-        """Make sure, before a run, that it overwrites no results unasked.
-
-        Raises:
-            InputError: a file exists and ``redo`` is off.
-        """
-        found = [path for kind in kinds if _is_taken(path := self.path(kind))]
-        if found and not redo:
-            raise InputError(
-                f"{found[0]} exists already",
-                hint="--redo overwrites the files of an earlier run, --prefix writes others",
-            )
-        for path in found:
-            refuse_special(path)
-
-    @contextmanager
-    def held(self, kinds: Iterable[str]) -> Iterator[None]:
-        """Keep every other command from files of these kinds, on any host, while this one lasts.
-
-        What a killed command has left half-written of them is removed. Where the file system has
-        no locks there are none.
-
-        Raises:
-            InputError: another command writes one of them.
-        """
-        kinds = list(kinds)
-        file = self._open_lock()
-        release = partial(_release, file, self.path(LOCK))
-        before_leaving(release)
-        try:
-            for kind in kinds:
-                self._lock(file, kind)
-            self._sweep(kinds)
-            yield
-        finally:
-            no_longer(release)
-            release()
-            os.close(file)
-
-    @contextmanager
-    def taken(self, kinds: Sequence[str], redo: bool, inputs: Iterable[str] = ()) -> Iterator[None]:
-        """Check, hold and claim the files of these kinds while a command lasts.
-
-        Raises:
-            InputError: as `check`, `held` and `claim`.
-        """
-        self.check(kinds, inputs)
-        with self.held(kinds):
-            self.claim(kinds, redo)
-            yield
-
-    def _open_lock(self) -> int:
-        """The lock's file: the one of that name, since its last holder may have removed it."""
-        path = self.path(LOCK)
-        with naming(path):
-            while True:
-                file = open_own(path, os.O_RDWR)
-                try:
-                    fcntl.lockf(file, fcntl.LOCK_SH, 1, EVERYBODYS)  # not while it is removed
-                except OSError:
-                    return file  # a file system without locks
-                with suppress(FileNotFoundError):
-                    if os.path.samestat(os.fstat(file), path.stat()):
-                        return file
-                os.close(file)
-
-    def _lock(self, file: int, kind: str) -> None:
-        try:
-            fcntl.lockf(file, fcntl.LOCK_EX | fcntl.LOCK_NB, 1, _byte_of(kind))
-        except (BlockingIOError, PermissionError):
-            hint = "wait for it to end, or give another --prefix"
-            message = f"{self.path(kind)} is being written by another run"
-            raise InputError(message, hint=hint) from None
-        except OSError:
-            pass  # a file system without locks
-
-    def _sweep(self, kinds: Iterable[str]) -> None:
-        """Remove the drafts of commands that were killed while they wrote files of these kinds."""
-        names = "|".join(re.escape(self.path(kind).name) for kind in kinds)
-        pattern = re.compile(rf"({names})\.[0-9a-f]+{re.escape(DRAFT)}")
-        with suppress(OSError):
-            for path in self.folder.iterdir():
-                if pattern.fullmatch(path.name):
-                    path.unlink()
-
-    def write(self, texts: Mapping[str, str]) -> list[Path]:
-        """Write files of these kinds, all or none; returns their paths.
-
-        Raises:
-            InputError: they cannot be written.
-        """
-        contents = {self.path(kind): text.encode() for kind, text in texts.items()}
-        write_together(contents)
-        return list(contents)
-
-    def replace(self, texts: Mapping[str, str], stale: Iterable[str]) -> list[Path]:
-        """Write files as `write` does, and delete those that are of no use beside them."""
-        with unbroken():
-            paths = self.write(texts)
-            for kind in stale:
-                self.remove(kind)
-        return paths
-
-    def holds(self, kind: str, text: str) -> bool:
-        """True if a file has this text already."""
-        try:
-            return self.path(kind).read_bytes() == text.encode()
-        except OSError:
-            return False
-
-    def is_among(self, kind: str, names: Iterable[str]) -> bool:
-        """True if a file is one of those of these names; a name may lead nowhere."""
-        return _identity(self.path(kind)) in {_identity(Path(name)) for name in names if name}
-
-    def remove(self, kind: str) -> None:
-        """Delete a file, where there is one.
-
-        Raises:
-            InputError: it cannot be deleted.
-        """
-        path = self.path(kind)
-        with naming(path, "remove"):
-            path.unlink(missing_ok=True)
-
-
-def _byte_of(kind: str) -> int:
-    """The byte of the lock's file that stands for a kind."""
-    return EVERYBODYS + 1 + zlib.crc32(kind.encode())
-
-
-def _release(file: int, path: Path) -> None:
-    """Let go of a lock's file, and remove it where nobody else has it and it is ours."""
-    with suppress(OSError):
-        fcntl.lockf(file, fcntl.LOCK_EX | fcntl.LOCK_NB)  # all of it: nobody else has any
-        if os.fstat(file).st_size == 0 and os.path.samestat(os.fstat(file), path.stat()):
-            path.unlink()
-    with suppress(OSError):
-        fcntl.lockf(file, fcntl.LOCK_UN)
-
-
-def claim_files(paths: Sequence[Path], inputs: Iterable[str], redo: bool) -> None:
-    """Make sure, before any work, that files of the user's own names can be written.
-
-    ``inputs``: what may be files that the command reads.
-
-    Raises:
-        InputError: one exists and ``redo`` is off, it cannot be written there, two are the same
-            file, or it is one that is read.
-    """
-    refuse_inputs(paths, inputs, "change -o")
-    for path in paths:
-        _claim_file(path, redo)
-
-
-def _claim_file(path: Path, redo: bool) -> None:
-    with naming(path):
-        if not _is_folder(path.parent):
-            raise InputError(f"there is no folder {path.parent}", hint="make it, or change -o")
-        if _is_folder(path):
-            raise InputError(f"{path} is a folder", hint="name a file in it")
-        refuse_special(path)
-        if _is_taken(path) and not redo:
-            raise InputError(f"{path} exists already", hint="--redo overwrites it")
-    if not os.access(path.parent, os.W_OK):
-        raise InputError(f"cannot write to {path.parent}", hint="write to another folder")
-
-
-def refuse_inputs(paths: Sequence[Path], inputs: Iterable[str], hint: str) -> None:
-    """Make sure that files to be written are different ones, and none is read.
-
-    Raises:
-        InputError: two names are one file's.
-    """
-    written: dict[object, Path] = {}
-    for path in paths:
-        if written.setdefault(_identity(path), path) is not path:
-            raise InputError(f"two outputs would be one file: {path}", hint="name another")
-    for name in inputs:
-        output = written.get(_identity(Path(name))) if name and name != STDIN else None
-        if output is not None:
-            hint = f"{hint}, or give a copy of the input"
-            raise InputError(f"{output} is read, and would be overwritten", hint=hint)
-
-
-def _identity(path: Path) -> object:
-    """Equal for names of one file: device and inode, or where there is no file its whole path."""
-    try:
-        found = path.stat()
-    except (OSError, ValueError):
-        return os.path.realpath(path) if "\0" not in str(path) else str(path)
-    return found.st_dev, found.st_ino
-
-
-def _is_taken(path: Path) -> bool:
-    """True if anything has that name, a broken link included."""
-    return os.path.lexists(path)
-
-
-def _is_folder(path: Path) -> bool:
-    """Whether there is one; unlike Path.is_dir, it raises what else the system says."""
-    try:
-        return stat.S_ISDIR(path.stat().st_mode)
-    except (FileNotFoundError, NotADirectoryError):
-        return False
-
-
-# Journals: a line for everything that is done, a replicate or a locus, in the order they end.
-#
-# A line is written as soon as its replicate has ended, so that a kill at any time loses none. It
-# begins with the CRC-32 of its rest: what a kill has cut in two is dropped by whoever reads it. The
-# first line says whose replicates they are; replicates are never added to those of another run.
-
-Own = TypeVar("Own", bound="LineJournal[Any, Any]")
+AnyJournal = TypeVar("AnyJournal", bound="LineJournal[Any, Any]")
 Key = TypeVar("Key", int, str)
 Record = TypeVar("Record", bound=tuple[Any, ...])
 
 
 class Entry(NamedTuple):
-    """A replicate."""
+    """A finished replicate."""
 
     lnl: float
-    """Natural log, under its weights."""
+    """Natural log, under the replicate's weights."""
     newick: str
     """One line, without its end."""
 
 
 class Head(Value):
-    """Whose work a journal has."""
+    """First line of a journal: the run that it belongs to."""
 
     fingerprint: str
-    """Of everything that decides what its lines say; see :func:`.checkpoint.fingerprint`."""
+    """Hash of everything that decides the results; see :func:`.checkpoint.fingerprint`."""
     layouts: Mapping[str, tuple[int, int]]
-    """VW and rows that the devices were given: the work goes on with the same bits."""
+    """VW and rows of each device's layout: resumed work goes on with the same bits."""
 
 
 class LineJournal(Generic[Key, Record]):
-    """The file, locked, with what is on it: records, a line each, by their keys."""
+    """A locked file of records, one a line, by their keys."""
 
     FORMAT: ClassVar[str]
-    """Raised whenever the file changes its shape or its meaning."""
+    """Name of the format, changed whenever the file changes its shape or its meaning."""
     WHAT: ClassVar[str]
-    """What it has a line for each of."""
+    """Plural noun for the records."""
     RECORD: ClassVar[type[Any]]
-    """The named tuple that a line has after its key; JSON brings its fields back as they were."""
+    """Named tuple that a line has behind its key; JSON restores its fields."""
 
     def __init__(self, path: Path, afresh: bool = False) -> None:
-        """Open it, or make it; ``afresh``: what it has is of no use, once the run begins.
+        """Open the file, or make it; ``afresh``: replace its content once the run begins.
 
         Raises:
-            InputError: it is no journal, or of another version, or another run writes it.
+            InputError: the file is no journal, of another version, or another run writes it.
         """
         self.path = path
         self.head: Head | None = None
-        """None in a new one."""
+        """None in a new journal."""
         self.done: dict[Key, Record] = {}
         self._is_old = afresh
         with naming(path):
@@ -512,13 +523,13 @@ class LineJournal(Generic[Key, Record]):
             os.close(self._file)
             raise
 
-    def __enter__(self: Own) -> Own:
+    def __enter__(self: AnyJournal) -> AnyJournal:
         return self
 
     def __exit__(
         self, kind: type[BaseException] | None, error: BaseException | None, _: TracebackType | None
     ) -> None:
-        """Let go of the file; one that has nothing was for nothing."""
+        """Close the file; remove it if it has no record."""
         with unbroken():
             if not (self.done or (self._is_old and os.fstat(self._file).st_size)):
                 with suppress(OSError):
@@ -529,7 +540,7 @@ class LineJournal(Generic[Key, Record]):
         """Go on with the work of this run.
 
         Raises:
-            InputError: it is another run's.
+            InputError: the journal is another run's.
         """
         if self._is_old:
             self._cut(0)
@@ -543,7 +554,7 @@ class LineJournal(Generic[Key, Record]):
             raise unusable(self.path, what)
 
     def add(self, key: Key, record: Record) -> None:
-        """Keep a record.
+        """Write a record.
 
         Raises:
             InputError: it cannot be written.
@@ -578,7 +589,7 @@ class LineJournal(Generic[Key, Record]):
         self._cut(whole)
 
     def _expect_own(self) -> None:
-        """Make sure that the file begins as journals do: its lines are ours to replace."""
+        """Make sure that the file begins as journals do, or is empty."""
         with naming(self.path, "read"):
             beginning = os.pread(self._file, len(b"%08x {" % 0), 0)
         if not re.match(rb"[0-9a-f]{0,8}$|[0-9a-f]{8} \{?$", beginning):
@@ -589,7 +600,7 @@ class LineJournal(Generic[Key, Record]):
             os.ftruncate(self._file, size)
 
     def _head_of(self, value: Any) -> Head | None:
-        """None where it is no head."""
+        """The journal's head; None if the line is none."""
         if not isinstance(value, dict) or value.get("format") != self.FORMAT:
             return None
         layouts = {device: (vw, rows) for device, (vw, rows) in value["layouts"].items()}
@@ -606,25 +617,25 @@ class LineJournal(Generic[Key, Record]):
 
 
 class Journal(LineJournal[int, Entry]):
-    """That of a bootstrap: its replicates by number, from 1."""
+    """Journal of a bootstrap: replicates by number, from 1."""
 
     FORMAT, WHAT, RECORD = "mltree replicates 2", "replicates", Entry
 
     @property
     def in_order(self) -> int:
-        """Replicates up to the first that is missing."""
+        """Number of replicates before the first missing one."""
         count = 0
         while count + 1 in self.done:
             count += 1
         return count
 
     def newicks(self, count: int) -> str:
-        """The trees of the first so many, a line each."""
+        """The first ``count`` trees, a line each."""
         return "".join(f"{self.done[k].newick}\n" for k in range(1, count + 1))
 
 
 class MemoryJournal(Journal):
-    """The same without a file, for replicates that nobody goes on from."""
+    """A journal without a file, for replicates that are not resumed."""
 
     def __init__(self) -> None:
         self.path = Path("memory")
@@ -633,14 +644,14 @@ class MemoryJournal(Journal):
         self._is_old = False
 
     def __exit__(self, *_: object) -> None:
-        """There is nothing to let go of."""
+        """Do nothing."""
 
     def _append(self, value: Any) -> None:
-        """Nobody reads it."""
+        """Do nothing."""
 
 
 def _value(line: bytes) -> Any:
-    """What a line says; None where it is cut or damaged."""
+    """Value of a line; None if it is cut or damaged."""
     mark, _, body = line[:-1].partition(b" ")
     if not line.endswith(b"\n") or mark != b"%08x" % zlib.crc32(body):
         return None

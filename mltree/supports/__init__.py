@@ -1,19 +1,15 @@
-"""What many trees say about one, about each other, and whether they are enough.
+"""Comparison of trees: splits and supports from sets of trees, tests from resampled site lnL.
 
-table       the distinct splits of trees, and which tree has which
-metrics     Felsenstein's bootstrap proportions and transfer bootstrap expectation
-consensus   strict, majority and extended majority consensus
-distances   Robinson-Foulds distances, plain and weighted by lengths
-bootstop    autoMRE: whether more replicates would change the supports
-concordance what genes and sites say of each branch: gCF and sCF
+table         distinct splits of trees, and the trees that have each
+consensus     strict, majority and extended majority consensus; Robinson-Foulds distances
+bootstrap     FBP and TBE; autoMRE, the test for enough replicates
+ultrafast     the replicates of the ultrafast bootstrap (UFBoot2)
+concordance   gene and site concordance factors, gCF and sCF
 
-and what resampled data say of trees and branches (the likelihoods are given: no device here):
-
-resampling  replicates as rows of pattern weights, a random stream each
+resampling    replicates as rows of pattern weights, a random stream each
 branch_tests  SH-aLRT, LBP, aLRT and aBayes of every inner branch
-tree_tests  RELL proportions, KH, SH, weighted KH and SH, expected likelihood weights
-unbiased    the AU test: bootstraps of ten sizes
-battery     all tests of some trees, from one set of replicates
+tree_tests    RELL proportions, KH, SH, weighted KH and SH, ELW, AU
 
-Letters: n trees, T taxa, C clades, S distinct splits, M occurrences, B = ceil(T/64) words.
+Likelihoods come in as arrays: nothing here computes one. Letters: n trees, T taxa, C clades, S
+distinct splits, M occurrences, B = ceil(T/64) words.
 """

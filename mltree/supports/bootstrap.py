@@ -1,4 +1,4 @@
-"""Supports of branches by replicates (FBP, TBE), and whether there are enough (autoMRE)."""
+"""Supports of branches by replicates (FBP, TBE), and the test for enough replicates (autoMRE)."""
 
 from __future__ import annotations
 
@@ -12,14 +12,14 @@ from mltree.system.events import BootstopChecked
 from mltree.system.values import Value
 from mltree.tree.clades import Clades
 
-# Supports of one tree's inner branches by many others: FBP and TBE.
+# FBP and TBE: supports of one tree's inner branches from replicates.
 
 NARROW = np.iinfo(np.int16).max
-"""Taxa up to which counts of taxa are int16: a vector instruction takes more of them."""
+"""Taxa up to which counts are int16: a vector instruction takes more of them."""
 
 
 def occurrences(tree: Clades, replicates: Clades) -> NDArray[np.intp]:
-    """How many replicates have the split of each inner clade (Felsenstein's proportions, 1985).
+    """Number of replicates that have each inner clade's split (Felsenstein's proportions, 1985).
 
     tree  one tree; its inner clades are those with ``is_inner``, in order
     """
@@ -61,50 +61,47 @@ def transfer_expectations(tree: Clades, replicates: Clades) -> Float64:
     return expectation
 
 
-# autoMRE: whether more replicates would change the supports.
-#
-# Pattengale et al. (2010), "How many bootstrap replicates are necessary?"; thresholds of RAxML and
-# RAxML-NG. The replicates are halved at random, again and again; the extended majority consensus of
-# each half is made, and the supports of their splits are compared.
+# autoMRE: the test for enough replicates (Pattengale et al. 2010, "How many bootstrap replicates
+# are necessary?"), with the thresholds of RAxML and RAxML-NG. The replicates are halved at random
+# many times, and the supports of the halves' extended majority consensus trees are compared.
 
 STEP = 50
-"""Replicates after which it is asked again: RAxML's and RAxML-NG's."""
+"""Replicates between two tests: RAxML's and RAxML-NG's."""
 
 HALVINGS = 1000
-"""Random halvings each time: theirs."""
+"""Random halvings a test: RAxML's and RAxML-NG's."""
 
 CUTOFF = 0.03
-"""Share of the largest weighted distance up to which two halves agree: theirs."""
+"""Share of the largest weighted distance up to which two halves agree: RAxML's and RAxML-NG's."""
 
 PASSED = 0.99
-"""Share of halvings that must agree: theirs."""
-
+"""Share of halvings that must agree: RAxML's and RAxML-NG's."""
 
 REMEMBERED = 1 << 27
-"""Pairs of splits, a byte each, of which it is remembered whether they exclude each other."""
+"""Pairs of splits, a byte each, whose conflict is cached."""
 
 
 class Verdict(Value):
-    """What the halves of so many replicates say."""
+    """Result of autoMRE for a number of replicates."""
 
     replicates: int
     distance: float
     """Mean weighted Robinson-Foulds distance (wRF) of the halves' consensus trees: the sum over
     their splits of the difference in replicates that have them."""
     share: float
-    """Mean of that distance as a share of the largest possible, 0 to 1."""
+    """Mean of wRF as a share of the largest possible, 0 to 1."""
     error: float
-    """Standard error of ``distance``, for only so many halvings are drawn."""
+    """Standard error of ``distance``, from the random choice of halvings."""
     passed: int
     """Halvings whose distance is within the cutoff."""
     halvings: int
     is_converged: bool
-    """Whether so many replicates are enough: 99 % of the halvings passed, and the mean distance is
+    """True if the replicates are enough: 99 % of the halvings passed, and the mean distance is
     within the mean cutoff."""
 
     @property
     def event(self) -> BootstopChecked:
-        """The same, to be shown."""
+        """The verdict as an event."""
         return BootstopChecked(
             self.replicates,
             self.distance,
@@ -119,9 +116,9 @@ class Verdict(Value):
 def bootstop(
     table: SplitTable, seed: int, cutoff: float = CUTOFF, halvings: int = HALVINGS
 ) -> Verdict:
-    """Whether the trees of a table, an even number, are enough replicates.
+    """Test if the trees of a table, an even number, are enough replicates (autoMRE).
 
-    The same seed gives the same halves of so many trees, whatever was asked before.
+    The same seed gives the same halves for a number of trees, whatever was tested before.
     """
     halves = _Halves(table)
     n_trees = table.n_trees
@@ -145,10 +142,10 @@ def bootstop(
 
 
 class _Halves:
-    """The extended majority consensus of any half of the trees.
+    """Extended majority consensus of any half of the trees.
 
-    A split of more than 3/4 of all trees is in more than half of any half, so that it is in every
-    consensus, and what it excludes in none: only the others are looked at for each half.
+    A split in more than 3/4 of all trees is in more than half of any half: every consensus has it,
+    and none has a split that it excludes. Only the other splits are looked at for each half.
     """
 
     def __init__(self, table: SplitTable) -> None:
@@ -167,11 +164,11 @@ class _Halves:
         self._excluded: dict[int, Bool] = {}
 
     def supports(self, rng: np.random.Generator) -> tuple[Index, Index]:
-        """Trees of a random half that have each split, and trees of the other, intp [S] each.
+        """Trees of a random half that have each split, and trees of the other half, intp [S] each.
 
-        Splits that their consensus lacks have 0.
-        Splits that as many trees have are ranked at random, in both halves alike: an order of their
-        own would make the halves more alike, or less, than the trees are.
+        Splits that a half's consensus lacks have 0. Equally frequent splits are ranked at random,
+        in both halves alike: another order in each half would make the halves less alike than the
+        trees are.
         """
         chosen = np.zeros(self._n_trees, dtype=np.bool_)
         chosen[rng.permutation(self._n_trees)[: self._n_trees // 2]] = True

@@ -1,12 +1,12 @@
-"""Local tests: whether the data prefer a branch to the two interchanges across it.
+"""Local tests of inner branches, against the two interchanges across each.
 
 With L0 the lnL of the tree, L1 and L2 those of its neighbours across a branch, the five branches
 around it optimised, and L* the same of resampled data (RELL):
 
     aLRT       L0 - max(L1, L2)             (Anisimova & Gascuel 2006)
-    SH-aLRT    how often aLRT is more than the best of L0* - L0, L1* - L1 and L2* - L2 is above the
-               second, by 0.05 at least     (Guindon et al. 2010)
-    LBP        how often L0* is the largest (Adachi & Hasegawa 1996)
+    SH-aLRT    share of replicates in which aLRT exceeds by 0.05 or more the lead of the best of
+               L0* - L0, L1* - L1 and L2* - L2 over the second        (Guindon et al. 2010)
+    LBP        share of replicates in which L0* is the largest (Adachi & Hasegawa 1996)
     aBayes     1 / (1 + e^(L1 - L0) + e^(L2 - L0))               (Anisimova et al. 2011)
     aLRT's p   of 2 aLRT under half a chi square with a degree of freedom and half a point mass,
                Bonferroni-corrected for three topologies (PhyML)
@@ -27,7 +27,7 @@ from mltree.system.arrays import Float64
 from mltree.system.values import Value
 
 MARGIN = 0.05
-"""lnL by which aLRT has to be larger: PhyML's and IQ-TREE's."""
+"""lnL by which aLRT has to exceed the resampled lead: PhyML's and IQ-TREE's."""
 
 TOPOLOGIES = 3
 """Ways to join four subtrees."""
@@ -46,7 +46,7 @@ class BranchTests(Value):
 
     @property
     def alrt(self) -> Float64:
-        """LnL by which the branch is better than what is next best."""
+        """The aLRT statistic, f64 [B]: lnL of the tree minus lnL of the better interchange."""
         statistic: Float64 = self.lnl[:, 0] - self.lnl[:, 1:].max(axis=1)
         return statistic
 
@@ -57,10 +57,10 @@ def local_tests(
     resampling: Resampling,
     replicates: int,
 ) -> BranchTests:
-    """All tests.
+    """All local tests of every inner branch.
 
     lnl        f64 [2B + 1]: both neighbours across each branch, and last the tree
-    resampled  the same of rows of weights, f64 [2B + 1, R] of [R, L]
+    resampled  the same under rows of weights, f64 [2B + 1, R] from [R, L]
     """
     branches = len(lnl) // 2
     observed = _triples(lnl[:, None])[..., 0]
@@ -87,7 +87,7 @@ def _triples(rows: Float64) -> Float64:
 
 
 def sh_alrt(observed: Float64, resampled: Float64) -> Float64:
-    """Which replicates support which branch, 0 or 1 [B, R]; from f64 [B, 3] and f64 [B, 3, R]."""
+    """Replicates that support each branch, 0 or 1 [B, R]; from f64 [B, 3] and f64 [B, 3, R]."""
     statistic = observed[:, 0] - observed[:, 1:].max(axis=1)
     centred = np.sort(resampled - observed[..., None], axis=1)
     lead = centred[:, 2] - centred[:, 1]
@@ -96,14 +96,14 @@ def sh_alrt(observed: Float64, resampled: Float64) -> Float64:
 
 
 def abayes(observed: Float64) -> Float64:
-    """The posterior of the tree's own topology among the three, f64 [B], of f64 [B, 3]."""
+    """Posterior of the tree's topology among the three, f64 [B], from f64 [B, 3]."""
     likelihood = np.exp(observed - observed.max(axis=1, keepdims=True))
     posterior: Float64 = likelihood[:, 0] / likelihood.sum(axis=1)
     return posterior
 
 
 def parametric(observed: Float64) -> Float64:
-    """1 - p of aLRT, f64 [B], of f64 [B, 3]; 0 where an interchange is better."""
+    """1 - p of aLRT, f64 [B], from f64 [B, 3]; 0 where an interchange is better."""
     statistic = observed[:, 0] - observed[:, 1:].max(axis=1)
     roots = np.sqrt(np.maximum(statistic, 0.0)).tolist()
     chi_square = np.array([math.erf(root) for root in roots])  # of 2 aLRT

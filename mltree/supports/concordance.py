@@ -4,12 +4,12 @@ Minh, Hahn & Lanfear 2020, as IQ-TREE 2 counts. A branch joins four subtrees, a 
 c and d at the other; the two interchanges join a and c, and a and d.
 
     gCF   genes with the branch, gDF1 and gDF2 with an interchange, gDFP with neither, as shares of
-          the genes that can tell: those with a taxon of each of the four subtrees
-    sCF   of the sites that are two and two alike in a random quartet, a taxon of each subtree, the
-          share that pairs a with b, averaged over the quartets; sDF1, sDF2: with c, with d
+          the decisive genes: those with a taxon of each of the four subtrees
+    sCF   share of the decisive sites (two states in two taxa each of a random quartet, a taxon of
+          each subtree) that pair a with b, averaged over quartets; sDF1, sDF2: with c, with d
 
-At a polytomy more than two subtrees meet. There a gene can tell with two of each end, there are no
-interchanges to count, and a quartet takes two subtrees of each end at random.
+At a polytomy more than two subtrees meet. A gene is then decisive with two of each end, there are
+no interchanges to count, and a quartet takes two subtrees of each end at random.
 
 Letters: B inner branches, T taxa, Q quartets.
 """
@@ -28,34 +28,35 @@ from mltree.system.arrays import Bool, Float64, Index, UInt64
 from mltree.tree.clades import Clades
 
 AMBIGUOUS = 255
-"""Stands for every character that is not a single state."""
+"""Code of every character that is not a single state."""
 
 
 @dataclass(frozen=True)
 class Branches:
-    """The inner branches of a tree and the subtrees around each, as stretches of its tips.
+    """Inner branches of a tree and the subtrees around each, as stretches of the tree's tips.
 
-    Subtree k is of branch ``branch[k]``, at its lower end where ``is_near[k]``, and has the tips
-    from ``first[k]`` up to ``last[k]`` in the tree's order, or where ``is_outside[k]`` the others.
+    Subtree k lies around branch ``branch[k]``, at the branch's lower end if ``is_below[k]``, and
+    has the tips from ``first[k]`` up to ``last[k]`` in the tree's order, or all others if
+    ``is_outside[k]``.
     """
 
     tree: Clades
     of_clade: Index
-    """The branch of each inner clade of the tree, 0 to B-1."""
+    """Branch of each inner clade of the tree, 0 to B-1."""
     branch: Index
-    is_near: Bool
+    is_below: Bool
     first: Index
     last: Index
     is_outside: Bool
 
     @property
     def count(self) -> int:
-        """B."""
+        """B, the number of inner branches."""
         return int(self.of_clade.max(initial=-1)) + 1
 
     @classmethod
     def of(cls, tree: Clades) -> Branches:
-        """Those of one tree, of any shape."""
+        """The inner branches of one tree, of any shape."""
         of_clade = split_table(tree).of_clade.astype(np.intp)
         inner = tree.only(tree.is_inner)
         rows, seen = [], set()
@@ -72,7 +73,7 @@ class Branches:
 
 
 class _Nodes:
-    """The nodes of a tree, each known by the span of its tips."""
+    """Nodes of a tree, each known by the span of its tips."""
 
     def __init__(self, tree: Clades) -> None:
         self._root = (0, tree.n_tips)
@@ -90,7 +91,7 @@ class _Nodes:
             above.append(span)
 
     def beyond(self, span: tuple[int, int]) -> list[tuple[int, int, bool]]:
-        """The subtrees at the upper end of the branch above a node, and whether it is all else."""
+        """Subtrees at the upper end of the branch above a node: first, last, True for the rest."""
         parent = self._parent[span]
         others = [child for child in self.children[parent] if child != span]
         if parent == self._root:
@@ -102,27 +103,27 @@ class _Nodes:
 
 @dataclass(frozen=True)
 class GeneConcordance:
-    """Genes by what they say of each branch, intp [B] each."""
+    """Genes by their agreement with each branch, intp [B] each."""
 
     decisive: Index
-    """That can tell: gN."""
+    """Decisive genes: gN."""
     concordant: Index
-    """With the branch: gCF_N."""
+    """Genes with the branch: gCF_N."""
     first: Index
-    """With the first interchange: gDF1_N."""
+    """Genes with the first interchange: gDF1_N."""
     second: Index
 
     @property
     def polyphyletic(self) -> Index:
-        """With none of them: gDFP_N."""
+        """Decisive genes with neither branch nor interchange: gDFP_N."""
         return self.decisive - self.concordant - self.first - self.second
 
 
 def gene_concordance(branches: Branches, genes: Iterable[Clades]) -> GeneConcordance:
-    """What gene trees say; each over some of the tree's taxa.
+    """Count the gene trees that have each branch; each is over some of the tree's taxa.
 
-    Splits are told apart by 64-bit hashes: in a gene tree of 1,000 taxa two are taken for one with
-    a probability of 10^-13.
+    Splits are told apart by 64-bit hashes: in a gene tree of 1,000 taxa two splits share one with a
+    probability of 10^-13.
     """
     counts = np.zeros((4, branches.count), dtype=np.intp)
     number = {name: taxon for taxon, name in enumerate(branches.tree.taxa)}
@@ -135,29 +136,29 @@ def gene_concordance(branches: Branches, genes: Iterable[Clades]) -> GeneConcord
 
 
 def _gene_counts(branches: Branches, gene: Clades, taxa: Index, keys: UInt64) -> Index:
-    """Whether a gene tree is decisive and has the branch and its interchanges, intp [4, B]."""
+    """Decisive, concordant, first, second (0 or 1) of one gene tree, intp [4, B]."""
     is_there = np.zeros(keys.size, dtype=np.bool_)
     is_there[taxa] = True
-    own = np.where(is_there, keys, 0)
-    total = np.bitwise_xor.reduce(own)
+    gene_keys = np.where(is_there, keys, 0)
+    total = np.bitwise_xor.reduce(gene_keys)
     inner = gene.only(gene.is_inner)
-    in_gene = _canonical(_between(own[taxa][inner.order[0]], inner.first, inner.last), total)
+    in_gene = _canonical(_between(gene_keys[taxa][inner.order[0]], inner.first, inner.last), total)
     order = branches.tree.order[0]
     tips = np.concatenate([[0], np.cumsum(is_there[order])])
     size = tips[branches.last] - tips[branches.first]
     size = np.where(branches.is_outside, taxa.size - size, size)
-    found = [
+    can_tell = [
         np.bincount(branches.branch[end & (size > 0)], minlength=branches.count) >= 2
-        for end in (branches.is_near, ~branches.is_near)
+        for end in (branches.is_below, ~branches.is_below)
     ]
-    decisive = found[0] & found[1]
-    side = _between(own[order], branches.first, branches.last)
+    decisive = can_tell[0] & can_tell[1]
+    side = _between(gene_keys[order], branches.first, branches.last)
     side ^= np.where(branches.is_outside, total, 0)
-    near = np.zeros(branches.count, np.uint64)
-    np.bitwise_xor.at(near, branches.branch[branches.is_near], side[branches.is_near])
+    below = np.zeros(branches.count, np.uint64)
+    np.bitwise_xor.at(below, branches.branch[branches.is_below], side[branches.is_below])
     counts = np.zeros((4, branches.count), dtype=np.intp)
     counts[0] = decisive
-    counts[1] = decisive & np.isin(_canonical(near, total), in_gene)
+    counts[1] = decisive & np.isin(_canonical(below, total), in_gene)
     starts = np.searchsorted(branches.branch, np.arange(branches.count + 1))
     four = np.flatnonzero((np.diff(starts) == 4) & decisive)
     # Sorted by end: the two of the upper end first.
@@ -168,34 +169,34 @@ def _gene_counts(branches: Branches, gene: Clades, taxa: Index, keys: UInt64) ->
 
 
 def _between(keys: UInt64, first: NDArray[np.integer], last: NDArray[np.integer]) -> UInt64:
-    """The exclusive or of the keys from ``first`` up to ``last``."""
+    """Exclusive or of the keys from ``first`` up to ``last``."""
     running = np.concatenate([np.zeros(1, np.uint64), np.bitwise_xor.accumulate(keys)])
     between: UInt64 = running[last] ^ running[first]
     return between
 
 
 def _canonical(side: UInt64, total: np.uint64) -> UInt64:
-    """The same for both sides of a split."""
+    """The same key for both sides of a split."""
     canonical: UInt64 = np.minimum(side, side ^ total)
     return canonical
 
 
 @dataclass(frozen=True)
 class SiteConcordance:
-    """What the sites say of each branch, averaged over its quartets, f64 [B] or [B, 3]."""
+    """Concordance of the sites with each branch, averaged over the branch's quartets."""
 
     shares: Float64
-    """f64 [B, 3]: sCF, sDF1 and sDF2, 0 to 1. A quartet without a telling site counts as 0."""
+    """f64 [B, 3]: sCF, sDF1 and sDF2, 0 to 1. A quartet without a decisive site counts as 0."""
     errors: Float64
     """f64 [B]: Monte-Carlo error of sCF, its standard error over the quartets."""
     sites: Float64
-    """f64 [B, 3]: telling sites that say the same."""
+    """f64 [B, 3]: decisive sites that pair a with b, with c, with d."""
 
 
 def site_concordance(
     branches: Branches, patterns: Patterns, quartets: int, seed: int
 ) -> SiteConcordance:
-    """What an alignment says; its taxa are the tree's."""
+    """Site concordance factors from an alignment of the tree's taxa."""
     states, weights = _telling_patterns(patterns)
     row = {name: tip for tip, name in enumerate(patterns.taxa)}
     tips = np.array([row[branches.tree.taxa[taxon]] for taxon in branches.tree.order[0]])
@@ -226,9 +227,9 @@ def _telling_patterns(patterns: Patterns) -> tuple[NDArray[np.uint8], Float64]:
 
 
 def _quartets(branches: Branches, branch: int, count: int, rng: np.random.Generator) -> Index:
-    """Tips a, b, c, d by their place in the tree's order, intp [count, 4]."""
+    """Random tips a, b, c, d by their place in the tree's order, intp [count, 4]."""
     columns = []
-    for end in (branches.is_near, ~branches.is_near):
+    for end in (branches.is_below, ~branches.is_below):
         subtrees = np.flatnonzero((branches.branch == branch) & end)
         one = rng.integers(subtrees.size, size=count)
         other = (one + rng.integers(1, subtrees.size, size=count)) % subtrees.size

@@ -1,4 +1,4 @@
-"""Trees against trees: consensus and Robinson-Foulds distances."""
+"""Consensus trees and Robinson-Foulds distances."""
 
 from __future__ import annotations
 
@@ -12,26 +12,27 @@ import numpy as np
 from mltree.supports.table import SplitTable, members
 from mltree.system.arrays import Bool, Float64, Index, UInt64
 
-# Consensus trees: the splits of all trees, of most, or as many of the commonest as go together.
+# Consensus trees.
 
 
 class Consensus(str, Enum):
-    """Which splits a consensus has."""
+    """The splits that a consensus has."""
 
     STRICT = "strict"
-    """Those of all trees."""
+    """Splits of all trees."""
     MAJORITY = "majority"
-    """Those of more than half of the trees."""
+    """Splits of more than half of the trees."""
     EXTENDED = "extended"
-    """Those, and then the commonest others that fit those before them (greedy consensus)."""
+    """Majority splits, then the most frequent others compatible with those before (greedy
+    consensus)."""
 
 
 def consensus(table: SplitTable, kind: Consensus) -> Index:
-    """The splits that a consensus has, the commonest first.
+    """Splits of a consensus, intp, the most frequent first.
 
-    Of splits that as many trees have the one with more taxa on its smaller side goes first, and of
-    those the one whose smaller side comes first by its taxa's names in their order: neither the
-    order of the trees matters nor that of the taxa in them.
+    Among equally frequent splits the one with more taxa on its smaller side goes first, then the
+    one whose smaller side comes first by its sorted taxon names: the result depends neither on the
+    order of the trees nor on that of their taxa.
     """
     ranked = canonical(table)
     ranked = ranked[np.argsort(-table.counts[ranked], kind="stable")]
@@ -46,7 +47,7 @@ def consensus(table: SplitTable, kind: Consensus) -> Index:
 
 
 def canonical(table: SplitTable) -> Index:
-    """The splits, intp [S], in an order that depends on nothing but the names of their taxa."""
+    """All splits, intp [S], in an order that depends on the names of their taxa alone."""
     n_tips = len(table.taxa)
     by_name = np.array(sorted(range(n_tips), key=table.taxa.__getitem__), dtype=np.intp)
     inside = members(table.bits, n_tips)[:, by_name]
@@ -60,9 +61,9 @@ def canonical(table: SplitTable) -> Index:
 
 
 def greedy(ranked: Index, excludes: Callable[[np.intp, Index], Bool]) -> Index:
-    """Those of the splits, in their order, that none excludes that was taken before.
+    """Splits taken in order, without those that a split taken before excludes.
 
-    excludes(split, others): bool, whether the others are excluded by a split
+    excludes(split, others)  bool [len(others)]: others that a split excludes
     """
     taken = []
     rest = ranked
@@ -74,9 +75,9 @@ def greedy(ranked: Index, excludes: Callable[[np.intp, Index], Bool]) -> Index:
 
 
 def conflicts(bits: UInt64, split: np.intp, others: Index) -> Bool:
-    """bool: the others that no tree has together with a split.
+    """Mask of the splits ``others`` that are incompatible with a split, bool [len(others)].
 
-    As sides without the same taxon, two go together if they are apart or one is inside the other.
+    As sides without taxon 0, two splits are compatible if disjoint or one inside the other.
     """
     mine, theirs = bits[split], bits[others]
     shared = mine & theirs
@@ -86,18 +87,16 @@ def conflicts(bits: UInt64, split: np.intp, others: Index) -> Bool:
     return both
 
 
-# Robinson-Foulds distances between many trees, plain and weighted by branch lengths.
-#
-# The distance of two trees is the sum over all splits of |a - b|, where a and b are what a split
-# weighs in each of them: 1 or, weighted, the length of its branch; 0 where a tree lacks it.
+# Robinson-Foulds distances: the sum over all splits of |a - b|, a and b being the split's weight in
+# the two trees: 1, or the length of its branch (weighted), or 0 where a tree lacks it.
 
 COMMON = 0.25
-"""Share of the trees from which a split is worth a column of its own: eight bytes a tree against
-sixteen for each that has it, and no detour through indices."""
+"""Share of the trees from which a split gets a column of its own: eight bytes a tree against
+sixteen for each tree that has the split, and no detour through indices."""
 
 
 def distances(table: SplitTable, rows: int) -> Iterator[Index]:
-    """For each of the first so many trees its distances from the trees behind it, intp [n-1-k]."""
+    """For each of the first ``rows`` trees, distances from the trees behind it, intp [n-1-k]."""
     shared = table.counts > 1
     alone = np.bincount(table.tree[~shared[table.split]], minlength=table.n_trees)
     column = np.cumsum(shared) - 1
@@ -113,7 +112,7 @@ def distances(table: SplitTable, rows: int) -> Iterator[Index]:
 
 
 def weighted_distances(table: SplitTable, rows: int) -> Iterator[Float64]:
-    """For each of the first so many trees those from the trees behind it, float64 [n-1-k]."""
+    """For each of the first ``rows`` trees, weighted distances from those behind, f64 [n-1-k]."""
     common = table.counts > COMMON * table.n_trees
     rare = (table.counts > 1) & ~common
     column = np.cumsum(common) - 1
@@ -138,17 +137,17 @@ def weighted_distances(table: SplitTable, rows: int) -> Iterator[Float64]:
 
 
 def _sums(table: SplitTable, chosen: Bool) -> Float64:
-    """How much the chosen splits, bool [S], weigh in each tree, float64 [n]."""
+    """Total weight of the chosen splits, bool [S], in each tree, f64 [n]."""
     there = chosen[table.split]
     magnitude = np.abs(table.lengths[there])
     return np.bincount(table.tree[there], magnitude, table.n_trees).astype(np.float64)
 
 
 def topologies(table: SplitTable, start: int = 0) -> int:
-    """How many different trees there are, from tree ``start`` on."""
+    """Number of different topologies, from tree ``start`` on."""
     return len({table.split[i:j].tobytes() for i, j in pairwise(table.bounds[start:])})
 
 
 def largest(n_tips: int) -> int:
-    """The largest distance of two trees over T taxa, 2(T - 3): none of their splits is shared."""
+    """Largest distance of two trees over T taxa, 2(T - 3): no split shared."""
     return max(2 * (n_tips - 3), 0)

@@ -1,13 +1,13 @@
-"""Resampled alignments as rows of pattern weights, from random streams of their own.
+"""Bootstrap replicates as rows of pattern weights, each from a random stream of its own.
 
 Sites are drawn with replacement, from every part as many as it has, or that number scaled. A
-replicate depends on the seed, the name of what is drawn and its number alone: it is the same
-whatever is drawn beside it, or before.
+replicate depends on nothing but the seed, the name of the draws and its number: whatever is drawn
+beside it or before, it is the same.
 
-How often sites are drawn is a multinomial, and of a long part it is made from Poisson counts, which
-cost a fifth where there are 100,000: given their sum, they are a multinomial of so many draws. They
-are made to sum to a little less than is wanted, and the rest is drawn one by one; should they sum
-to more, so many are taken away. Either way it is exactly as if all had been drawn one by one.
+The weights of a replicate are multinomial. For a long part they come from Poisson counts, at a
+fifth of the time with 100,000 patterns: given their sum, such counts are multinomial. Their sum is
+made to fall a little short and the missing sites are drawn one by one; if it exceeds the sites of
+the part, the surplus is removed at random. Either way the distribution is exactly the multinomial.
 """
 
 from __future__ import annotations
@@ -25,34 +25,34 @@ from mltree.system.process import in_advance, in_shares, threads
 
 # Poisson counts of many things at once, from tables: three nanoseconds each, NumPy's take 26.
 #
-# A table has the count for each of 2^16 equal shares of the chances from 0 to 1. Where the chances
-# of two counts meet within a share, what is drawn is told apart by a fraction of 53 bits.
+# A table divides the probabilities from 0 to 1 into 2^16 equal shares and has the count of each.
+# Where two counts meet within a share, a fraction of 53 bits decides between them.
 
 SHARES = 1 << 16
-"""Of a table: a quarter of the bits of a word."""
+"""Entries of a table: one for each value of a quarter of a word's bits."""
 
 MOST_WORD = np.iinfo(np.uint64).max
-"""Of the 64 bits that a generator makes at a time."""
+"""Largest of the 64-bit words that a generator makes."""
 
 UNTOLD = 255
-"""In a table: a share of several counts."""
+"""Table entry of a share in which several counts meet."""
 
 LARGEST_MEAN = 32.0
-"""Of a table, whose counts stay far below UNTOLD."""
+"""Largest mean with a table; its counts stay far below UNTOLD."""
 
 LEAST_ALIKE = 100
-"""Counts of one mean, in all rows that are drawn at a time, that are worth a table and a step of
-NumPy's of their own; it draws the others one by one."""
+"""Counts of one mean, over all rows drawn at a time, that are worth a table and a NumPy step of
+their own; NumPy draws the others one by one."""
 
 
-class _Table:
-    """The counts of one mean."""
+class _PoissonTable:
+    """Table of the Poisson counts of one mean."""
 
     def __init__(self, mean: float) -> None:
         most = int(mean + 20.0 * np.sqrt(mean) + 20.0)  # more come with a chance of e^-80
         terms = np.cumprod(np.concatenate([[np.exp(-mean)], mean / np.arange(1, most)]))
         self.until = np.cumsum(terms)
-        """Chance of so many or fewer, f64[most]."""
+        """f64[most]: probability of each count or fewer."""
         ends = np.floor(self.until * SHARES).astype(np.intp)
         counts = np.repeat(np.arange(most, dtype=np.uint8), np.diff(ends, prepend=0))
         self.counts = np.pad(counts, (0, SHARES - counts.size))
@@ -60,13 +60,13 @@ class _Table:
 
 
 class PoissonCounts:
-    """Draws counts of things that have each a mean of its own, often the same."""
+    """Draws Poisson counts, each with a mean of its own, often the same."""
 
     def __init__(self, means: Float64, rows: int = 1) -> None:
         """``means`` f64 [L], 0 or more; ``rows``: that are drawn at a time."""
         distinct, kind, alike = np.unique(means, return_inverse=True, return_counts=True)
         has_table = (rows * alike >= LEAST_ALIKE) & (distinct <= LARGEST_MEAN) & (distinct > 0.0)
-        self._tables = [_Table(float(mean)) for mean in distinct[has_table]]
+        self._tables = [_PoissonTable(float(mean)) for mean in distinct[has_table]]
         self._ends = np.cumsum(alike[has_table])
         is_drawn = has_table[kind]
         count = int(is_drawn.sum())
@@ -77,15 +77,15 @@ class PoissonCounts:
         self._means = means[self._others]
 
     def draw(self, rngs: Sequence[np.random.Generator], out: NDArray[Any]) -> None:
-        """Put the counts into [R, L], as many rows from each generator.
+        """Put counts into ``out`` [R, L], equally many rows from each generator.
 
-        What one gives does not depend on the others. A few steps of NumPy's make all rows: threads
-        that draw wait for Python's lock at each.
+        The counts of a generator do not depend on the others. A few NumPy steps make all rows,
+        since threads that draw wait for Python's lock at each step.
         """
         n_drawn = self._ends[-1] if self._tables else 0
         words = np.empty((len(out), -(-(n_drawn + 1) // 4)), np.uint64)
-        for own, rng in zip(np.split(words, len(rngs)), rngs, strict=True):
-            own[:] = rng.integers(MOST_WORD, size=own.shape, dtype=np.uint64, endpoint=True)
+        for rows, rng in zip(np.split(words, len(rngs)), rngs, strict=True):
+            rows[:] = rng.integers(MOST_WORD, size=rows.shape, dtype=np.uint64, endpoint=True)
         shares = words.astype("<u8", copy=False).view("<u2")
         drawn = np.zeros((len(out), n_drawn + 1), np.uint8)
         first = 0
@@ -95,8 +95,8 @@ class PoissonCounts:
         self._tell_apart(drawn, shares, rngs)
         out[:] = drawn.take(self._place, axis=1)
         if self._others.size:
-            for own, rng in zip(np.split(out, len(rngs)), rngs, strict=True):
-                own[:, self._others] = rng.poisson(self._means, size=(len(own), self._means.size))
+            for rows, rng in zip(np.split(out, len(rngs)), rngs, strict=True):
+                rows[:, self._others] = rng.poisson(self._means, size=(len(rows), self._means.size))
 
     def _tell_apart(
         self,
@@ -104,68 +104,68 @@ class PoissonCounts:
         shares: NDArray[np.uint16],
         rngs: Sequence[np.random.Generator],
     ) -> None:
-        """Decide the counts of shares that hold several."""
+        """Decide the counts where several meet in a share."""
         row, place = np.divmod(np.flatnonzero(drawn == UNTOLD), drawn.shape[1])
         counts = np.bincount(row * len(rngs) // len(drawn), minlength=len(rngs)).tolist()
         fraction = [rng.random(count) for rng, count in zip(rngs, counts, strict=True)]
         chance = (shares[row, place] + np.concatenate(fraction)) / SHARES
         kind = self._ends.searchsorted(place, side="right")
         for n in np.flatnonzero(np.bincount(kind)):
-            own = kind == n
+            members = kind == n
             until = self._tables[n].until
-            drawn[row[own], place[own]] = until.searchsorted(chance[own], side="right")
+            drawn[row[members], place[members]] = until.searchsorted(chance[members], side="right")
 
 
 STREAM = 210306068529402873165736369884012333109
 """Numbers between the starts of two replicates' streams: NumPy's jump, 2^128 over the golden ratio.
-Streams a power of two apart are no independent ones: at 2^64 the mean weights were 1 % off."""
+Streams a power of two apart are not independent: at 2^64 the mean weights were 1 % off."""
 
 BATCH_BYTES = 1 << 21
-"""Of the rows that are drawn at a time, while a device has four times as many of the last. Tests of
-60 trees x 5,000 sites on a CPU took 265 MB in all in batches of 2^23, 203 in these; in batches of
-2^27 pages that are new to the process took longer than the draws."""
+"""Bytes of the rows drawn at a time, while a device has four times as many of the last. Tests of 60
+trees x 5,000 sites on a CPU took 265 MB in all in batches of 2^23, 203 in these; in batches of 2^27
+pages that are new to the process took longer than the draws."""
 
 LEAST_ROWS, MOST_BYTES = 32, 1 << 27
-"""Of a batch of longer rows, for each CPU that draws: a product with fewer reads the rows of trees
-more often than it must (64 trees x 66,458 patterns on one core: 1.12 ms a row in batches of 10,
-0.80 of 32)."""
+"""Rows of a batch for each CPU that draws, and bytes of a batch, where rows are long: a product of
+fewer reads those of trees more often than it must (64 trees x 66,458 patterns on one core:
+1.12 ms a row in batches of 10, 0.80 of 32)."""
 
 SHARE = 1 << 20
-"""Sites that are worth a share of their own: some milliseconds' work."""
+"""Sites worth a share of their own: some milliseconds' work."""
 
 BLOCK = 128
 """Replicates of a block at most."""
 
 PATTERNS, SITES = 1 << 20, 1 << 16
-"""That are drawn at a time, of patterns by counts and of sites one by one: the longer NumPy's steps
-are, the less do threads wait for Python's lock. 26,024 patterns by 4 of 16 CPUs, us a row in blocks
-of 2^18 / 2^19 / 2^20: 129 / 83 / 60. Tests of 46 trees x 5,000 sites on two CPUs by 2^15 / 2^16 /
-2^17 sites: 6.0 / 5.1 / 4.9 s, 188 / 192 / 223 MB."""
+"""Patterns drawn at a time by counts, and sites drawn at a time one by one: the longer NumPy's
+steps are, the less do threads wait for Python's lock. 26,024 patterns by 4 of 16 CPUs, us a row in
+blocks of 2^18 / 2^19 / 2^20: 129 / 83 / 60. Tests of 46 trees x 5,000 sites on two CPUs by 2^15 /
+2^16 / 2^17 sites: 6.0 / 5.1 / 4.9 s, 188 / 192 / 223 MB."""
 
 DRAWERS = 4
 """Threads that draw at once: 4 / 6 / 8 took 60 / 64 / 78 us a row."""
 
 APART = 1 << 16
-"""Patterns or sites that are drawn at a time from which on threads pay: with less they wait longer
-than they draw. Two threads, us a row for those of one: 20 rows x 26,024 patterns 121 for 205, 1 row
-x 26,024 418 for 252, 1 row x 94,000 365 for 346."""
+"""Patterns or sites drawn at a time from which on threads pay: with fewer they wait longer than
+they draw. Two threads, us a row for those of one: 20 rows x 26,024 patterns 121 for 205, 1 row x
+26,024 418 for 252, 1 row x 94,000 365 for 346."""
 
 MANY = 1 << 14
-"""Sites of a replicate from which on Poisson counts are the cheaper way: of 16,384 patterns 105 us
-for 143, though of 17,000 sites in 6,000 patterns with 69 weights 133 for 121."""
+"""Sites of a replicate from which on Poisson counts are cheaper: 16,384 patterns take 105 us
+instead of 143, though 17,000 sites in 6,000 patterns with 69 weights take 133 instead of 121."""
 
 RESERVE = 4.0
-"""Standard deviations that Poisson counts are expected to stay below the sites wanted."""
+"""Standard deviations by which the expected sum of Poisson counts is below the sites of a part."""
 
 OFTEN = 1 << 15
-"""Sites of a pattern up to which 16 bits hold how many are drawn: twice as many come with a chance
-of e^-12,000 (Poisson), at 1.4 times the sites of the data e^-3,700."""
+"""Sites of a pattern up to which 16 bits hold the drawn number: twice as many come with a
+probability of e^-12,000 (Poisson), at 1.4 times the sites of the data e^-3,700."""
 
 NONE = np.empty(0, np.intp)
 
 
 class Resampling:
-    """Draws the replicates of one alignment."""
+    """Draws the bootstrap replicates of one alignment."""
 
     def __init__(
         self,
@@ -180,10 +180,10 @@ class Resampling:
 
         weights    f64 [L]: sites of each pattern, whole numbers
         parts      the patterns of each part
-        name       of the draws: others are independent of them
-        scale      sites of a replicate, in those of the data
-        in_blocks  whether replicates that follow one another share a stream, a block of them: less
-                   work where all of them are wanted, and more where a few are
+        name       name of the draws; draws of different names are independent
+        scale      sites of a replicate, relative to the data
+        in_blocks  let a block of consecutive replicates share a stream: less work if all of them
+                   are used, more if only a few are
         """
         self._weights, self._n_patterns = weights, weights.size
         self._kind = np.uint16 if weights.max(initial=0.0) <= OFTEN else np.uint32
@@ -207,17 +207,17 @@ class Resampling:
 
     @classmethod
     def of(cls, groups: Sequence[Patterns], seed: int, name: str) -> Resampling:
-        """Of the patterns of all data types, one after the other."""
+        """Resampling of the patterns of all data types, one after the other."""
         parts, first = [], 0
         for patterns in groups:
             parts += [slice(first + part.start, first + part.stop) for part in patterns.parts]
             first += patterns.n_patterns
-        return cls(np.concatenate([own.weights for own in groups]), parts, seed, name)
+        return cls(np.concatenate([patterns.weights for patterns in groups]), parts, seed, name)
 
     def batches(self, replicates: int) -> Iterator[Weights]:
-        """The first so many replicates, some at a time; the next are drawn while some are used.
+        """Replicates 0 .. replicates - 1, in batches [R, L]; the next is drawn while one is used.
 
-        A batch is in the memory of the last but two.
+        A batch reuses the memory of the one three before it.
         """
         row = self._kind().itemsize * self._n_patterns
         least = LEAST_ROWS * threads().number
@@ -226,22 +226,22 @@ class Resampling:
         room = np.empty((3, min(step, replicates), self._n_patterns), self._kind)
 
         def draw(first: int) -> Weights:
-            own: Weights = room[first // step % 3][: replicates - first]
-            self._fill(own, first)
-            return own
+            rows: Weights = room[first // step % 3][: replicates - first]
+            self._fill(rows, first)
+            return rows
 
         return in_advance(draw, range(0, replicates, step))
 
     def rows(self, replicates: range) -> Float64:
-        """The weights of some replicates, f64 [R, L]."""
+        """Weights of a range of replicates, f64 [R, L]."""
         rows = np.empty((len(replicates), self._n_patterns))
         self._fill(rows, replicates.start)
         return rows
 
     def below_data(self, replicates: int) -> Weights:
-        """[1 + R, L]: the data's weights, and those of replicates 1 to R.
+        """Weights [1 + R, L] of the data, then of replicates 1 to R.
 
-        A thousand rows of a million patterns are 8 GB as fp64.
+        A thousand rows of a million patterns would be 8 GB as fp64.
         """
         rows = np.empty((1 + replicates, self._n_patterns), self._kind)
         rows[0] = self._weights
@@ -249,12 +249,12 @@ class Resampling:
         return rows
 
     def most_patterns(self, replicates: Iterable[int]) -> list[int]:
-        """Of each part, the most different patterns that any of these replicates has."""
+        """Largest number of distinct patterns in any of these replicates, for each part."""
         most = np.zeros(len(self._parts), np.intp)
         for number in replicates:
             (row,) = self.rows(range(number, number + 1))
-            own = [np.count_nonzero(row[part]) for part in self._parts]
-            most = np.maximum(most, own)
+            distinct = [np.count_nonzero(row[part]) for part in self._parts]
+            most = np.maximum(most, distinct)
         return [int(count) for count in most]
 
     def _fill(self, rows: NDArray[Any], first: int) -> None:
@@ -267,20 +267,20 @@ class Resampling:
 
         def fill(share: NDArray[np.intp]) -> None:
             bits = [np.random.PCG64DXSM(self._seeds) for _ in range(min(step, share.size))]
-            rngs, start = [np.random.Generator(own) for own in bits], bits[0].state
+            rngs, start = [np.random.Generator(generator) for generator in bits], bits[0].state
             for block in range(0, share.size, len(bits)):
                 some = share[block : block + len(bits)].tolist()
-                for own, number in zip(bits, some, strict=False):
-                    own.state = start
-                    own.advance(number * STREAM)
+                for generator, number in zip(bits, some, strict=False):
+                    generator.state = start
+                    generator.advance(number * STREAM)
                 begin, end = size * some[0] - first, size * (some[-1] + 1) - first
                 if begin >= 0 and end <= len(rows):
                     self._draw(rngs[: len(some)], rows[begin:end])
                     continue
                 drawn = np.empty((end - begin, self._n_patterns), rows.dtype)
                 self._draw(rngs[: len(some)], drawn)
-                wanted = slice(max(begin, 0), min(end, len(rows)))
-                rows[wanted] = drawn[wanted.start - begin : wanted.stop - begin]
+                overlap = slice(max(begin, 0), min(end, len(rows)))
+                rows[overlap] = drawn[overlap.start - begin : overlap.stop - begin]
 
         is_worth_it = step * size * self._row >= APART
         in_shares(fill, shares, min(threads().number, DRAWERS) if is_worth_it else 1)
@@ -288,42 +288,42 @@ class Resampling:
     def _draw(self, rngs: Sequence[np.random.Generator], rows: NDArray[Any]) -> None:
         """Draw as many rows [R, L] from each generator."""
         if self._counts is None:
-            for own, rng in zip(np.split(rows, len(rngs)), rngs, strict=True):
-                drawn = self._drawn(rng, [np.full(len(own), size) for size in self._sizes])
-                own[:] = np.bincount(drawn, minlength=own.size).reshape(own.shape)
+            for block, rng in zip(np.split(rows, len(rngs)), rngs, strict=True):
+                drawn = self._drawn(rng, [np.full(len(block), size) for size in self._sizes])
+                block[:] = np.bincount(drawn, minlength=block.size).reshape(block.shape)
             return
         self._counts.draw(rngs, rows)
         sums = np.stack([rows[:, part].sum(axis=1, dtype=np.int64) for part in self._parts])
         lacking = np.array(self._sizes)[:, None] - sums
-        for own, some, rng in zip(
+        for block, some, rng in zip(
             np.split(rows, len(rngs)), np.split(lacking, len(rngs), axis=1), rngs, strict=True
         ):
             for row, n in zip(*np.nonzero(some.T < 0), strict=True):
-                _thin(own[row, self._parts[n]], -int(some[n, row]), rng)
+                _thin(block[row, self._parts[n]], -int(some[n, row]), rng)
             more = self._drawn(rng, np.maximum(some, 0))
-            np.add.at(own.reshape(-1), more, rows.dtype.type(1))
+            np.add.at(block.reshape(-1), more, rows.dtype.type(1))
 
     def _drawn(
         self, rng: np.random.Generator, sizes: Sequence[NDArray[np.intp]] | NDArray[np.intp]
     ) -> NDArray[np.intp]:
-        """The patterns of so many sites of each part, [R] each; those of row r from r L on."""
+        """Patterns of ``sizes`` sites, [R] for each part; those of row r are offset by r L."""
         drawn = [NONE]
-        for sites, own in zip(self._sites, sizes, strict=True):
-            if (total := int(own.sum())) > 0:
+        for sites, counts in zip(self._sites, sizes, strict=True):
+            if (total := int(counts.sum())) > 0:
                 patterns = sites.take(rng.integers(sites.size, size=total))
-                if len(own) > 1:
-                    patterns += np.repeat(self._n_patterns * np.arange(len(own)), own)
+                if len(counts) > 1:
+                    patterns += np.repeat(self._n_patterns * np.arange(len(counts)), counts)
                 drawn.append(patterns)
         return drawn[1] if len(drawn) == 2 else np.concatenate(drawn)
 
 
 def _thin(counts: NDArray[Any], surplus: int, rng: np.random.Generator) -> None:
-    """Take so many away again of what was drawn, any with the same chance."""
+    """Remove ``surplus`` of the drawn sites, all with the same probability."""
     ends = np.cumsum(counts)
     taken = rng.choice(int(ends[-1]), surplus, replace=False)
     np.subtract.at(counts, ends.searchsorted(taken, side="right"), counts.dtype.type(1))
 
 
 def share_error(share: Float64, replicates: int) -> Float64:
-    """Standard error of a share of so many replicates."""
+    """Standard error of a share of ``replicates``."""
     return np.sqrt(share * (1.0 - share) / max(replicates, 1))

@@ -1,9 +1,9 @@
-"""The distinct splits of many trees, and which tree has which.
+"""Distinct splits of many trees, and the trees that have each.
 
 A clade is an interval of the tips in the order in which its tree is written, so that a running
-exclusive or over that order gives what is in it: of packed bits, the split; of a random key a
-taxon, a hash of the split. Hashes find the distinct splits, whose bits are then compared, one for
-one, with those of every clade that shares the hash: nothing is left to chance.
+exclusive or over that order gives the clade's content: of packed bits, the split; of random keys, a
+hash of the split. Hashes find the distinct splits; the bits are then compared with those of every
+clade that shares the hash, so that nothing is left to chance.
 """
 
 from __future__ import annotations
@@ -24,29 +24,29 @@ AT_ONCE = 1 << 26
 
 
 class SplitTable(Value):
-    """Every split of n trees over T taxa; each as the side without taxon 0."""
+    """Every split of n trees over T taxa, as the side without taxon 0."""
 
     n_trees: int
     taxa: tuple[str, ...]
     bits: UInt64
     """uint64 [S, B]: the distinct splits; taxon t is bit t."""
     tree: Int32
-    """int32 [M], rising: a tree that has ..."""
+    """int32 [M], ascending: the tree of each occurrence."""
     split: Int32
-    """int32 [M], rising within a tree: ... this split."""
+    """int32 [M], ascending within a tree: the split of each occurrence."""
     lengths: Float64
-    """float64 [M]: of its branch there, or of its branches where the tree is rooted in it."""
+    """f64 [M]: length of the split's branch there, or sum of its two branches at a root."""
     of_clade: Int32
     """int32: the split of each clade that the table was made from."""
 
     @property
     def n_splits(self) -> int:
-        """S."""
+        """S, the number of distinct splits."""
         return len(self.bits)
 
     @cached_property
     def counts(self) -> Index:
-        """Trees that have each split, intp [S]."""
+        """Number of trees that have each split, intp [S]."""
         return np.bincount(self.split, minlength=self.n_splits)
 
     @cached_property
@@ -70,7 +70,7 @@ def unit_bits(n_tips: int) -> UInt64:
 
 
 def split_table(trees: Clades, *, with_tips: bool = False) -> SplitTable:
-    """The splits of the inner branches; ``with_tips``: and of the branches of the tips."""
+    """Table of the splits of the inner branches; ``with_tips`` adds those of the tips."""
     branches = trees.with_tips() if with_tips else trees.only(trees.is_inner)
     rng = np.random.Generator(np.random.PCG64(0))
     bits = None
@@ -97,7 +97,7 @@ def split_table(trees: Clades, *, with_tips: bool = False) -> SplitTable:
 
 
 def sides(trees: Clades, keys: UInt64) -> UInt64:
-    """The exclusive or of the keys of all taxa on a clade's side without taxon 0, uint64 [C, W].
+    """Exclusive or of the keys of all taxa on a clade's side without taxon 0, uint64 [C, W].
 
     keys  uint64 [T, W]
     """
@@ -110,7 +110,7 @@ def sides(trees: Clades, keys: UInt64) -> UInt64:
 
 
 def _bits(branches: Clades, example: Index, of_clade: Index) -> UInt64 | None:
-    """The split of every hash, or None where splits differ that share one.
+    """The split of every hash, or None if different splits share a hash.
 
     example   intp [S]: the first branch with a hash
     of_clade  intp [C]: the hash of each branch, 0 to S-1
@@ -122,9 +122,9 @@ def _bits(branches: Clades, example: Index, of_clade: Index) -> UInt64 | None:
     for start in range(0, branches.n_trees, step):
         stop = min(start + step, branches.n_trees)
         begin, end = bounds[[start, stop]]
-        found = sides(branches.part(start, stop), unit)
+        batch_sides = sides(branches.part(start, stop), unit)
         new = np.flatnonzero((example >= begin) & (example < end))
-        bits[new] = found[example[new] - begin]
-        if not np.array_equal(found, bits[of_clade[begin:end]]):
+        bits[new] = batch_sides[example[new] - begin]
+        if not np.array_equal(batch_sides, bits[of_clade[begin:end]]):
             return None
     return bits

@@ -1,25 +1,27 @@
-"""Topology tests: which trees the data reject, from resampled log-likelihoods (RELL).
+"""Tests of tree topologies from resampled log-likelihoods (RELL).
 
-    bp     how often a tree is the best (Kishino, Miyata & Hasegawa 1990)
-    KH     how often the best tree's lead, centred, is as large as it was (one-sided; Kishino &
-           Hasegawa 1989); of the best tree itself the lead of the second best
-    SH     how often the lead of the best of all trees, centred, is (Shimodaira & Hasegawa 1999)
+    bp     share of replicates in which a tree is the best (Kishino, Miyata & Hasegawa 1990)
+    KH     share in which the best tree's lead, centred, is at least the observed one (one-sided;
+           Kishino & Hasegawa 1989); for the best tree itself, the lead of the second best
+    SH     the same for the lead of the best of all trees (Shimodaira & Hasegawa 1999)
     wKH, wSH   leads divided by the standard deviation of the two trees' difference
     ELW    expected likelihood weight (Strimmer & Rambaut 2002)
-    AU     approximately unbiased: :mod:`mltree.supports.tree_tests`
+    AU     approximately unbiased, from bootstraps of several sizes (Shimodaira 2002)
 
-The definitions are IQ-TREE's and CONSEL's, but that bp shares exact ties out instead of near ones
-at random. Letters: n trees, R replicates; ``resampled`` is f64 [n, R], ``lnl`` f64 [n].
+The definitions are IQ-TREE's and CONSEL's, except that bp splits exact ties evenly, where they
+split near ties at random. Letters: n trees, R replicates; ``resampled`` is f64 [n, R], ``lnl`` f64
+[n].
 """
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
+from statistics import NormalDist
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
-from scipy.special import ndtr, ndtri
 
 from mltree.program.engine import Weights
 from mltree.supports.resampling import Resampling, share_error
@@ -27,16 +29,28 @@ from mltree.system.arrays import Float64
 from mltree.system.process import in_advance, in_blocks
 
 BLOCK = 1 << 12
-"""Patterns whose differences are summed at a time, so that they take little memory."""
+"""Patterns whose differences are summed at a time, to save memory."""
 
 COMPARED = 1 << 17
-"""Resampled lnLs that every tree is compared with at a time, on a thread of its own."""
+"""Resampled lnLs that every tree is compared with at a time, by one thread."""
 
 LEVEL = 0.05
-"""Of significance: a tree of a smaller p-value is rejected."""
+"""Significance level: a tree with a smaller p-value is rejected."""
 
 ROUNDING = 1e-12
-"""Of sums of shares: 0.95 is one that replicates in multiples of 20 often have."""
+"""Tolerance of sums of shares: replicates in multiples of 20 often sum to 0.95 exactly."""
+
+
+def normal_share(z: Float64) -> Float64:
+    """Standard normal distribution function, of any shape."""
+    tails: Float64 = np.vectorize(math.erfc, otypes=[float])(-np.asarray(z) / math.sqrt(2))
+    return 0.5 * tails
+
+
+def normal_quantile(share: Float64) -> Float64:
+    """Inverse of :func:`normal_share`, for shares between 0 and 1, both excluded."""
+    quantiles: Float64 = np.vectorize(NormalDist().inv_cdf, otypes=[float])(share)
+    return quantiles
 
 
 @dataclass(frozen=True)
@@ -46,9 +60,9 @@ class TreeTest:
     values: Float64
     """p-values, proportions or weights, 0 to 1."""
     errors: Float64
-    """Their Monte-Carlo errors: standard errors, for only so many replicates are drawn."""
+    """Monte-Carlo standard errors of the values."""
     is_kept: NDArray[np.bool_]
-    """Whether a tree is in the 95 % confidence set."""
+    """True for trees in the 95 % confidence set."""
 
     @classmethod
     def of_p(cls, values: Float64, errors: Float64) -> TreeTest:
@@ -57,7 +71,7 @@ class TreeTest:
 
     @classmethod
     def of_shares(cls, values: Float64, errors: Float64) -> TreeTest:
-        """A test whose values sum to 1: the largest make the set, up to 95 % together."""
+        """A test whose values sum to 1: the set has the largest, up to 95 % together."""
         ranked = np.argsort(-values, kind="stable")
         before = np.cumsum(values[ranked]) - values[ranked]
         is_kept = np.empty(values.size, dtype=np.bool_)
@@ -66,9 +80,9 @@ class TreeTest:
 
 
 def leads(lnl: Float64) -> Float64:
-    """How much better the best other tree is than each, f64 as ``lnl``, trees along axis 0.
+    """Lead of the best other tree over each tree, f64 as ``lnl``, trees along axis 0.
 
-    Of the best tree it is less than 0.
+    The best tree's is negative.
     """
     first, second = _best_two(lnl)
     lead: Float64 = np.where(lnl == first, second, first) - lnl
@@ -76,7 +90,7 @@ def leads(lnl: Float64) -> Float64:
 
 
 def _best_two(lnl: Float64) -> tuple[Float64, Float64]:
-    """The largest along axis 0, and the next; equal where two are."""
+    """The largest along axis 0, and the second largest; equal if tied."""
     first: Float64 = lnl.max(axis=0)
     is_best = lnl == first
     others = np.where(is_best, -np.inf, lnl).max(axis=0)
@@ -84,20 +98,20 @@ def _best_two(lnl: Float64) -> tuple[Float64, Float64]:
 
 
 def bootstrap_proportions(resampled: Float64) -> TreeTest:
-    """Shares of the replicates; trees that are the best together share one."""
+    """Shares of the replicates in which each tree is the best; tied trees split a replicate."""
     is_best = resampled == resampled.max(axis=0)
     share = (is_best / is_best.sum(axis=0)).mean(axis=1)
     return TreeTest.of_shares(share, share_error(share, resampled.shape[1]))
 
 
 def _centred(resampled: Float64) -> Float64:
-    """Less each tree's mean: as if all trees were as good."""
+    """Resampled lnL minus each tree's mean: the null hypothesis of equally good trees."""
     centred: Float64 = resampled - resampled.mean(axis=1, keepdims=True)
     return centred
 
 
 def kishino_hasegawa(lnl: Float64, resampled: Float64) -> TreeTest:
-    """Each tree against the best other one."""
+    """The KH test: each tree against the best other one."""
     centred = _centred(resampled)
     best = lnl.argmax()
     rival = np.full(lnl.size, best)
@@ -110,18 +124,19 @@ def kishino_hasegawa(lnl: Float64, resampled: Float64) -> TreeTest:
 
 
 def shimodaira_hasegawa(lnl: Float64, resampled: Float64) -> TreeTest:
-    """Each tree against the best of all."""
+    """The SH test: each tree against the best of all."""
     centred = _centred(resampled)
     lead = centred.max(axis=0) - centred
     return _share((lead > leads(lnl)[:, None]).sum(axis=1), resampled)
 
 
 def deviations(sites: Float64, weights: Float64) -> Float64:
-    """Standard deviation of the difference in lnL of each two trees, f64 [n, n].
+    """Standard deviation of the lnL difference of each pair of trees, f64 [n, n].
 
         variance = N / (N - 1) * sum over N sites of (d - mean d)^2,  d = site lnL's difference
 
-    sites  f64 [n, L] site lnL of every pattern; weights f64 [L] its sites
+    sites    f64 [n, L]: site lnL of every pattern
+    weights  f64 [L]: sites of each pattern
     """
     n_sites = weights.sum()
     means = sites @ weights / n_sites
@@ -130,8 +145,8 @@ def deviations(sites: Float64, weights: Float64) -> Float64:
         some = slice(first, first + BLOCK)
         centred = sites[:, some] - means[:, None]
         product += (centred * weights[some]) @ centred.T
-    own = np.diagonal(product)
-    variance = np.maximum(own[:, None] + own - product - product.T, 0.0)
+    variances = np.diagonal(product)
+    variance = np.maximum(variances[:, None] + variances - product - product.T, 0.0)
     deviation: Float64 = np.sqrt(variance * n_sites / max(n_sites - 1.0, 1.0))
     return deviation
 
@@ -139,9 +154,9 @@ def deviations(sites: Float64, weights: Float64) -> Float64:
 def weighted_tests(
     lnl: Float64, resampled: Float64, deviation: Float64
 ) -> tuple[TreeTest, TreeTest]:
-    """Both weighted tests, wKH and wSH; ``deviation`` f64 [n, n], see :func:`deviations`.
+    """The weighted tests, wKH and wSH; ``deviation`` f64 [n, n], see :func:`deviations`.
 
-    Trees that do not differ at any site lead each other by nothing, whatever that is divided by.
+    Trees that differ at no site have no lead over each other.
     """
     centred = _centred(resampled)
     with np.errstate(divide="ignore"):
@@ -159,15 +174,15 @@ def weighted_tests(
     contested = np.flatnonzero(farthest > lead)  # the others never lag as far as they do
 
     def lagging(block: slice) -> NDArray[np.int64]:
-        """In how many of some replicates a tree lags by more than it does."""
-        own = centred[:, block]
-        ahead, found = np.empty_like(own), np.zeros(lnl.size, np.int64)
+        """int64 [n]: replicates of a block in which a tree lags by more than in the data."""
+        block_lnl = centred[:, block]
+        ahead, counts = np.empty_like(block_lnl), np.zeros(lnl.size, np.int64)
         for tree in contested:
-            np.subtract(own, own[tree], out=ahead)
+            np.subtract(block_lnl, block_lnl[tree], out=ahead)
             ahead *= scale[tree, :, None]
             ahead[tree] = -np.inf
-            found[tree] = np.count_nonzero(ahead.max(axis=0) > lead[tree])
-        return found
+            counts[tree] = np.count_nonzero(ahead.max(axis=0) > lead[tree])
+        return counts
 
     size = max(1, COMPARED // lnl.size)
     several = np.sum(in_blocks(lagging, centred.shape[1], size), axis=0)
@@ -175,7 +190,7 @@ def weighted_tests(
 
 
 def expected_weights(resampled: Float64) -> TreeTest:
-    """Each tree's share of the likelihood of all, averaged over the replicates."""
+    """Each tree's share of the total likelihood, averaged over the replicates (ELW)."""
     likelihood = np.exp(resampled - resampled.max(axis=0))
     weight = likelihood / likelihood.sum(axis=0)
     error = weight.std(axis=1) / np.sqrt(resampled.shape[1])
@@ -190,50 +205,49 @@ def _share(larger: ArrayLike, resampled: Float64) -> TreeTest:
 
 # The approximately unbiased test: p-values from bootstraps of several sizes (Shimodaira 2002).
 #
-# A tree's bootstrap proportion under r N sites instead of N follows
+# The bootstrap proportion of a tree under r N sites, N those of the data, follows
 #
 #     z(r) = -Phi^-1(bp) = d sqrt(r) + c / sqrt(r)
 #
-# with d the signed distance of the data from where the tree stops being the best, and c the
-# curvature of that border; p = 1 - Phi(d - c). Both are fitted by maximum likelihood to the counts
-# of ten sizes, starting from weighted least squares, as in CONSEL and IQ-TREE.
+# with d the signed distance of the data from the border of the region where the tree is the best,
+# and c the border's curvature; p = 1 - Phi(d - c). Maximum likelihood fits both to the counts of
+# ten sizes, starting from weighted least squares, as in CONSEL and IQ-TREE.
 #
-# Where hardly any replicate has a tree as the best, or hardly any another one, there is nothing to
-# count: z(r) is then that of a normal lead with the mean and the deviation that the replicates'
-# leads have. p is next to 0 or 1 either way.
+# A tree that hardly any replicate, or nearly every one, has as the best gives no counts to fit:
+# z(r) is then that of a normal lead with the replicates' mean and deviation, p next to 0 or 1.
 #
 # Letters: n trees, K scales, R replicates of each scale.
 
 SCALES = tuple(tenths / 10 for tenths in range(5, 15))
-"""Sizes of the bootstraps, in those of the data: CONSEL's and IQ-TREE's."""
+"""Sizes of the bootstraps, relative to the data: CONSEL's and IQ-TREE's."""
 
 LEAST_TELLING = 2
-"""Scales in which a tree is neither always nor never the best: fewer do not determine d and c."""
+"""Scales needed at which a tree is neither always nor never the best, to determine d and c."""
 
 FARTHEST = 1e3
 """z of a lead that does not vary: p is 0 or 1."""
 
 STEPS = 30
-"""Of the fit at most, as in CONSEL; four to six are usual."""
+"""Steps of the fit at most, as in CONSEL; four to six are usual."""
 
 PRECISION = 1e-10
-"""Of the fit: ends when a step promises less (natural log), as in CONSEL."""
+"""Predicted gain in lnL below which the fit ends, as in CONSEL."""
 
 LEAST_SHARE = 1e-12
-"""Proportion that a model may expect at least, of replicates, or of others."""
+"""Smallest expected proportion of replicates, or of the others."""
 
 
 class Multiscale:
-    """Counts how often each tree is the best, at every scale, as replicates come in."""
+    """Counts of the replicates in which each tree is the best, at every scale."""
 
     def __init__(self, n_trees: int) -> None:
         self._replicates = np.zeros(len(SCALES))
         self._counts = np.zeros((len(SCALES), n_trees))
         self._sums = np.zeros((2, len(SCALES), n_trees))
-        """Of how far each tree is behind the best other one, and of its square."""
+        """Sums of each tree's lag behind the best other one, and of its square."""
 
     def count(self, scale: int, resampled: Float64) -> None:
-        """Take in f64 [n, R] lnL of replicates of ``SCALES[scale]``."""
+        """Add the lnL f64 [n, R] of replicates of ``SCALES[scale]``."""
         behind = leads(resampled)
         won, tied = (np.count_nonzero(is_so, axis=1) for is_so in (behind < 0, behind == 0))
         self._counts[scale] += won + tied / 2
@@ -241,13 +255,14 @@ class Multiscale:
         self._replicates[scale] += resampled.shape[1]
 
     def test(self) -> TreeTest:
-        """The p-values of all trees."""
+        """The AU test of all trees."""
         p, errors = fit(self._counts.T, self._replicates)
         share = self._counts.T / self._replicates
         is_told = ((share > 0.0) & (share < 1.0)).sum(axis=1) >= LEAST_TELLING
         normal = _least_squares(self._normal(), np.ones_like(share), _design())
         return TreeTest.of_p(
-            np.where(is_told, p, ndtr(normal[:, 1] - normal[:, 0])), np.where(is_told, errors, 0.0)
+            np.where(is_told, p, normal_share(normal[:, 1] - normal[:, 0])),
+            np.where(is_told, errors, 0.0),
         )
 
     def _normal(self) -> Float64:
@@ -264,7 +279,8 @@ class Multiscale:
 def fit(counts: Float64, replicates: Float64) -> tuple[Float64, Float64]:
     """p-values and their standard errors, f64 [n] each.
 
-    counts  f64 [n, K] in how many of f64 [K] replicates a tree was the best
+    counts      f64 [n, K]: replicates in which a tree was the best
+    replicates  f64 [K]
     """
     design = _design()
     start = _least_squares(*_observed(counts, replicates), design)
@@ -272,37 +288,38 @@ def fit(counts: Float64, replicates: Float64) -> tuple[Float64, Float64]:
     z = best[:, 0] - best[:, 1]
     variance = covariance[:, 0, 0] + covariance[:, 1, 1] - 2 * covariance[:, 0, 1]
     density = np.exp(-z * z / 2) / np.sqrt(2 * np.pi)
-    return ndtr(-z), density * np.sqrt(np.maximum(variance, 0.0))
+    return normal_share(-z), density * np.sqrt(np.maximum(variance, 0.0))
 
 
 def _design() -> Float64:
-    """What d and c are multiplied with in z, f64 [K, 2]."""
+    """Coefficients of d and c in z, f64 [K, 2]."""
     root = np.sqrt(np.array(SCALES))
     design: Float64 = np.stack([root, 1 / root], axis=1)
     return design
 
 
 def _observed(counts: Float64, replicates: Float64) -> tuple[Float64, Float64]:
-    """The z of the counts and their inverse variances, f64 [n, K] each; 0 where there is no z."""
+    """The z of the counts and their inverse variances, f64 [n, K] each; 0 where z is infinite."""
     share = counts / replicates
     telling = (share > 0) & (share < 1)
-    z = -ndtri(np.where(telling, share, 0.5))
+    z = -normal_quantile(np.where(telling, share, 0.5))
     density = np.exp(-z * z / 2) / np.sqrt(2 * np.pi)
     variance = np.where(telling, share * (1 - share), 1.0)
     return z, np.where(telling, density**2 * replicates / variance, 0.0)
 
 
 def _least_squares(z: Float64, weight: Float64, design: Float64) -> Float64:
-    """Fits d and c, f64 [n, 2], to z by weighted squares."""
+    """Fit d and c, f64 [n, 2], to z by weighted least squares."""
     return _solve(_information(weight, design), np.einsum("nk,kj->nj", weight * z, design))
 
 
 def _most_likely(
     start: Float64, counts: Float64, replicates: Float64, design: Float64
 ) -> tuple[Float64, Float64]:
-    """The best d and c, f64 [n, 2], and their covariances, f64 [n, 2, 2], by Fisher's scoring.
+    """Maximum-likelihood d and c, f64 [n, 2], and their covariances, f64 [n, 2, 2].
 
-    The likelihood of a probit model has one maximum. A fit that does not get there keeps its start.
+    By Fisher scoring: the likelihood of a probit model has one maximum. A fit that diverges keeps
+    its start.
     """
     best = start.copy()
     for _ in range(STEPS):
@@ -324,7 +341,7 @@ def _scoring(
 ) -> tuple[Float64, Float64]:
     """Fisher's information f64 [n, 2, 2] and the score f64 [n, 2]."""
     z = at @ design.T
-    share = np.clip(ndtr(-z), LEAST_SHARE, 1 - LEAST_SHARE)
+    share = np.clip(normal_share(-z), LEAST_SHARE, 1 - LEAST_SHARE)
     density = np.exp(-z * z / 2) / np.sqrt(2 * np.pi)
     spread = share * (1 - share)
     residual = (counts - replicates * share) * density / spread
@@ -338,7 +355,7 @@ def _information(weight: Float64, design: Float64) -> Float64:
 
 
 def _solve(matrix: Float64, right: Float64) -> Float64:
-    """Solutions of 2 x 2 systems, f64 [n, 2]; 0 where they have none."""
+    """Solutions of 2 x 2 systems, f64 [n, 2]; 0 for singular ones."""
     (a, b), (c, d) = np.moveaxis(matrix, 0, -1)
     e, f = right.T
     determinant = a * d - b * c
@@ -347,13 +364,13 @@ def _solve(matrix: Float64, right: Float64) -> Float64:
     return np.where(determinant[:, None] > 0, x, 0.0)
 
 
-# Every topology test of some trees, from one set of replicates.
+# All tests of a set of trees, from one set of replicates.
 
 TESTS = ("bp-RELL", "p-KH", "p-SH", "p-WKH", "p-WSH", "c-ELW", "p-AU")
-"""In IQ-TREE's order, by its names."""
+"""Names and order of the tests: IQ-TREE's."""
 
 WHOLE = SCALES.index(1.0)
-"""The scale of the tests that know but one."""
+"""Index of the scale of all tests but AU."""
 
 
 def tree_tests(
@@ -366,12 +383,13 @@ def tree_tests(
     replicates: int,
     chosen: Sequence[str] = TESTS,
 ) -> dict[str, TreeTest]:
-    """The chosen tests by name.
+    """The chosen tests, by name.
 
-    lnl        f64 [n], two trees or more
+    lnl        f64 [n]: two trees or more
     sites      gives f64 [n, L] site lnL, which the weighted tests need
-    resampled  the lnL of all trees under rows of weights: f64 [n, R] of [R, L]
-    weights    f64 [L] of the data; ``parts``: the patterns of each part
+    resampled  lnL of all trees under rows of weights: f64 [n, R] from [R, L]
+    weights    f64 [L]: weights of the data
+    parts      the patterns of each part
     """
     scales = range(len(SCALES)) if "p-AU" in chosen else (WHOLE,)
     multiscale = Multiscale(len(lnl))
@@ -379,11 +397,11 @@ def tree_tests(
     for scale in scales:
         name, size = f"tree tests, scale {SCALES[scale]}", SCALES[scale]
         resampling = Resampling(weights, parts, seed, name, size, in_blocks=True)
-        for found in in_advance(resampled, resampling.batches(replicates)):
+        for lnl_of_batch in in_advance(resampled, resampling.batches(replicates)):
             if "p-AU" in chosen:
-                multiscale.count(scale, found)
+                multiscale.count(scale, lnl_of_batch)
             if scale == WHOLE:
-                whole.append(found)
+                whole.append(lnl_of_batch)
     again = np.concatenate(whole, axis=1)
     made: dict[str, TreeTest] = {}
     if {"p-WKH", "p-WSH"} & set(chosen):

@@ -1,10 +1,10 @@
-"""The ultrafast bootstrap: of the trees that come along, every replicate keeps its best.
+"""The ultrafast bootstrap: every replicate keeps the best tree among those that a search meets.
 
-A tree is offered with its site log-likelihoods, which under a replicate's weights give its
-resampled lnL (RELL). The replicate takes it if that is larger than its best by more than EPSILON,
-and within EPSILON of it with a probability of 1 / (trees that it has taken for as good + 1). Trees
-more than MARGIN below the worst tree that any replicate holds, all under the data's own weights,
-are not looked at. (UFBoot2: Minh, Nguyen, von Haeseler 2013; Hoang et al. 2018.)
+A tree is offered with its site log-likelihoods, which under a replicate's weights give the tree's
+resampled lnL (RELL). The replicate takes the tree if that exceeds its best by more than EPSILON;
+within EPSILON it takes the tree with probability 1 / (number of trees as good so far + 1). Trees
+whose lnL is more than MARGIN below that of the worst tree that any replicate holds are not offered.
+(UFBoot2: Minh, Nguyen, von Haeseler 2013; Hoang et al. 2018.)
 
 Letters: B replicates, n trees offered, T taxa.
 """
@@ -23,32 +23,33 @@ from mltree.tree.splits import splits_of
 from mltree.tree.topology import Tree
 
 EPSILON = 0.5
-"""lnL up to which resampled trees are as good: IQ-TREE's."""
+"""Difference in lnL up to which resampled trees are equally good: IQ-TREE's."""
 
 MARGIN = 1.0
-"""lnL below the worst tree that is held down to which trees are offered: IQ-TREE's."""
+"""lnL below the worst held tree down to which trees are offered: IQ-TREE's."""
 
 CORRELATION = 0.99
-"""Of the supports of all splits with those after half as many trees: there are enough (IQ-TREE)."""
+"""Correlation of all splits' supports with those after half as many trees, at which the bootstrap
+has converged: IQ-TREE's."""
 
 
 Supports: TypeAlias = tuple[UInt64, Float64]
-"""Keys of splits, rising, and the share of replicates that have each."""
+"""Keys of splits, ascending, and the share of replicates that have each."""
 
 
 class Ultrafast:
-    """What B replicates hold."""
+    """The trees that B replicates hold."""
 
     def __init__(self, replicates: int) -> None:
         self.replicates = replicates
         self.best: Float64 = np.full(replicates, -np.inf)
         """f64[B]: the largest resampled lnL so far."""
         self.lnl: Float64 = np.full(replicates, -np.inf)
-        """f64[B]: of the trees that are held, under the data's own weights."""
+        """f64[B]: lnL of the held trees, under the data's weights."""
         self.held: UInt64 = np.zeros(replicates, np.uint64)
-        """uint64[B]: their topologies' keys."""
+        """uint64[B]: topology keys of the held trees."""
         self.trees: dict[int, Tree] = {}
-        """Those that are held, by key."""
+        """The held trees, by key."""
         self._counts = np.zeros(replicates)
         self._met: dict[int, int] = {}
         self._splits: dict[int, UInt64] = {}
@@ -56,12 +57,12 @@ class Ultrafast:
 
     @property
     def offered(self) -> int:
-        """Different topologies so far."""
+        """Number of different topologies offered so far."""
         return len(self._met)
 
     @property
     def cutoff(self) -> float:
-        """LnL from which on trees are worth being offered."""
+        """Least lnL of a tree worth offering."""
         return float(self.lnl.min()) - MARGIN
 
     def offer(
@@ -71,11 +72,12 @@ class Ultrafast:
         resampled: Float64,
         make: Callable[[int], Tree],
     ) -> None:
-        """Take in trees, one after the other.
+        """Offer trees, one after the other.
 
-        keys, lnl  uint64[n], f64[n]: of their topologies, and under the data's own weights
+        keys       uint64[n]: their topologies' keys
+        lnl        f64[n]: lnL under the data's weights
         resampled  f64[n, B]
-        make       gives the n-th tree, which nobody changes
+        make       gives the n-th tree, not to be changed afterwards
         """
         for key in keys.tolist():
             self._met[key] = self._met.get(key, 0) + 1
@@ -96,7 +98,10 @@ class Ultrafast:
         }
 
     def _takers(self, key: np.uint64, resampled: Float64) -> NDArray[np.intp]:
-        """The replicates that take a tree, by its key, their numbers and how often it was met."""
+        """Numbers of the replicates that take a tree.
+
+        Chance depends on the tree's key, the replicate's number and how often the tree was met.
+        """
         lead = resampled - self.best
         near = np.flatnonzero(lead > -EPSILON)
         met = mixed(np.array([self._met[int(key)]], np.uint64))
@@ -105,13 +110,13 @@ class Ultrafast:
         return near[(lead[near] > EPSILON) | (chance * (self._counts[near] + 1) <= 1)]
 
     def holders(self) -> list[tuple[int, int]]:
-        """Keys of the trees that are held and by how many; those of most first, then by lnL."""
+        """Keys of the held trees and the number of their replicates, most first, then by lnL."""
         keys, first, counts = np.unique(self.held, return_index=True, return_counts=True)
         order = np.lexsort((keys, -self.lnl[first], -counts))
         return [(int(keys[n]), int(counts[n])) for n in order]
 
     def correlation(self) -> float | None:
-        """Of the supports of all splits with those of half as many calls ago; None at first."""
+        """Correlation of all splits' supports with those half as many calls ago; None at first."""
         self._snapshots.append(self._supports())
         number = len(self._snapshots)
         if number < 2:
@@ -119,9 +124,9 @@ class Ultrafast:
         return _correlation(self._snapshots[number // 2 - 1], self._snapshots[-1])
 
     def moved(self, calls: int) -> float:
-        """By how much some split's support is another than so many calls of correlation before.
+        """Largest change of a split's support since ``calls`` calls of :meth:`correlation` ago.
 
-        Infinity where there were none before them.
+        Infinity if there were none before them.
         """
         if len(self._snapshots) <= calls:
             return np.inf
@@ -129,7 +134,7 @@ class Ultrafast:
         return float(np.abs(now - before).max())
 
     def _supports(self) -> Supports:
-        """Of all that is held."""
+        """Supports of the splits of the held trees."""
         holders = dict(self.holders())
         new = [key for key in holders if key not in self._splits]
         if new:
@@ -143,7 +148,7 @@ class Ultrafast:
 
 
 def _correlation(one: Supports, other: Supports) -> float:
-    """Pearson's, over the splits that either has; 1 where neither varies."""
+    """Pearson's correlation over the splits that either has; 1 if neither varies."""
     rows = _side_by_side(one, other)
     if np.array_equal(rows[0], rows[1]):
         return 1.0
@@ -153,9 +158,9 @@ def _correlation(one: Supports, other: Supports) -> float:
 
 
 def _side_by_side(one: Supports, other: Supports) -> Float64:
-    """f64[2, n]: of the splits that either has."""
+    """f64[2, n]: supports of the splits that either has."""
     keys = np.union1d(one[0], other[0])
     rows = np.zeros((2, keys.size))
-    for row, (own, supports) in zip(rows, (one, other), strict=True):
-        row[np.searchsorted(keys, own)] = supports
+    for row, (split_keys, supports) in zip(rows, (one, other), strict=True):
+        row[np.searchsorted(keys, split_keys)] = supports
     return rows

@@ -18,12 +18,11 @@ from queue import SimpleQueue
 from typing import Any
 
 import mpi4py
-from mpi4py import MPI
-
-from mltree.system.rank_processes import Greeting, Message
 
 mpi4py.rc.initialize = mpi4py.rc.finalize = False
+from mpi4py import MPI  # noqa: E402
 
+from mltree.system.rank_processes import Greeting, Message  # noqa: E402
 
 SHORTEST, LONGEST = 1e-4, 1e-2
 """Seconds between two looks for messages: after one, and when nothing has come for long."""

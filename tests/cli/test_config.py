@@ -13,7 +13,7 @@ from mltree.cli.config import defaults, find, has_file, without_option
 from mltree.cli.main import app
 from mltree.system.errors import InputError
 
-DATASETS = Path(__file__).parents[1] / "datasets"
+DATASETS = Path(__file__).parents[2] / "datasets"
 
 Run = Callable[..., Result]
 

@@ -103,7 +103,7 @@ def test_estimated_exchangeabilities_are_held(run: Run, profiles: np.ndarray) ->
 def test_a_search_with_supports(run: Run, profiles: np.ndarray) -> None:
     """Searched, supported, replicated under them; the tree's lnL is what an evaluation says."""
     found = run(
-        "search", "aln.fa", "-m", "LG+C10+F+G4{0.5}", "--site-freqs", "own.sitefreq", *QUICK,
+        "search", "aln.fa", "-m", "LG+C10+F+G4{0.5}", "--site-freqs", "own.sitefreq",
         "--preset", "fast", "--sh-alrt", "100", "--bootstrap", "2", "--prefix", "s",
     )  # fmt: skip
     done(found)
@@ -118,7 +118,7 @@ def test_a_search_with_supports(run: Run, profiles: np.ndarray) -> None:
 
 def test_a_checkpoint_is_of_its_frequencies(run: Run, profiles: np.ndarray) -> None:
     """Replicates are added under the frequencies that they began with, and no others."""
-    common = ("bootstrap", "aln.fa", "-m", "LG+G4{1}", *QUICK, "--prefix", "b", "-t", "tree")
+    common = ("bootstrap", "aln.fa", "-m", "LG+G4{1}", "--prefix", "b", "-t", "tree")
     done(run(*common, "-N", "2", "--site-freqs", "own.sitefreq"))
     write("other.sitefreq", profiles[::-1])
     other = run(*common, "-N", "3", "--site-freqs", "other.sitefreq")

@@ -111,4 +111,4 @@ def test_a_state_that_the_data_cannot_have(tmp_path: Path) -> None:
     with pytest.raises(InputError, match="taxon b, site 2: '2' is no BIN character") as raised:
         read_alignment(path, "binary")
     assert "states are 0 to 1" in str(raised.value.hint)
-    assert alphabet.named("GTR") is None
+    assert alphabet.characters_named("GTR") is None

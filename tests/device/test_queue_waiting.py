@@ -150,7 +150,7 @@ def test_an_interrupted_wait_leaves_nothing_to_the_next() -> None:
 
 INTERRUPTED = """
 import signal, time
-from mltree.device.waiting import Watch
+from mltree.device.queue import Watch
 
 class Launch:
     command_execution_status = 2
@@ -179,7 +179,7 @@ def test_no_thread_is_inside_open_cl_when_the_interpreter_ends() -> None:
 
 
 LATE = """
-from mltree.device import waiting
+from mltree.device import queue as waiting
 
 class Launch:
     command_execution_status = 2

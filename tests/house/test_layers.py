@@ -38,7 +38,7 @@ HOMES = {
     "ete3": ("mltree.tree.newick",),
     "typer": ("mltree.cli",),
     "rich": ("mltree.report", "mltree.cli", "mltree.analyses"),
-    "scipy": ("mltree.supports",),
+    "scipy": (),
     "matplotlib": ("mltree.report.drawing",),
 }
 

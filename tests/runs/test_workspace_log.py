@@ -79,7 +79,7 @@ def test_another_run_is_told_whose_it_is(path: Path) -> None:
 
 def test_a_lock_ends_with_its_process_however_that_ends(path: Path) -> None:
     code = (
-        "import sys, time; from pathlib import Path; from mltree.log import RunLog; "
+        "import sys, time; from pathlib import Path; from mltree.runs.workspace import RunLog; "
         "log = RunLog(Path(sys.argv[1])); print('held', flush=True); time.sleep(600)"
     )
     holder = subprocess.Popen([sys.executable, "-c", code, path], stdout=subprocess.PIPE, text=True)

@@ -10,7 +10,7 @@ from pathlib import Path
 
 import pytest
 
-from mltree.runs.workspace import Outputs, claim_files
+from mltree.runs.workspace import Workspace, claim_files
 from mltree.system.errors import InputError
 
 
@@ -31,12 +31,12 @@ from mltree.system.errors import InputError
     ],
 )
 def test_names_follow_the_prefix(prefix: str | None, expected: str) -> None:
-    assert Outputs.of(prefix, "data/a.phy").path("log") == Path(expected)
+    assert Workspace.of(prefix, "data/a.phy").path("log") == Path(expected)
 
 
 @pytest.mark.parametrize("alignment", [".", "..", "/", "x/", ""])
 def test_no_alignment_is_too_odd_for_a_name(alignment: str) -> None:
-    assert Outputs.of(None, alignment).path("log").name.endswith(".mltree.log")
+    assert Workspace.of(None, alignment).path("log").name.endswith(".mltree.log")
 
 
 def test_a_folder_is_named_however_it_is_written(
@@ -45,13 +45,13 @@ def test_a_folder_is_named_however_it_is_written(
     folder = tmp_path / "loci" / "more"
     folder.mkdir(parents=True)
     monkeypatch.chdir(folder)
-    names = {Outputs.of(prefix, ".").path("log").name for prefix in (None, "./", "..")}
+    names = {Workspace.of(prefix, ".").path("log").name for prefix in (None, "./", "..")}
     assert names == {"more.mltree.log"}
-    assert Outputs.of(None, "..").path("log") == Path("../loci.mltree.log")
+    assert Workspace.of(None, "..").path("log") == Path("../loci.mltree.log")
 
 
 def test_a_claim_needs_free_names(tmp_path: Path) -> None:
-    outputs = Outputs(tmp_path, "x")
+    outputs = Workspace(tmp_path, "x")
     outputs.claim(["bestTree"], redo=False)
     assert outputs.write({"bestTree": "(a,b,c);\n"}) == [tmp_path / "x.mltree.bestTree"]
     with pytest.raises(InputError, match="bestTree exists"):
@@ -67,13 +67,13 @@ def test_a_claim_needs_free_names(tmp_path: Path) -> None:
 def test_a_run_needs_a_folder(tmp_path: Path, folder: str) -> None:
     (tmp_path / "a-file").touch()
     with pytest.raises(InputError, match=re.escape(folder)):
-        Outputs(tmp_path / folder, "x").check(["log"])
+        Workspace(tmp_path / folder, "x").check(["log"])
 
 
 @pytest.mark.parametrize("length", [10, 200, 219, 220, 245, 256, 5000])
 def test_a_name_that_is_accepted_can_be_written(tmp_path: Path, length: int) -> None:
     """``.mltree.log`` and a draft's ending have 36 bytes, and file systems take 255."""
-    outputs = Outputs(tmp_path, "x" * length)
+    outputs = Workspace(tmp_path, "x" * length)
     if length + len(".mltree.log." + "0" * 16 + ".partial") > 255:
         with pytest.raises(InputError, match="too long"):
             outputs.check(["log"])
@@ -83,7 +83,7 @@ def test_a_name_that_is_accepted_can_be_written(tmp_path: Path, length: int) -> 
 
 
 def test_a_folder_in_the_place_of_a_file_is_refused(tmp_path: Path) -> None:
-    outputs = Outputs(tmp_path, "x")
+    outputs = Workspace(tmp_path, "x")
     outputs.path("log").mkdir()
     with pytest.raises(InputError, match=r"x\.mltree\.log is a folder"):
         outputs.check(["bestTree", "log"])
@@ -92,7 +92,7 @@ def test_a_folder_in_the_place_of_a_file_is_refused(tmp_path: Path) -> None:
 
 
 def test_a_link_that_leads_nowhere_takes_a_name(tmp_path: Path) -> None:
-    outputs = Outputs(tmp_path, "x")
+    outputs = Workspace(tmp_path, "x")
     outputs.path("support").symlink_to(tmp_path / "nowhere")
     with pytest.raises(InputError, match="support exists"):
         outputs.claim(["support"], redo=False)
@@ -101,7 +101,7 @@ def test_a_link_that_leads_nowhere_takes_a_name(tmp_path: Path) -> None:
 def test_what_is_read_is_not_written(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """By whatever name: relative, a link, a hard link."""
     monkeypatch.chdir(tmp_path)
-    outputs = Outputs(Path(), "x")
+    outputs = Workspace(Path(), "x")
     Path("x.mltree.log").touch()
     Path("link").symlink_to("x.mltree.log")
     os.link("x.mltree.log", "hard")
@@ -130,7 +130,7 @@ def test_a_pipe_is_no_file_to_write(tmp_path: Path) -> None:
     os.mkfifo(tmp_path / "pipe")
     with pytest.raises(InputError, match="is a pipe"):
         claim_files([tmp_path / "pipe"], [], redo=True)
-    outputs = Outputs(tmp_path, "x")
+    outputs = Workspace(tmp_path, "x")
     os.mkfifo(outputs.path("bestTree"))
     outputs.path("log").symlink_to(os.devnull)
     outputs.check(["log"])
@@ -141,15 +141,15 @@ def test_a_pipe_is_no_file_to_write(tmp_path: Path) -> None:
 
 
 HOLD = (
-    "import sys; from pathlib import Path; from mltree.runs.workspace import Outputs\n"
-    "with Outputs(Path(sys.argv[1]), 'x').held(sys.argv[2:]):\n"
+    "import sys; from pathlib import Path; from mltree.runs.workspace import Workspace\n"
+    "with Workspace(Path(sys.argv[1]), 'x').held(sys.argv[2:]):\n"
     "    print('held', flush=True)\n"
     "    sys.stdin.read()\n"
 )
 
 
 def test_only_one_command_writes_a_file(tmp_path: Path) -> None:
-    outputs = Outputs(tmp_path, "x")
+    outputs = Workspace(tmp_path, "x")
     holder = subprocess.Popen(
         [sys.executable, "-c", HOLD, tmp_path, "support", "bestTree"],
         stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True,
@@ -169,7 +169,7 @@ def test_only_one_command_writes_a_file(tmp_path: Path) -> None:
 
 
 def test_a_killed_commands_lock_and_drafts_are_nobodys(tmp_path: Path) -> None:
-    outputs = Outputs(tmp_path, "x")
+    outputs = Workspace(tmp_path, "x")
     outputs.path("lock").touch()
     draft = tmp_path / f"x.mltree.support.{'0a' * 8}.partial"
     others = [
@@ -185,7 +185,7 @@ def test_a_killed_commands_lock_and_drafts_are_nobodys(tmp_path: Path) -> None:
 
 
 def test_a_file_that_is_no_lock_is_left(tmp_path: Path) -> None:
-    outputs = Outputs(tmp_path, "x")
+    outputs = Workspace(tmp_path, "x")
     outputs.path("lock").write_text("the user's own")
     with outputs.held(["support"]):
         pass
@@ -193,7 +193,7 @@ def test_a_file_that_is_no_lock_is_left(tmp_path: Path) -> None:
 
 
 def test_stale_files_go_when_new_ones_are_there(tmp_path: Path) -> None:
-    outputs = Outputs(tmp_path, "x")
+    outputs = Workspace(tmp_path, "x")
     outputs.write({"support": "old", "bestTree": "old"})
     assert outputs.holds("bestTree", "old")
     assert not outputs.holds("bestTree", "new")

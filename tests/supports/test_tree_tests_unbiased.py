@@ -3,7 +3,7 @@ import pytest
 from scipy.optimize import minimize
 from scipy.stats import binom, norm
 
-from mltree.supports.tree_tests import SCALES, Multiscale, fit
+from mltree.supports.tree_tests import SCALES, Multiscale, fit, normal_quantile, normal_share
 
 ROOT = np.sqrt(np.array(SCALES))
 REPLICATES = np.full(len(SCALES), 10_000.0)
@@ -96,3 +96,10 @@ def test_trees_that_do_not_differ_share() -> None:
     for scale in range(len(SCALES)):
         counter.count(scale, np.zeros((2, 50)))
     np.testing.assert_allclose(counter.test().values, 0.5)
+
+
+def test_the_normal_distribution_is_scipys() -> None:
+    z = np.linspace(-8, 8, 201)
+    np.testing.assert_allclose(normal_share(z), norm.cdf(z), rtol=1e-13)
+    share = np.concatenate([10.0 ** -np.arange(1, 15), np.linspace(0.01, 0.99, 99)])
+    np.testing.assert_allclose(normal_quantile(share), norm.ppf(share), rtol=1e-13, atol=1e-15)

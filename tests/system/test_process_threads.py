@@ -107,7 +107,7 @@ def test_drivers_are_told(monkeypatch: pytest.MonkeyPatch) -> None:
 def test_one_thread_is_one(tmp_path: Path, arguments: list[str]) -> None:
     """What the driver made of it: its compute units, in the log; bound to one CPU or asked to."""
     told = {name: text for name, text in os.environ.items() if name not in DRIVERS}
-    alignment = Path(__file__).parents[1] / "datasets" / "primates.phy"
+    alignment = Path(__file__).parents[2] / "datasets" / "primates.phy"
 
     def bind() -> None:
         if not arguments:

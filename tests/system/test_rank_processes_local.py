@@ -15,7 +15,7 @@ from pathlib import Path
 
 import pytest
 
-from mltree.system import rank_processes
+from mltree.system import rank_processes, rank_start
 from mltree.system import ranks as module
 from mltree.system.errors import InputError
 from mltree.system.rank_processes import DEAD_HINT, First, Kind, LocalLine, start_processes
@@ -147,6 +147,6 @@ def test_where_not_all_can_be_started_none_is_left(monkeypatch: pytest.MonkeyPat
 
 def test_ranks_that_are_there_start_no_others(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(module, "_here", module.Ranks())
-    module.start(1)
+    rank_start.start(1)
     with pytest.raises(InputError, match="a launcher has started ranks already"):
-        module.start(2)
+        rank_start.start(2)
