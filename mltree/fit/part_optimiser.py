@@ -171,7 +171,7 @@ MAX_STEPS = 200
 """Steps of an optimiser; 190 exchangeabilities on 30 sites, most of them on a bound, took 75."""
 
 
-class SharedFit(Protocol):
+class AnyFit(Protocol):
     """A tree and a model that are optimised together (:class:`.model_optimiser.Fit`)."""
 
     tree: Tree
@@ -179,12 +179,16 @@ class SharedFit(Protocol):
     weights: int
     first_part: int
 
+    @property
+    def case(self) -> Case:
+        """Case of the tree under the model."""
+
 
 @dataclass
 class _ExchangeabilityFit:
     """The optimiser of the exchangeabilities that one part's classes share."""
 
-    fit: SharedFit
+    fit: AnyFit
     part: int
     optimiser: GradientLBFGS
     rest: Float64
@@ -194,7 +198,7 @@ class _ExchangeabilityFit:
 
     @classmethod
     def of(
-        cls, fit: SharedFit, part: int, settings: ModelSettings, epsilon: float
+        cls, fit: AnyFit, part: int, settings: ModelSettings, epsilon: float
     ) -> _ExchangeabilityFit:
         """Begin at the exchangeabilities that the model has."""
         model = fit.model.models[part]
@@ -249,7 +253,7 @@ class _ExchangeabilityFit:
 
 
 def share_exchangeabilities(
-    fits: Sequence[SharedFit], settings: ModelSettings, epsilon: float
+    fits: Sequence[AnyFit], settings: ModelSettings, epsilon: float
 ) -> Steps[None]:
     """Optimise what the classes of the fits' models share, where they share so much."""
     optimisers = [
@@ -320,17 +324,6 @@ NEARBY_RATES: Float64 = exp(np.array([-0.1, 0.0, 0.1]))
 
 MAX_ROUNDS = 6
 """Most requests for curves."""
-
-
-class AnyFit(Protocol):
-    """A tree and a model that are optimised together (:class:`.model_optimiser.Fit`)."""
-
-    tree: Tree
-    model: PartitionModel
-
-    @property
-    def case(self) -> Case:
-        """Case of the tree under the model."""
 
 
 @dataclass

@@ -125,10 +125,6 @@ class TrustRegion(BoxOptimiser):
         offsets = self._stencil.offsets if self._measures_curvature else self._stencil.up
         return np.concatenate([self._trial_points[0] + offsets, self._trial_points[1:]])
 
-    def take(self, values: Float64) -> None:
-        """Go on from the f64[m] values at the points; see :func:`advance`."""
-        advance([self], [values])
-
     def update(self, values: Float64) -> None:
         """Move to the best end of a step, and expand around it, from f64[m] values."""
         middle = len(values) - len(self._trial_points) + 1

@@ -289,25 +289,22 @@ def shape_keys(trees: Sequence[Tree], cases: Sequence[Case], shortest: float) ->
 
 def class_weights(trees: Sequence[Tree], cases: Sequence[Case]) -> Steps[list[list[Float64]]]:
     """Return the best weights of the classes of every part of every tree."""
-    answer: Any = yield ClassWeights(trees, cases)
-    weights: list[list[Float64]] = answer
-    return weights
+    answer = yield ClassWeights(trees, cases)
+    return list(answer)
 
 
 def rate_curves(
     trees: Sequence[Tree], cases: Sequence[Case], rates: Sequence[Sequence[Float64]]
 ) -> Steps[list[list[Curves]]]:
     """Return curves of every part of every tree under rates for all of its sites, or none."""
-    answer: Any = yield RateCurves(trees, cases, rates)
-    curves: list[list[Curves]] = answer
-    return curves
+    answer = yield RateCurves(trees, cases, rates)
+    return list(answer)
 
 
 def flow_slopes(trees: Sequence[Tree], cases: Sequence[Case]) -> Steps[list[list[Float64]]]:
     """Return the slopes of every part's lnL of every tree in the rates of its classes."""
-    answer: Any = yield FlowSlopes(trees, cases)
-    slopes: list[list[Float64]] = answer
-    return slopes
+    answer = yield FlowSlopes(trees, cases)
+    return list(answer)
 
 
 def perform(likelihood: SearchLikelihood, steps: Steps[T], ask: Ask | None = None) -> T:

@@ -547,6 +547,5 @@ def scored_moves(
     rules: MoveRules,
 ) -> Steps[Sequence[ScoredMoves]]:
     """Request the moves around every tree (:func:`score_moves`)."""
-    answer: Any = yield ScoreMoves(trees, cases, lnls, caches, rules)
-    scored: Sequence[ScoredMoves] = answer
-    return scored
+    answer = yield ScoreMoves(trees, cases, lnls, caches, rules)
+    return list(answer)

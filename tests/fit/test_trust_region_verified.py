@@ -5,7 +5,7 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from mltree.fit.trust_region import VerifiedTrustRegion
+from mltree.fit.trust_region import VerifiedTrustRegion, advance
 
 TOP = np.array([0.4, -0.3])
 EPSILON = 1e-6
@@ -16,19 +16,19 @@ def bowl(x: np.ndarray) -> np.ndarray:
 
 
 def optimiser(expected: float, starts: np.ndarray) -> tuple[VerifiedTrustRegion, list[int]]:
-    """How it ends, and how many points each launch had."""
+    """Return the optimiser at its end, and how many points each launch had."""
     found = VerifiedTrustRegion(expected, starts, np.full(2, -9.0), np.full(2, 9.0), 1e-3, EPSILON)
     points = []
     while not found.done:
         points.append(len(found.points()))
-        found.take(bowl(found.points()))
+        advance([found], [bowl(found.points())])
     np.testing.assert_allclose(found.x, TOP, atol=1e-3)
     assert found.converged
     assert found.value == bowl(found.x[None])[0]
     return found, points
 
 
-def test_what_it_was_told_is_looked_at_once() -> None:
+def test_an_expected_maximum_is_evaluated_once() -> None:
     found, points = optimiser(5.0, np.stack([TOP, np.zeros(2)]))
     assert points == [2]
     assert found.predicted_gain == 0.0
