@@ -68,7 +68,7 @@ from mltree.tree.splits import facing
 from mltree.tree.topology import Tree
 from mltree.treesearch.checkpoint import Checkpoint
 from mltree.treesearch.constraint import read_constraint
-from mltree.treesearch.driver import StartingTree
+from mltree.treesearch.search import StartingTree
 
 # What a search says of the branches of the tree that it has found: tests of them, replicates.
 

@@ -50,7 +50,7 @@ from mltree.fit.settings import PRESETS
 from mltree.models.grammar import format_model
 from mltree.models.partitioned import Linkage, PartitionModel
 from mltree.runs.computation import Computation, Found, open_computation
-from mltree.runs.model_choice import Choice, Criterion
+from mltree.runs.model_choice import Criterion, RankedModels
 from mltree.runs.problem import Problem, is_choice, load_problem, read_problem
 from mltree.runs.request import breakdown_of, model_text
 from mltree.runs.site_frequencies import SiteFrequencies
@@ -388,7 +388,7 @@ def bootstrap(
 class ModelChoice:
     """The candidates for an alignment, or for one of its parts, and the best of them."""
 
-    choice: Choice = field(repr=False)
+    choice: RankedModels = field(repr=False)
 
     def __repr__(self) -> str:
         return f"ModelChoice({self.name!r}, part={self.part!r})"
