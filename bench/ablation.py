@@ -22,7 +22,7 @@ from mltree.runs.engines import Resources, place
 from mltree.runs.problem import load_problem
 from mltree.tree.parsimony import stepwise_addition
 from mltree.tree.parsimony_spr import parsimony_trees
-from mltree.treesearch.driver import StartingTree, search
+from mltree.treesearch.search import StartingTree, search
 
 __all__ = ["VARIANTS", "Tally", "main"]
 
@@ -52,15 +52,19 @@ VARIANTS: dict[str, SearchSettings] = {
     "min_gain 0.01": _rounds(min_gain=0.01),
     "min_gain 0.2": _rounds(min_gain=0.2),
     "no trials": _phases(PhaseSettings(25, 50.0), PhaseSettings(25, 100.0)),
-    "16 trials": _phases(PhaseSettings(25, 50.0), PhaseSettings(25, 100.0, trials=16)),
-    "cut 30, then 100": _phases(PhaseSettings(25, 30.0), PhaseSettings(25, 100.0, trials=8)),
-    "cut 50, then 400": _phases(PhaseSettings(25, 50.0), PhaseSettings(25, 400.0, trials=8)),
-    "cut 100": _phases(PhaseSettings(25, 100.0, trials=8)),
-    "radius 10": _phases(PhaseSettings(10, 50.0), PhaseSettings(10, 100.0, trials=8)),
+    "16 trials": _phases(PhaseSettings(25, 50.0), PhaseSettings(25, 100.0, fully_smoothed=16)),
+    "cut 30, then 100": _phases(
+        PhaseSettings(25, 30.0), PhaseSettings(25, 100.0, fully_smoothed=8)
+    ),
+    "cut 50, then 400": _phases(
+        PhaseSettings(25, 50.0), PhaseSettings(25, 400.0, fully_smoothed=8)
+    ),
+    "cut 100": _phases(PhaseSettings(25, 100.0, fully_smoothed=8)),
+    "radius 10": _phases(PhaseSettings(10, 50.0), PhaseSettings(10, 100.0, fully_smoothed=8)),
     "the prototype's phases": _phases(
         PhaseSettings(25, 100.0),
         PhaseSettings(10, np.inf),
-        PhaseSettings(10, 100.0, trials=8),
+        PhaseSettings(10, 100.0, fully_smoothed=8),
     ),
 }
 """The preset ``fast`` and what differs from it."""
@@ -111,7 +115,7 @@ def measure(
             lnls[name] = found.lnl
             tallies[name].seconds += time.perf_counter() - began
             tallies[name].cpu += time.process_time() - cpu
-            tallies[name].candidates += found.candidates
+            tallies[name].candidates += found.insertions
             tallies[name].rounds += found.rounds
         best = max(lnls.values())
         bests.append(best)

@@ -32,9 +32,9 @@ JUDGE = "lengths and model optimised in fp64, lnL by the NumPy reference engine"
 TIGHT = replace(
     FIXED_TOPOLOGY,
     model=replace(ModelSettings(), final_epsilon=1e-5),
-    alternation_epsilon=1e-4,
+    ascent_epsilon=1e-4,
     final_smooth_epsilon=1e-5,
-    max_alternations=100,
+    max_ascent_turns=100,
 )
 """A hundredth of the search's own epsilons, in lnL. Those leave 0.002 to 0.02 lnL (mb_primates,
 iqtree_example), and a judge must see differences of 0.1; these end where PhyML does, to 0.0005."""

@@ -78,7 +78,7 @@ def _outcome(found: Found, taxa: Sequence[str]) -> dict[str, Any]:
         "lnl": found.lnl,
         "tree": write_newick(found.tree, taxa),
         "rounds": found.search.rounds,
-        "candidates": found.search.candidates,
+        "candidates": found.search.insertions,
         "moves": found.search.moves,
     }
 

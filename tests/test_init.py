@@ -15,7 +15,7 @@ ROOT = Path(__file__).parents[1]
 LIGHT = """
 import sys, mltree
 assert not {"numpy", "pyopencl", "rich", "typer", "ete3"} & set(sys.modules), sys.modules.keys()
-from mltree.treesearch.driver import search as step
+from mltree.treesearch.search import search as step
 from mltree.models import grammar
 assert callable(mltree.search) and mltree.search is not step, mltree.search
 assert callable(mltree.model) and callable(mltree.bootstrap)

@@ -169,8 +169,8 @@ class Bootstrap(Value, kw_only=True):
     ) -> Iterator[tuple[int, Entry]]:
         """Replicates as they end, some of the missing; so many under way at a time at most."""
         with resampled(self.computation, self.replicates, missing, most) as own:
-            searches = self.replicates.searches(numbers, own.spots)
-            for _, found in perform_all(own.likelihood, searches, own.spots.count):
+            searches = self.replicates.searches(numbers, own.slots)
+            for _, found in perform_all(own.likelihood, searches, own.slots.count):
                 yield found.number, Entry(found.lnl, write_newick(found.tree, self.problem.taxa))
 
 

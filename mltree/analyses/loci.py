@@ -65,9 +65,9 @@ from mltree.system.signals import ExitMessage, on_signal
 from mltree.tree.newick import write_newick
 from mltree.tree.parsimony import ParsimonyEngine
 from mltree.treesearch.checkpoint import fingerprint
-from mltree.treesearch.driver import SearchResult, StartingTree, beginning, search_steps
 from mltree.treesearch.duplicates import Collapsed
-from mltree.treesearch.quest import Quest
+from mltree.treesearch.search import SearchOutcome, StartingTree, beginning, search_steps
+from mltree.treesearch.search_context import SearchContext
 
 if TYPE_CHECKING:
     from mltree.report.progress import Reporter
@@ -314,7 +314,7 @@ class LociSearch:
             exactly = self._placed(kind, patterns, placement.each[0].exactly)
             exact = exactly.likelihood([patterns])
         steps = (
-            search_steps(search.quest(part, placement.is_exact))
+            search_steps(search.context(part, placement.is_exact))
             for part, search in enumerate(searches)
         )
         for part, result in perform_all(likelihood, steps, len(searches)):
@@ -354,7 +354,7 @@ class LociSearch:
             own = own.one_by_one(all_starts=self.starts is not None)
         return own
 
-    def _found(self, search: _Prepared, result: SearchResult, lnl: float) -> LocusTree:
+    def _found(self, search: _Prepared, result: SearchOutcome, lnl: float) -> LocusTree:
         problem, tree = search.problem, search.distinct.restore(result.tree)
         return LocusTree(
             taxa=len(problem.taxa),
@@ -414,14 +414,14 @@ class _Prepared:
     starts: Sequence[StartingTree]
     rng: np.random.Generator
 
-    def quest(self, part: int, exact: bool) -> Quest:
+    def context(self, part: int, exact: bool) -> SearchContext:
         """Its search from the beginning, on a part of the engine."""
         settings, model = self.settings.for_precision(exact), self.problem.model
         starts = [
             StartingTree(with_own_lengths(start.tree, model), start.origin) for start in self.starts
         ]
         state = beginning(starts, model, settings, self.rng)
-        return Quest(settings, state, ignore, first_part=part)
+        return SearchContext(settings, state, ignore, first_part=part)
 
 
 def _batches(loci: int, ranks: int) -> Iterator[range]:

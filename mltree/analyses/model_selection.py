@@ -28,7 +28,14 @@ from mltree.report.lines import best_fit_line
 from mltree.runs.computation import ANY_DEVICE, Found, open_computation
 from mltree.runs.engines import Resources, place_all
 from mltree.runs.merging import merge_parts
-from mltree.runs.model_choice import MARGIN, Choice, Criterion, Known, choose_models, matrices_near
+from mltree.runs.model_choice import (
+    REFIT_MARGIN,
+    Criterion,
+    KnownModels,
+    RankedModels,
+    choose_models,
+    matrices_near,
+)
 from mltree.runs.problem import Problem, in_parts
 from mltree.runs.request import begin_log, by_kind, command_result, deliver, load, open_log
 from mltree.runs.steps import with_own_lengths
@@ -39,14 +46,14 @@ from mltree.system.values import Value, plain
 from mltree.tree.fitch import pack_sites
 from mltree.tree.parsimony_spr import parsimony_trees
 from mltree.tree.topology import Tree
-from mltree.treesearch.driver import StartingTree, search
+from mltree.treesearch.search import StartingTree, search
 
 if TYPE_CHECKING:
     from mltree.report.progress import Reporter
 
 # A model choice, step by step: a quick tree of all parts, then the candidates of each kind.
 
-TOGETHER = 2.0 * MARGIN
+TOGETHER = 2.0 * REFIT_MARGIN
 """Of a score: how near the best matrices have to come, by what they bring the parts of a subset one
 by one, to be tried where these are one. Parameters of their own bring parts a few units more."""
 
@@ -64,7 +71,7 @@ class Scheme:
 
     problem: Problem
     """The same data in fewer parts."""
-    choices: list[Choice]
+    choices: list[RankedModels]
     """In the order of ``problem.model``."""
     members: list[list[str]]
     """The names of the parts that each is made of, in the order of the partition file."""
@@ -83,7 +90,7 @@ def choose(
     seed: int = 1,
     tree: Tree | None = None,
     emit: Emit = ignore,
-) -> list[Choice]:
+) -> list[RankedModels]:
     """The best model of every part, in the order of ``problem.model``.
 
     tree  what models are fitted to; where None, what moves make of a parsimony tree under
@@ -187,21 +194,21 @@ class _Quick(Value):
 
 def _choices(
     problem: Problem, resources: Resources, criterion: Criterion, quick: _Quick, emit: Emit
-) -> list[Choice]:
+) -> list[RankedModels]:
     """Choose for every part."""
-    choices: list[Choice] = []
+    choices: list[RankedModels] = []
     for number, patterns in enumerate(problem.groups):
         own = slice(len(choices), len(choices) + len(patterns.parts))
         likelihoods = quick.likelihoods[number] if quick.likelihoods else {}
-        known = Known(models=quick.models[own], likelihoods=likelihoods)
+        known = KnownModels(models=quick.models[own], likelihoods=likelihoods)
         names = problem.model.names[own]
         choices += choose_models(patterns, names, quick.tree, resources, criterion, emit, known)
     return choices
 
 
-def _known_of(subsets: Sequence[Sequence[Choice]]) -> Known:
+def _known_of(subsets: Sequence[Sequence[RankedModels]]) -> KnownModels:
     """Models to begin with and matrices to try, from the choices of the parts of some subsets."""
-    return Known(
+    return KnownModels(
         models=[
             next(iter(max(own, key=lambda one: one.best.sites).scored.values())).model
             for own in subsets
@@ -343,11 +350,11 @@ def _mark(patterns: Patterns) -> str:
     return found.hexdigest()
 
 
-def _row(choice: Choice, patterns: Patterns) -> dict[str, Any]:
+def _row(choice: RankedModels, patterns: Patterns) -> dict[str, Any]:
     return {"data": _mark(patterns), **part_row(choice)}
 
 
-def part_row(choice: Choice) -> dict[str, Any]:
+def part_row(choice: RankedModels) -> dict[str, Any]:
     """All candidates of a part with their scores, as the file has them."""
     worth = {criterion: choice.weights(criterion) for criterion in Criterion}
     return {
@@ -448,7 +455,7 @@ def scheme_of(
     return Scheme(problem, choices, [[name] for name in problem.model.names])
 
 
-def rank(choices: Sequence[Choice], emit: Emit) -> None:
+def rank(choices: Sequence[RankedModels], emit: Emit) -> None:
     """Tell how the candidates of every part rank."""
     for choice in choices:
         worth = choice.weights(choice.criterion)

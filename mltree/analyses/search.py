@@ -71,7 +71,7 @@ from mltree.tree.splits import facing
 from mltree.tree.topology import Tree
 from mltree.treesearch.checkpoint import Checkpoint
 from mltree.treesearch.constraint import read_constraint
-from mltree.treesearch.driver import StartingTree
+from mltree.treesearch.search import StartingTree
 
 if TYPE_CHECKING:
     from mltree.report.progress import Reporter

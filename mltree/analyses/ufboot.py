@@ -52,8 +52,8 @@ from mltree.tree.newick import read_newick, write_newick
 from mltree.tree.splits import SplitSums, splits, topology_key
 from mltree.tree.topology import Tree
 from mltree.treesearch.constraint import Constraint
-from mltree.treesearch.driver import SearchResult
 from mltree.treesearch.replicates import Replicates
+from mltree.treesearch.search import SearchOutcome
 
 NAME = "ultrafast"
 """Of what is drawn."""
@@ -116,7 +116,7 @@ class Outcome(Value):
 
 def ultrafast(
     search: TreeSearch,
-    found: SearchResult,
+    found: SearchOutcome,
     replicates: int,
     seed: int,
     settings: SearchSettings | None = None,
@@ -190,8 +190,8 @@ def _climbed(replicates: Replicates, computation: Computation, emit: Emit) -> li
     trees = list(replicates.given)
     numbers = range(1, len(trees) + 1)
     with resampled(computation, replicates, numbers, len(trees)) as own:
-        searches = replicates.searches(numbers, own.spots)
-        every = perform_all(own.likelihood, searches, own.spots.count)
+        searches = replicates.searches(numbers, own.slots)
+        every = perform_all(own.likelihood, searches, own.slots.count)
         for done, (_, found) in enumerate(every, 1):
             trees[found.number - 1] = found.tree
             if done % TOLD == 0:
@@ -199,7 +199,7 @@ def _climbed(replicates: Replicates, computation: Computation, emit: Emit) -> li
     return trees
 
 
-def _offered(offers: _Offers, found: SearchResult, rng: np.random.Generator, emit: Emit) -> float:
+def _offered(offers: _Offers, found: SearchOutcome, rng: np.random.Generator, emit: Emit) -> float:
     """Go from tree to tree; the correlation of the supports at the end."""
     own = offers.replicates
     offers.around([found.tree])

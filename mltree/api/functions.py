@@ -37,7 +37,7 @@ from mltree.api.results import (
 from mltree.data.alignments import MemoryAlignment, Source
 from mltree.models.grammar import format_model
 from mltree.runs.computation import Computation, Found
-from mltree.runs.model_choice import Choice, Criterion
+from mltree.runs.model_choice import Criterion, RankedModels
 from mltree.runs.options import AnalysisOptions, one_of
 from mltree.runs.problem import is_choice
 from mltree.runs.request import breakdown_of, load
@@ -220,7 +220,7 @@ def bootstrap(options: BootstrapOptions, source: Source, call: Call) -> Bootstra
 class ModelChoice:
     """The candidates for an alignment, or for one of its parts, and the best of them."""
 
-    choice: Choice = field(repr=False)
+    choice: RankedModels = field(repr=False)
 
     def __repr__(self) -> str:
         return f"ModelChoice({self.name!r}, part={self.part!r})"

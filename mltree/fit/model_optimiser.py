@@ -1,10 +1,10 @@
 """Model parameters by Newton's method, an iteration to a launch.
 
 The variables are the parameters of a part's model on their log scales and the log of a factor on
-its branch lengths, so that the alternation with branch smoothing converges in few turns. Gradient
+its branch lengths, so that coordinate ascent with branch smoothing converges in few turns. Gradient
 and Hessian come from differences, and every value that an iteration needs stands in one launch, for
 all the trees and models that are optimised side by side. Given the branch lengths, parts are
-problems of their own: the n-th point of all of them is one tree of the launch, whose lnL comes back
+problems of their own: the n-th points of all parts are one tree of the launch, whose lnL comes back
 part by part. A gradient alone takes a fifth of the points, but five times as many launches; it is
 what models of many variables are left with.
 """
@@ -19,16 +19,16 @@ from itertools import accumulate, chain, islice, pairwise
 
 import numpy as np
 
-from mltree.fit.part_climb import (
-    PartClimb,
-    ends_of,
+from mltree.fit.part_optimiser import (
+    PartOptimiser,
     fit_among_sites,
+    optima_of,
     scale_bounds,
     share_exchangeabilities,
 )
-from mltree.fit.rate_climb import FittedAmongSites
+from mltree.fit.rate_optimiser import FittedAmongSites
 from mltree.fit.settings import BranchSettings, ModelSettings
-from mltree.fit.trust_region import Way, advance
+from mltree.fit.trust_region import BoxOptimiser, advance
 from mltree.likelihood.requests import (
     Answers,
     Request,
@@ -96,14 +96,14 @@ it, in 29; in the other one, 1.7 below, the 6th to 8th did. From 3 at 0.7, 2 of 
 
 
 def starting_models(model: Model) -> list[Model]:
-    """The model, and others from where a climb may reach another maximum."""
+    """Return the model, and other starts from which another maximum may be reached."""
     return [model, *_of_rates(model), *_of_classes(model)]
 
 
 def distant_models(model: Model) -> list[tuple[float, Model]]:
-    """Starts from afar, where rates among sites are estimated: all branches of a length, and that.
+    """Return distant starts, if rates among sites are estimated: a branch length, and a model.
 
-    Not of mixtures, which take long.
+    Mixtures have none, for they take long.
     """
     form, p_is_free = model.heterogeneity, _has_free_p(model)
     if model.mixture is not None:
@@ -132,7 +132,7 @@ def _with_gamma(model: Model, form: Gamma, p: float, alpha: float) -> Model:
 
 
 def _of_rates(model: Model) -> list[Model]:
-    """Others in rates among sites."""
+    """Return starts with other rates among sites."""
     form, p_is_free = model.heterogeneity, _has_free_p(model)
     if isinstance(form, FreeRates) and not form.fixed:
         k = len(form.rates)
@@ -140,7 +140,10 @@ def _of_rates(model: Model) -> list[Model]:
         if model.mixture is not None and model.mixture.is_paired:
             rates = FreeRates.from_gamma(k, alpha).rates
             orders = (FreeRates.of(rates[list(o)], np.ones(k), in_order=True) for o in ORDERS)
-            return [dataclasses.replace(model, heterogeneity=own) for own in orders]
+            return [
+                dataclasses.replace(model, heterogeneity=rates_of_start)
+                for rates_of_start in orders
+            ]
         span, some = FEW_FAST
         others = [
             dataclasses.replace(
@@ -160,8 +163,8 @@ def _of_rates(model: Model) -> list[Model]:
 
 
 def _of_classes(model: Model) -> list[Model]:
-    """Others in the classes of a mixture of models, moved at random but always in the same way."""
-    count = sum(len(variables_of_matrix(own)) for own in model.components)
+    """Return starts with other classes of a mixture, moved at random but always in the same way."""
+    count = sum(len(variables_of_matrix(component)) for component in model.components)
     if not isinstance(model.mixture, Mixed) or not count:
         return []
     x, rng = vector(model), np.random.default_rng(0)
@@ -183,14 +186,14 @@ class Fit:
     """A tree and a model that are optimised together."""
 
     tree: Tree
-    """Its lengths change in place."""
+    """Tree whose lengths change in place."""
     model: PartitionModel
     weights: int = 0
-    """The row of pattern weights."""
+    """Row of pattern weights."""
     first_part: int = 0
-    """Of the engine's parts."""
+    """First part, among the engine's parts."""
     lnl: float = -np.inf
-    """Natural log."""
+    """lnL of tree and model, natural log."""
     lacking: float = 0.0
     """lnL that steps still promised where an optimisation of the model ended; 0 once converged."""
     part_lnls: Float64 | None = None
@@ -200,20 +203,20 @@ class Fit:
 
     @property
     def case(self) -> Case:
-        """What the tree is computed under."""
+        """Case of the tree under the model."""
         return Case(self.model.arrays(), self.weights, self.first_part)
 
 
 def starts_of(model: PartitionModel) -> list[PartitionModel]:
-    """The model, and others on the way to where its parts may have further maxima."""
+    """Return the model, and other starts from which its parts may reach further maxima."""
     return [model, *_side_by_side(model, [starting_models(part) for part in model.models])[1:]]
 
 
 def distant_starts(model: PartitionModel) -> list[tuple[float, PartitionModel]]:
-    """Others, each with a length of all branches: of the part that has most of them."""
+    """Return distant starts, each with a length of all branches: the part's with most starts."""
     of_parts = [distant_models(part) for part in model.models]
     pairs = zip(of_parts, model.models, strict=True)
-    models = [[start for _, start in own] or [part] for own, part in pairs]
+    models = [[start for _, start in starts] or [part] for starts, part in pairs]
     lengths = [length for length, _ in max(of_parts, key=len)]
     return list(zip(lengths, _side_by_side(model, models), strict=False))
 
@@ -221,13 +224,16 @@ def distant_starts(model: PartitionModel) -> list[tuple[float, PartitionModel]]:
 def _side_by_side(
     model: PartitionModel, of_parts: Sequence[Sequence[Model]]
 ) -> list[PartitionModel]:
-    """The n-th of every part together; of fewer the last."""
+    """Put the n-th models of all parts together; a part with fewer has its last."""
     count = max(map(len, of_parts))
-    return [model.with_parts([own[min(n, len(own) - 1)] for own in of_parts]) for n in range(count)]
+    return [
+        model.with_parts([starts[min(n, len(starts) - 1)] for starts in of_parts])
+        for n in range(count)
+    ]
 
 
 def best_fit(fits: Sequence[Fit]) -> Fit:
-    """The best of fits whose models were optimised; part by part, for those are independent."""
+    """Return the best of optimised fits: part by part, for parts are independent."""
     best = max(fits, key=lambda fit: fit.lnl)
     if best.model.n_parts == 1:
         return best
@@ -258,7 +264,7 @@ def optimise_models(
 
 
 class _OptimiseModels(Stepwise, eq=False):
-    """The models of fits: of all searches that wait for theirs, so that climbs share algebra."""
+    """Optimise the models of fits, of all searches that wait for theirs, with shared algebra."""
 
     fits: Sequence[Fit]
     settings: ModelSettings
@@ -267,27 +273,27 @@ class _OptimiseModels(Stepwise, eq=False):
 
     @property
     def kind(self) -> Hashable:
-        """Of the same settings."""
+        """Requests with the same settings can be joined."""
         return super().kind, self.settings, self.branches, self.epsilon
 
     def joined_with(self, others: Sequence[Request]) -> Request:
-        """With the fits of all."""
+        """Join the fits of all requests."""
         every = [self, *(request for request in others if isinstance(request, _OptimiseModels))]
         fits = list(chain.from_iterable(request.fits for request in every))
         return super(_OptimiseModels, replace(self, fits=fits)).joined_with(others)
 
     def steps(self) -> Steps[Answers]:
-        """To nothing: the fits have changed."""
+        """Optimise the models; the fits change, and the answers are empty."""
         for fit in self.fits:
             fit.lacking = 0.0
         yield from _weigh_classes(self.fits)
         yield from share_exchangeabilities(self.fits, self.settings, self.epsilon)
-        told = yield from fit_among_sites(self.fits, self.settings, self.epsilon)
-        climbs = [
-            _FitClimb(fit, self.settings, self.branches, self.epsilon, own)
-            for fit, own in zip(self.fits, told, strict=True)
+        fitted_rates = yield from fit_among_sites(self.fits, self.settings, self.epsilon)
+        optimisers = [
+            _FitOptimiser(fit, self.settings, self.branches, self.epsilon, rates)
+            for fit, rates in zip(self.fits, fitted_rates, strict=True)
         ]
-        yield from _climb(climbs, self.settings.iterations)
+        yield from _optimise(optimisers, self.settings.iterations)
         return [None] * len(self.fits)
 
 
@@ -296,12 +302,12 @@ def _weigh_classes(fits: Sequence[Fit]) -> Steps[None]:
     having = [fit for fit in fits if any(map(_has_free_weights, fit.model.models))]
     if not having:
         return
-    found = yield from class_weights([fit.tree for fit in having], [fit.case for fit in having])
-    for fit, weights in zip(having, found, strict=True):
+    answers = yield from class_weights([fit.tree for fit in having], [fit.case for fit in having])
+    for fit, weights in zip(having, answers, strict=True):
         fit.model = fit.model.with_parts(
             [
-                model.with_class_weights(own) if _has_free_weights(model) else model
-                for model, own in zip(fit.model.models, weights, strict=True)
+                model.with_class_weights(new) if _has_free_weights(model) else model
+                for model, new in zip(fit.model.models, weights, strict=True)
             ]
         )
 
@@ -310,60 +316,62 @@ def _has_free_weights(model: Model) -> bool:
     return model.mixture is not None and model.mixture.free_weights > 0
 
 
-def _climb(climbs: Sequence[_FitClimb], iterations: int) -> Steps[None]:
-    """Take climbs to their ends side by side."""
+def _optimise(optimisers: Sequence[_FitOptimiser], iterations: int) -> Steps[None]:
+    """Run optimisers to their ends side by side."""
     for _ in range(iterations):
-        under_way = [climb for climb in climbs if not climb.done]
+        under_way = [optimiser for optimiser in optimisers if not optimiser.done]
         if not under_way:
             break
-        ways: list[Way] = []
+        ways: list[BoxOptimiser] = []
         values: list[Float64] = []
-        rows = yield from _part_lnls(list(_candidates(under_way)))
-        for climb, own in zip(under_way, rows, strict=True):
-            for way, column in climb.under_way(own):
+        rows = yield from _part_lnls(list(_trial_cases(under_way)))
+        for optimiser, lnls in zip(under_way, rows, strict=True):
+            for way, column in optimiser.under_way(lnls):
                 ways.append(way)
                 values.append(column)
         advance(ways, values)
-    _finish(climbs)
+    _finish(optimisers)
 
 
-def _finish(climbs: Sequence[_FitClimb]) -> None:
-    """Leave every fit at the top of its climbs; what their models stand for is found at once."""
-    models, scales = ends_of([part for climb in climbs for part in climb.parts])
+def _finish(optimisers: Sequence[_FitOptimiser]) -> None:
+    """Set every fit to the ends of its optimisers; all models are computed at once."""
+    models, scales = optima_of([part for optimiser in optimisers for part in optimiser.parts])
     first = 0
-    for climb in climbs:
-        own = slice(first, first := first + climb.n_parts)
-        climb.finish(models[own], scales[own])
+    for optimiser in optimisers:
+        span = slice(first, first := first + optimiser.n_parts)
+        optimiser.finish(models[span], scales[span])
     arrays_of_all(models)
 
 
 def _part_lnls(asked: Sequence[tuple[list[Tree], list[Case]]]) -> Steps[list[Float64]]:
-    """f64[n, parts] of each of some trees and their cases, those of as many parts at once."""
-    found: list[Float64] = [np.empty(0)] * len(asked)
+    """f64[n, parts]: lnLs of each sequence of trees; those of as many parts share a request."""
+    lnls_of: list[Float64] = [np.empty(0)] * len(asked)
     for parts in dict.fromkeys(len(cases[0].models) for _, cases in asked):
         which = [n for n, (_, cases) in enumerate(asked) if len(cases[0].models) == parts]
         trees = list(chain.from_iterable(asked[n][0] for n in which))
         cases = list(chain.from_iterable(asked[n][1] for n in which))
         lnls = yield from part_log_likelihoods(trees, cases)
         ends = np.cumsum([len(asked[n][0]) for n in which])[:-1]
-        for n, own in zip(which, np.split(lnls, ends), strict=True):
-            found[n] = own
-    return found
+        for n, part_lnls in zip(which, np.split(lnls, ends), strict=True):
+            lnls_of[n] = part_lnls
+    return lnls_of
 
 
-def _candidates(climbs: Sequence[_FitClimb]) -> Iterator[tuple[list[Tree], list[Case]]]:
-    """Trees and cases whose lnLs each climb wants; the models of all are found at once."""
-    asked = [climb.points() for climb in climbs]
-    models = [model for climb in climbs for model in climb.models]
-    shapes = [shape for climb in climbs for shape in climb.shapes]
+def _trial_cases(optimisers: Sequence[_FitOptimiser]) -> Iterator[tuple[list[Tree], list[Case]]]:
+    """Yield the trees and cases that each optimiser asks for; all models are computed at once."""
+    asked = [optimiser.points() for optimiser in optimisers]
+    models = [model for optimiser in optimisers for model in optimiser.models]
+    shapes = [shape for optimiser in optimisers for shape in optimiser.shapes]
     points, speeds = (list(chain.from_iterable(rows)) for rows in zip(*asked, strict=True))
-    arrays = iter(arrays_of(models, [own[:, :-1] for own in points], speeds, shapes))
-    for climb in climbs:
-        yield climb.candidates(list(islice(arrays, climb.n_parts)))
+    arrays = iter(
+        arrays_of(models, [rows_of_part[:, :-1] for rows_of_part in points], speeds, shapes)
+    )
+    for optimiser in optimisers:
+        yield optimiser.trial_cases(list(islice(arrays, optimiser.n_parts)))
 
 
-class _FitClimb:
-    """The climbs of all parts of a fit, in terms of trees and cases."""
+class _FitOptimiser:
+    """The optimisers of all parts of a fit, in terms of trees and cases."""
 
     def __init__(
         self,
@@ -371,39 +379,44 @@ class _FitClimb:
         settings: ModelSettings,
         branches: BranchSettings,
         epsilon: float,
-        told: Mapping[int, FittedAmongSites],
+        fitted_rates: Mapping[int, FittedAmongSites],
     ) -> None:
-        """``told``: rates among sites that suit parts best, by their numbers."""
+        """``fitted_rates``: rates among sites that were fitted to parts, by their numbers."""
         self._fit = fit
         self._branches = branches
         self._is_sparse = False
-        """Whether trees are of single parts."""
+        """True if trees are of single parts."""
         self._scales: list[Float64] = []
-        """f64[n]: factors on the lengths of each part, at the points that were asked for last."""
+        """f64[n]: factors on the lengths of each part, at the points asked for last."""
         model = fit.model
         known = fit.curvatures or [None] * model.n_parts
         every = zip(model.models, model.scalers.tolist(), known, strict=True)
         limit = settings.scale_limit
         self.parts = [
-            PartClimb(
-                part, scale_bounds(model, scaler, limit), settings, epsilon, own, told.get(number)
+            PartOptimiser(
+                part,
+                scale_bounds(model, scaler, limit),
+                settings,
+                epsilon,
+                curvature,
+                fitted_rates.get(number),
             )
-            for number, (part, scaler, own) in enumerate(every)
+            for number, (part, scaler, curvature) in enumerate(every)
         ]
 
     @property
     def done(self) -> bool:
-        """Whether there is nothing more to try."""
+        """True once all optimisers have ended."""
         return all(part.done for part in self.parts)
 
     @property
     def n_parts(self) -> int:
-        """P."""
+        """Number of parts."""
         return len(self.parts)
 
     @property
     def models(self) -> Sequence[Model]:
-        """Of the parts, as they started."""
+        """Models of the parts, as they started."""
         return self._fit.model.models
 
     @property
@@ -412,19 +425,19 @@ class _FitClimb:
         return self._fit.model.shapes
 
     def points(self) -> tuple[list[Float64], list[Float64]]:
-        """f64[n, variables], f64[n]: where lnLs of each part are wanted, factors on its rates."""
+        """f64[n, variables], f64[n]: points to evaluate of each part, and factors on its rates."""
         model = self._fit.model
         points = [part.variables() for part in self.parts]
-        scales = exp(np.concatenate([own[:, -1] for own in points]))
+        scales = exp(np.concatenate([row[:, -1] for row in points]))
         spans = list(accumulate(map(len, points), initial=0))
         self._scales = [scales[first:last] for first, last in pairwise(spans)]
         if model.linkage != Linkage.SCALED:
-            return points, [np.ones_like(own) for own in self._scales]
+            return points, [np.ones_like(row) for row in self._scales]
         pairs = zip(self._scales, model.scalers.tolist(), strict=True)
-        return points, [own * scaler for own, scaler in pairs]
+        return points, [row * scaler for row, scaler in pairs]
 
-    def candidates(self, arrays: Sequence[list[ModelArrays]]) -> tuple[list[Tree], list[Case]]:
-        """Trees and cases whose lnLs are wanted, part by part: those of the n-th points.
+    def trial_cases(self, arrays: Sequence[list[ModelArrays]]) -> tuple[list[Tree], list[Case]]:
+        """Return the trees and cases to evaluate, part by part: the n-th points of all parts.
 
         Where few points are left of few parts, each has a tree of that part alone.
         """
@@ -433,40 +446,40 @@ class _FitClimb:
         self._is_sparse = self._is_little(count)
         if self._is_sparse:
             return self._by_part(arrays)
-        every = [own + own[-1:] * (count - len(own)) for own in arrays]
+        every = [of_part + of_part[-1:] * (count - len(of_part)) for of_part in arrays]
         cases = [Case(models, fit.weights, fit.first_part) for models in zip(*every, strict=True)]
         padded = [np.append(scale, np.repeat(scale[-1:], count - len(scale))) for scale in scales]
         return self._scaled(np.array(padded).T), cases
 
-    def under_way(self, lnls: Float64) -> list[tuple[Way, Float64]]:
-        """The climbs that go on, and their values among lnLs f64[n, parts], or f64[n, 1]."""
+    def under_way(self, lnls: Float64) -> list[tuple[BoxOptimiser, Float64]]:
+        """Return the optimisers that go on, and their values among lnLs f64[n, parts or 1]."""
         if self._is_sparse:
             parts = [part for part in self.parts if not part.done]
             ends = np.cumsum([part.points for part in parts])[:-1]
             rows = np.split(lnls[:, 0], ends)
-            return [(part.climb, own) for part, own in zip(parts, rows, strict=True)]
+            return [(part.optimiser, values) for part, values in zip(parts, rows, strict=True)]
         pairs = zip(self.parts, lnls.T, strict=True)
-        return [(part.climb, own[: part.points]) for part, own in pairs if not part.done]
+        return [(part.optimiser, values[: part.points]) for part, values in pairs if not part.done]
 
     def _is_little(self, count: int) -> bool:
-        """Whether trees of single parts are less to do than ``count`` of all."""
-        wanted = sum(part.points for part in self.parts if not part.done)
-        few = wanted * self._fit.tree.n_tips <= RECORDS
-        return few and wanted <= SPARSE * count * len(self.parts)
+        """Return True if trees of single parts are less work than ``count`` trees of all parts."""
+        points = sum(part.points for part in self.parts if not part.done)
+        few = points * self._fit.tree.n_tips <= RECORDS
+        return few and points <= SPARSE * count * len(self.parts)
 
     def _by_part(self, arrays: Sequence[list[ModelArrays]]) -> tuple[list[Tree], list[Case]]:
-        """A tree for every point of the parts that are not done."""
+        """Return a tree for every point of the parts that are not done."""
         fit = self._fit
         trees, cases = [], []
         for number, part in enumerate(self.parts):
             if not part.done:
                 trees += [self._lone(number, scale) for scale in self._scales[number].tolist()]
                 first = fit.first_part + number
-                cases += [Case((own,), fit.weights, first) for own in arrays[number]]
+                cases += [Case((model,), fit.weights, first) for model in arrays[number]]
         return trees, cases
 
     def finish(self, models: Sequence[Model], scales: Float64) -> None:
-        """Leave the fit at the top of the climbs: its parts' models, and factors f64[parts]."""
+        """Set the fit to the ends: models of its parts, and factors f64[parts]."""
         fit = self._fit
         (tree,) = self._scaled(scales[None])
         fit.tree.lengths[:] = tree.lengths
@@ -478,14 +491,14 @@ class _FitClimb:
         fit.lacking = math.fsum(part.lacking for part in self.parts)
 
     def _lone(self, part: int, scale: float) -> Tree:
-        """The tree of one of several parts, its branches as long as a factor makes them."""
+        """Return the tree of one of several parts, its branches times a factor."""
         tree = self._fit.tree
         if tree.lengths.ndim == 1:
             return tree
         return tree.with_lengths(self._branches.scaled(tree.lengths[part], scale))
 
     def _scaled(self, scales: Float64) -> list[Tree]:
-        """The tree with branches as long as every row of factors f64[n, parts] makes them."""
+        """Return the tree with its branches times every row of factors f64[n, parts]."""
         tree, linkage = self._fit.tree, self._fit.model.linkage
         if linkage == Linkage.SCALED or (linkage == Linkage.LINKED and scales.shape[1] > 1):
             return [tree] * len(scales)

@@ -1,7 +1,8 @@
 """Every constant of the search, once, with its unit and its origin.
 
-docs/search.md says what they rest on; the prototype is that of bench/PROTOTYPE.md.  Differences of
-log-likelihood are in natural log units ("lnL"), branch lengths in expected substitutions per site.
+bench/search-notebook.md says what they rest on; the prototype is that of bench/PROTOTYPE.md.
+Differences of log-likelihood are in natural log units ("lnL"), branch lengths in expected
+substitutions per site.
 """
 
 from __future__ import annotations
@@ -48,13 +49,13 @@ class ModelSettings(Value):
     derivatives, which bend a flat direction among steep ones the wrong way (primates under GTR,
     1e-2: -0.23 for 0.09), and by noise in lnL / step^2: 1e-9 even at lnL -1e6, so 1e-3."""
     mixed_step: float = 1e-2
-    """The same in mixed precision, where noise in lnL is 1e-5 and more."""
+    """Differences in mixed precision, where noise in lnL is 1e-5 and more."""
     iterations: int = 40
     """Newton iterations of one call; 4 to 8 from afar and 1 or 2 later are usual."""
     rough_epsilon: float = 0.1
     """lnL: stop when a step promises less, while the tree is still moving."""
     final_epsilon: float = 0.001
-    """lnL: the same at the end; a tenth of the alternation's own bound."""
+    """lnL: stop when a step promises less at the end; a fifth of the coordinate ascent's bound."""
     scale_limit: float = math.log(10.0)
     """Log of the largest change in tree length of one call."""
 
@@ -76,16 +77,16 @@ class RoundSettings(Value):
     of 20 / 40 left 2 of 3 searches one NNI short of the tree that 40 / 80 found in all."""
     min_gain: float = 0.05
     """lnL that a move must gain to be applied (docs/search.md, "Loose acceptance")."""
-    hopeless: float = 5.0
-    """lnL below the current tree at which a re-scored move is given up, and not looked at again
+    rejection: float = 5.0
+    """lnL below the current tree at which a re-scored move is rejected, and not scored again
     before a wider phase; on data of many taxa or sites see ``SearchSettings.for_data``."""
     smooth_epsilon: float = 0.1
     """lnL: branch smoothing after the moves stops below this gain a pass."""
-    trial_margin: float = 2.0
-    """lnL below the current tree down to which a re-scored move is worth a trial: moves that gain
-    0.27 and 0.11 were re-scored at -0.32 and -0.17 (R_Laurasiatherian, from parsimony)."""
-    trial_epsilon: float = 0.01
-    """lnL: trials and what follows from them are smoothed until a pass gains less."""
+    smoothing_margin: float = 2.0
+    """lnL below the current tree down to which a re-scored move may be fully smoothed: moves that
+    gain 0.27 and 0.11 were re-scored at -0.32 and -0.17 (R_Laurasiatherian, from parsimony)."""
+    full_epsilon: float = 0.01
+    """lnL: full smoothing of candidates stops below this gain a pass."""
     waves: tuple[int, ...] = (3, 8, 25)
     """Depths at which the scan stops to apply the cut (docs/search.md, "Radius and cut")."""
     max_rounds: int = 100
@@ -96,8 +97,8 @@ LARGE_TREE = 100.0
 """Taxa from which on the last phase is preceded by a wide look: constants tuned on 47 to 200 taxa
 left searches of 218 and 714 up to 300 lnL short (bench/ABLATION.md)."""
 
-HOPELESS_A_TAXON, MOST_HOPELESS = 0.1, 20.0
-"""lnL: what is hopeless in a large tree, whose other branches change much from round to round. At
+REJECTION_PER_TAXON, MAX_REJECTION = 0.1, 20.0
+"""lnL: rejection of moves in a large tree, whose other branches change much from round to round. At
 5, `fast` ended 89 lnL lower from RAxML-NG's start of 714 taxa, and 21, 20 and 4 from three others;
 from three of 218 taxa 0, 4 and -0.3. At 20 nothing is lost to giving up nothing at all, in the same
 time (one H200)."""
@@ -124,22 +125,22 @@ class PhaseSettings(Value):
     """Edges from the pruning point to the farthest target; 1 is NNI."""
     cut: float
     """lnL below the current tree at which a scan goes no further."""
-    trials: int = 0
-    """Near misses that are smoothed as whole trees when a round finds no move; 0: none."""
+    fully_smoothed: int = 0
+    """Candidates that are fully smoothed when a round finds no move; 0: none."""
     breadth: float = 1.0
     """Factor on the shortlist: on the targets kept and on the window."""
     min_round_gain: float = 0.1
     """lnL: the phase ends with a round that gains less (RAxML-NG's and RAxML's epsilon)."""
-    looks_once: bool = False
-    """Whether a subtree whose moves gained nothing is left alone while its surroundings last."""
+    skips_stalled: bool = False
+    """True: a subtree whose moves gained nothing is skipped while its surroundings last."""
 
     def wide_look(self, taxa: int) -> PhaseSettings:
-        """The same phase with farther walks and a longer shortlist, while rounds gain much."""
+        """Return the phase with farther walks and a longer shortlist, while rounds gain much."""
         return replace(
             self,
             cut=max(self.cut, min(CUT_A_TAXON * taxa, WIDEST_CUT)),
             breadth=self.breadth * min(taxa / LARGE_TREE, BROADEST),
-            trials=0,
+            fully_smoothed=0,
             min_round_gain=WIDE_GAIN,
         )
 
@@ -158,8 +159,9 @@ class PerturbationSettings(Value):
     """Inner branches up to here say nothing about the order of their neighbours; see
     ``free_substitutions``, which decides once the alignment is known."""
     free_substitutions: float = 0.1
-    """The same, in expected substitutions in the whole alignment: a branch that needs none goes
-    to its lower bound in the end, but gets no nearer than this while rounds smooth to 0.1 lnL."""
+    """Longest free inner branch, in expected substitutions in the alignment: a branch that needs
+    none goes to its lower bound in the end, but gets no nearer than this while rounds smooth to 0.1
+    lnL."""
     max_fraction: float = 0.5
     """Bound on the fraction; beyond it the start is forgotten."""
     copies: int = 8
@@ -174,13 +176,13 @@ class PerturbationSettings(Value):
     min_gain: float = 0.01
     """lnL by which a copy must beat the best tree to replace it (docs/search.md,
     "Perturbation")."""
-    phase: PhaseSettings = PhaseSettings(radius=8, cut=30.0, trials=2, looks_once=True)
-    """Local repair of a copy (docs/search.md, "Perturbation"). Two trials took stamatak_101 from 3
-    to 5 of 5 seeds at its best lnL, -64747.24, in the same time."""
+    phase: PhaseSettings = PhaseSettings(radius=8, cut=30.0, fully_smoothed=2, skips_stalled=True)
+    """Local repair of a copy (docs/search.md, "Perturbation"). Two fully smoothed candidates took
+    stamatak_101 from 3 to 5 of 5 seeds at its best lnL, -64747.24, in the same time."""
 
 
 class CheckpointSettings(Value):
-    """How often a search is saved."""
+    """Settings of how often a search is saved."""
 
     first: float = 1.0
     """Seconds until the first checkpoint, and at least between any two."""
@@ -197,8 +199,8 @@ class CheckpointSettings(Value):
 
         ``cost``: seconds that the last one took to write.
         """
-        wanted = min(max(self.first, self.growth * spent), self.longest)
-        return max(wanted, cost / self.share)
+        due = min(max(self.first, self.growth * spent), self.longest)
+        return max(due, cost / self.share)
 
 
 class SearchSettings(Value):
@@ -206,7 +208,7 @@ class SearchSettings(Value):
 
     phases: tuple[PhaseSettings, ...] = (
         PhaseSettings(25, 50.0, min_round_gain=5.0),
-        PhaseSettings(25, 100.0, trials=8),
+        PhaseSettings(25, 100.0, fully_smoothed=8),
     )
     """The radius matters more than anything (docs/search.md, "Radius and cut"); 25 with a cut of
     100 finds the long moves. Cutting at 50 first halves the work of the prototype's three phases
@@ -224,8 +226,8 @@ class SearchSettings(Value):
     are more than usual, the best one alone goes on after the first phase. Four of 714 taxa took an
     H200 4 s instead of 3 and ended 20 to 60 lnL higher."""
     improves_all_starts: bool = True
-    """Whether parsimony moves improve every parsimony start, or the first one alone and leave the
-    others as stepwise addition made them (docs/search.md, "Replicates")."""
+    """True: parsimony moves improve every parsimony start. False: the first one alone, and leave
+    the others as stepwise addition made them (bench/search-notebook.md, "Replicates")."""
     random_starts: int = 0
     starts_at_once: int | None = None
     """Starts that begin side by side; others follow while those before disagree. None: all."""
@@ -244,14 +246,14 @@ class SearchSettings(Value):
     """Distinct best trees that are kept, as in RAxML-Light."""
     first_smooth_epsilon: float = 1.0
     """lnL: branch smoothing of a fresh start (docs/search.md, "A plan")."""
-    alternation_epsilon: float = 0.005
-    """lnL: model and branches alternate at the end until all further turns would gain less, as
+    ascent_epsilon: float = 0.005
+    """lnL: coordinate ascent of model and branches ends once all further turns would gain less, as
     their pace tells: half of IQ-TREE's 0.01, for other things end early too."""
     final_smooth_epsilon: float = 1e-4
-    """lnL: smoothing in that alternation; lengths that hang together gain 0.02 in passes of 1e-3
+    """lnL: smoothing in coordinate ascent; lengths that hang together gain 0.02 in passes of 1e-3
     (57 branches, 1,000 sites)."""
-    max_alternations: int = 60
-    """Turns of that alternation; two to four are usual. Along the ridge of +I+G they gained 0.62
+    max_ascent_turns: int = 60
+    """Turns of coordinate ascent; two to four are usual. Along the ridge of +I+G they gained 0.62
     and then 0.8 to 0.9 of the last one, 27 times (20 taxa, 1,827 sites): 20 turns left 0.022."""
     checkpoints: CheckpointSettings = field(default_factory=CheckpointSettings)
     branches: BranchSettings = field(default_factory=BranchSettings)
@@ -260,37 +262,42 @@ class SearchSettings(Value):
     perturbation: PerturbationSettings = field(default_factory=PerturbationSettings)
 
     @property
+    def perturbs(self) -> bool:
+        """True if perturbed copies of the best tree are searched."""
+        return self.perturbation.patience > 0
+
+    @property
     def most_trees(self) -> int:
         """Trees that are searched side by side at most: starts, or copies of the best one."""
-        copies = self.perturbation.copies if self.perturbation.patience > 0 else 0
+        copies = self.perturbation.copies if self.perturbs else 0
         return max(self.parsimony_starts + self.random_starts, copies)
 
     def for_data(self, taxa: int, sites: int) -> SearchSettings:
-        """The same search fitted to an alignment of so many taxa and sites."""
+        """Return the settings fitted to an alignment of so many taxa and sites."""
         window = max(self.rounds.window, self.rounds.window_per_site * sites)
-        hopeless = max(
-            self.rounds.hopeless,
-            min(HOPELESS_A_TAXON * taxa, MOST_HOPELESS),
-            window * self.rounds.hopeless / self.rounds.window,
+        rejection = max(
+            self.rounds.rejection,
+            min(REJECTION_PER_TAXON * taxa, MAX_REJECTION),
+            window * self.rounds.rejection / self.rounds.window,
         )
         return replace(
             self,
             parsimony_starts=max(self.parsimony_starts, self._free_starts(taxa)),
             phases=self._phases_for(taxa),
-            rounds=replace(self.rounds, window=window, hopeless=hopeless),
+            rounds=replace(self.rounds, window=window, rejection=rejection),
             perturbation=replace(
                 self.perturbation, free_length=self.perturbation.free_substitutions / sites
             ),
         )
 
     def side_by_side(self) -> SearchSettings:
-        """The same search where trees side by side take hardly longer than one."""
+        """Return the settings for devices where trees side by side take hardly longer than one."""
         if not 0 < self.parsimony_starts < self.starts_in_company:
             return self
         return replace(self, parsimony_starts=self.starts_in_company, max_survivors=1)
 
     def one_by_one(self, *, all_starts: bool) -> SearchSettings:
-        """The same search where trees side by side cost as much as one after the other.
+        """Return the settings for devices where trees side by side cost as much as one by one.
 
         ``all_starts``: none is left out, however well others agree.
         """
@@ -315,16 +322,16 @@ class SearchSettings(Value):
         return self.tips_of_starts // taxa if self.parsimony_starts else 0
 
     def for_precision(self, exact: bool) -> SearchSettings:
-        """The same search with differences of lnL wide enough for an engine's precision."""
+        """Return the settings with differences of lnL wide enough for an engine's precision."""
         step = self.model.step if exact else self.model.mixed_step
         return replace(self, model=replace(self.model, step=step))
 
     def unperturbed(self) -> SearchSettings:
-        """The same search without perturbation."""
+        """Return the settings without perturbation."""
         return replace(self, perturbation=replace(self.perturbation, patience=0))
 
     def nni_only(self) -> SearchSettings:
-        """The same search restricted to nearest-neighbour interchanges."""
+        """Return the settings restricted to nearest-neighbour interchanges."""
         moves = PhaseSettings(radius=1, cut=math.inf)
         return replace(
             self, phases=(moves, moves), perturbation=replace(self.perturbation, phase=moves)
@@ -350,7 +357,7 @@ REPLICATE = SearchSettings(
     improves_all_starts=False,
     perturbation=PerturbationSettings(copies=4, patience=1, agreement_share=1.0),
 )
-"""A bootstrap replicate's search (docs/search.md, "Replicates")."""
+"""A bootstrap replicate's search (bench/search-notebook.md, "Replicates")."""
 
 
 def preset(name: str) -> SearchSettings:

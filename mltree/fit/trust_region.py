@@ -1,9 +1,9 @@
 """Newton's method in a box, from values alone, many of them at a time.
 
-A climb asks for points and takes their values, a launch at a time, so that many climbs can share
-their launches, and their algebra. A launch holds the stencil around the end of the next step, whose
-differences are gradient and Hessian there, and the ends of shorter steps, should that one be too
-bold.
+An optimiser asks for points and takes their values, a launch at a time, so that many optimisers
+share launches and algebra. A launch holds the stencil around the end of the next step, whose
+differences are gradient and Hessian there, and the ends of shorter steps, should the next one be
+too long.
 
 Nocedal & Wright, Numerical Optimization (2nd ed.), chapter 4, with a box for a trust region, so
 that bounds on the variables and on the step are one thing.
@@ -22,78 +22,78 @@ import numpy as np
 from mltree.models.portable import eigensystem, is_definite, product, solve
 from mltree.system.arrays import Float64, Int64
 
-REACH = 2.0
-"""The longest step, and how far a quadratic's promise is believed, in units of a variable. On log
+MAX_STEP = 2.0
+"""Longest step, and farthest point whose predicted gain counts, in units of a variable. On log
 scales a factor of 7, beyond which the quadratic says little."""
 
-FIRST = 1.0
-"""The longest first step."""
+FIRST_RADIUS = 1.0
+"""Longest first step, in units of a variable."""
 
-SHORTER = (0.5, 0.25, 0.0625)
-"""Lengths of the steps that are tried beside the whole one, as shares of its own."""
+SHORTER_STEPS = (0.5, 0.25, 0.0625)
+"""Lengths of the steps that are tried beside the whole one, as shares of it."""
 
-FLAT = 1e-3
+FLAT_CURVATURE = 1e-3
 """Curvature below which a direction counts as straight; differences of lnL in fp64, good to 1e-9
 at -1e6, have it to 1e-5."""
 
-CONVEX = 1.0
+CONVEX_CURVATURE = 1.0
 """Negative curvature from which on a direction is left even where its slope is zero: beyond what
 mixed precision, good to 1e-5, puts into a difference (0.1)."""
 
-NEAR = 0.25
-"""Length of the steps after which a curvature is measured anew."""
+SHORT_STEP = 0.25
+"""Length of the steps, in units of a variable, after which a curvature is measured anew."""
 
-LONG = 0.01
-"""Length of a step from which on the gradient's change along it tells of the curvature."""
+MIN_BFGS_STEP = 0.01
+"""Least step whose change of the gradient corrects the curvature, in units of a variable."""
 
-DOUBT = 0.03
-"""Share of the curvature along the axes by which one that was not measured may be too steep."""
+CURVATURE_SLACK = 0.03
+"""Share of the curvature along the axes by which an unmeasured one may be too steep."""
 
-SURE = 2.0
-"""By how much a doubt may raise a promise for the next end's curvature not to be measured."""
+MAX_GAIN_RATIO = 2.0
+"""Largest ratio of the possible to the predicted gain at which no curvature is measured."""
 
 
-class Way(ABC):
-    """The way uphill within low <= x <= high, from the values of points.
+class BoxOptimiser(ABC):
+    """An optimiser within low <= x <= high, from the values of points.
 
-    It begins at a start f64[n], or at the best of f64[m, n]; the first of them is looked around.
+    It begins at a start f64[n], or at the best of f64[m, n]; the stencil is around the first one.
     """
 
     def __init__(self, start: Float64, low: Float64, high: Float64, epsilon: float) -> None:
         starts = np.clip(np.atleast_2d(start), low, high)
         self.x: Float64 = starts[0]
-        """f64[n]: the best end of a step so far."""
+        """f64[n]: the best point so far."""
         self.value = -np.inf
-        """What it is worth: never less than the start."""
+        """Value at x: never less than at the start."""
         self.done = False
-        self.promise = np.inf
-        """What a step promised when one was last planned."""
+        self.predicted_gain = np.inf
+        """Gain that a step within reach promised when one was last planned."""
         self.converged = False
-        """Whether no step promises ``epsilon`` any more."""
+        """True once no step promises ``epsilon``."""
         self.low, self.high = low, high
-        self.radius = FIRST
-        """The longest next step."""
+        self.radius = FIRST_RADIUS
+        """Longest next step."""
         self._epsilon = epsilon
-        self._ends = starts
-        """f64[steps, n]: where steps would end, the longest first."""
+        self._trial_points = starts
+        """f64[steps, n]: ends of the next steps, the longest first."""
 
     @abstractmethod
     def points(self) -> Float64:
-        """f64[m, n]: where values are wanted, some a difference's step outside the bounds."""
+        """f64[m, n]: points to evaluate, some a difference's step outside the bounds."""
 
     @abstractmethod
-    def note(self, values: Float64) -> None:
-        """Take in f64[m] values at the points; see :func:`advance`."""
+    def update(self, values: Float64) -> None:
+        """Update with f64[m] values at the points; see :func:`advance`."""
 
 
-class Climb(Way):
-    """By Newton's steps.
+class TrustRegion(BoxOptimiser):
+    """A trust-region Newton optimiser.
 
     The curvature is measured wherever a step of some length may end. Around the end of a short one,
-    or where it is known from a climb nearby, points up every axis are enough for the gradient, and
-    no other step is tried beside it: the curvature is off by as little as the step is long, and
+    or where it is known from an optimiser nearby, points up every axis are enough for the gradient,
+    and no other step is tried beside it: the curvature is off by as little as the step is long, and
     learns from how the gradient changed along it (BFGS: Nocedal & Wright, equation 6.19). Where
-    that leaves the end in doubt, or such a step leads down, all of it is measured after all.
+    that leaves convergence in doubt, or such a step leads down, all of it is measured after all.
     """
 
     def __init__(
@@ -110,120 +110,125 @@ class Climb(Way):
         n = len(low)
         self._stencil = Stencil.of(n, step)
         self.curvature: Float64 | None = None
-        """f64[n, n]: minus the Hessian, as it was last told."""
+        """f64[n, n]: minus the Hessian, as it was last known."""
         if curvature is not None and curvature.shape == (n, n):
             self.curvature = curvature
-        self._measures = self.curvature is None
-        """Whether all of it is wanted of the next launch."""
-        self._strayed = 0.0
-        """The length of the steps since it was all measured."""
+        self._measures_curvature = self.curvature is None
+        """True if the next launch measures the whole curvature."""
+        self._drift = 0.0
+        """Length of the steps since the whole curvature was measured."""
         self.quadratic: Quadratic | None = None
         """The expansion about x; None where x is new and nothing around it is known."""
 
     def points(self) -> Float64:
         """The stencil around the end of the longest step, and the other ends."""
-        offsets = self._stencil.offsets if self._measures else self._stencil.up
-        return np.concatenate([self._ends[0] + offsets, self._ends[1:]])
+        offsets = self._stencil.offsets if self._measures_curvature else self._stencil.up
+        return np.concatenate([self._trial_points[0] + offsets, self._trial_points[1:]])
 
-    def take(self, values: Float64) -> None:
-        """Go on from the f64[m] values at the points; see :func:`advance`."""
-        advance([self], [values])
-
-    def note(self, values: Float64) -> None:
-        """Find the best end of a step, and what is known around it, in f64[m] values."""
-        middle = len(values) - len(self._ends) + 1
+    def update(self, values: Float64) -> None:
+        """Move to the best end of a step, and expand around it, from f64[m] values."""
+        middle = len(values) - len(self._trial_points) + 1
         around, beside = values[:middle], values[middle:]
         at_ends = np.append(around[0], beside)
         best = int(at_ends.argmax())
-        lengths = np.abs(self._ends - self.x).max(axis=1, initial=0.0)
+        lengths = np.abs(self._trial_points - self.x).max(axis=1, initial=0.0)
         is_first = self.value == -np.inf
         if self.quadratic is not None and at_ends[best] <= self.value:
-            self.radius = SHORTER[1] * lengths[-1]
-            if self._strayed:
+            self.radius = SHORTER_STEPS[1] * lengths[-1]
+            if self._drift:
                 self.quadratic = None
         else:
-            step = self._ends[0] - self.x
-            self.x, self.value = self._ends[best], float(at_ends[best])
+            step = self._trial_points[0] - self.x
+            self.x, self.value = self._trial_points[best], float(at_ends[best])
             self.quadratic = self._expanded(around, step) if best == 0 else None
             longer = max(self.radius, 2.0 * lengths[0])
             if best == 0:
-                self.radius = min(longer, REACH)
+                self.radius = min(longer, MAX_STEP)
             elif not is_first:
                 self.radius = lengths[best]
         if self.quadratic is None:
-            self._measures, self._ends = True, self.x[None]
+            self._measures_curvature, self._trial_points = True, self.x[None]
 
-    def go_on(self, promise: float, doubt: float, steps: Float64) -> None:
-        """Stop where no step within reach promises enough, or the steps have become too short.
+    def plan(self, predicted_gain: float, possible_gain: float, steps: Float64) -> None:
+        """Plan the next steps, or stop where no step promises enough or steps are too short.
 
-        ``doubt``: what might be promised if the curvature were measured; if that is enough, it is.
+        ``possible_gain``: gain under less curvature; if it is enough, the curvature is measured.
         ``steps``: f64[steps, n], the longest first, to be tried next.
         """
-        self.promise, is_little = promise, promise < self._epsilon
+        self.predicted_gain, is_little = predicted_gain, predicted_gain < self._epsilon
         self.done = is_little or self.radius < self._stencil.step
-        self._ends = np.clip(self.x + steps, self.low, self.high)
-        if self.done and self._strayed and doubt >= self._epsilon:
-            self.done, self.quadratic, self._ends = False, None, self.x[None]
+        self._trial_points = np.clip(self.x + steps, self.low, self.high)
+        if self.done and self._drift and possible_gain >= self._epsilon:
+            self.done, self.quadratic, self._trial_points = False, None, self.x[None]
         self.converged = self.done and is_little
-        strayed = self._strayed + np.abs(steps[0]).max(initial=0.0)
-        self._measures = self.quadratic is None or strayed > NEAR or doubt > SURE * promise
-        if not self._measures:
-            self._ends = self._ends[:1]
+        drift = self._drift + np.abs(steps[0]).max(initial=0.0)
+        self._measures_curvature = (
+            self.quadratic is None
+            or drift > SHORT_STEP
+            or possible_gain > MAX_GAIN_RATIO * predicted_gain
+        )
+        if not self._measures_curvature:
+            self._trial_points = self._trial_points[:1]
 
     def _expanded(self, values: Float64, step: Float64) -> Quadratic:
-        """The expansion about x, from the values around it, at the end of a step f64[n]."""
-        if self._measures or self.curvature is None:
-            found, self._strayed = self._stencil.quadratic(values), 0.0
+        """Expand about x, from the values around it, at the end of a step f64[n]."""
+        if self._measures_curvature or self.curvature is None:
+            expansion, self._drift = self._stencil.quadratic(values), 0.0
         else:
             gradient = self._stencil.slope(values, np.diagonal(self.curvature))
             before = None if self.quadratic is None else self.quadratic.gradient
             curvature = self.curvature
             if before is not None:
-                curvature = _learnt(curvature, step, before - gradient)
-            found = Quadratic(gradient, curvature)
-            self._strayed += max(np.abs(step).max(initial=0.0), np.finfo(np.float64).tiny)
-        self.curvature = found.curvature
-        return found
+                curvature = _bfgs_updated(curvature, step, before - gradient)
+            expansion = Quadratic(gradient, curvature)
+            self._drift += max(np.abs(step).max(initial=0.0), np.finfo(np.float64).tiny)
+        self.curvature = expansion.curvature
+        return expansion
 
 
-def _learnt(curvature: Float64, step: Float64, fall: Float64) -> Float64:
-    """f64[n, n]: changed so that along a step f64[n] the gradient falls by f64[n], as it did."""
-    told = (curvature * step).sum(axis=-1)
-    expected, found = float((step * told).sum()), float((step * fall).sum())
-    if np.abs(step).max(initial=0.0) < LONG or min(expected, found) <= FLAT * (step * step).sum():
+def _bfgs_updated(curvature: Float64, step: Float64, fall: Float64) -> Float64:
+    """f64[n, n]: the BFGS update by which the gradient falls along a step as measured, f64[n]."""
+    predicted = (curvature * step).sum(axis=-1)
+    expected, measured = float((step * predicted).sum()), float((step * fall).sum())
+    if (
+        np.abs(step).max(initial=0.0) < MIN_BFGS_STEP
+        or min(expected, measured) <= FLAT_CURVATURE * (step * step).sum()
+    ):
         return curvature
-    return curvature + np.outer(fall, fall) / found - np.outer(told, told) / expected
+    return curvature + np.outer(fall, fall) / measured - np.outer(predicted, predicted) / expected
 
 
-def advance(climbs: Sequence[Way], values: Sequence[Float64]) -> None:
-    """Let every climb go on from the f64[m] values at its points."""
-    for climb, own in zip(climbs, values, strict=True):
-        climb.note(own)
-    by_size: dict[int, list[Climb]] = {}
-    for climb in climbs:
-        if isinstance(climb, Climb) and climb.quadratic is not None:
-            by_size.setdefault(climb.x.size, []).append(climb)
+def advance(optimisers: Sequence[BoxOptimiser], values: Sequence[Float64]) -> None:
+    """Update every optimiser with the f64[m] values at its points."""
+    for optimiser, values_of_one in zip(optimisers, values, strict=True):
+        optimiser.update(values_of_one)
+    by_size: dict[int, list[TrustRegion]] = {}
+    for optimiser in optimisers:
+        if isinstance(optimiser, TrustRegion) and optimiser.quadratic is not None:
+            by_size.setdefault(optimiser.x.size, []).append(optimiser)
     for alike in by_size.values():
         _plan_steps(alike)
 
 
-def _plan_steps(climbs: Sequence[Climb]) -> None:
-    """The next steps of climbs of as many variables, or their end."""
-    known = [climb.quadratic for climb in climbs if climb.quadratic is not None]
+def _plan_steps(optimisers: Sequence[TrustRegion]) -> None:
+    """Plan the next steps of optimisers with the same number of variables."""
+    known = [optimiser.quadratic for optimiser in optimisers if optimiser.quadratic is not None]
     quadratics = Quadratic(*(np.stack(every) for every in zip(*known, strict=True)))
-    low = np.stack([climb.low - climb.x for climb in climbs])
-    high = np.stack([climb.high - climb.x for climb in climbs])
-    both = Quadratic(*map(np.stack, zip(quadratics, quadratics.flatter(DOUBT), strict=True)))
+    low = np.stack([optimiser.low - optimiser.x for optimiser in optimisers])
+    high = np.stack([optimiser.high - optimiser.x for optimiser in optimisers])
+    both = Quadratic(
+        *map(np.stack, zip(quadratics, quadratics.flatter(CURVATURE_SLACK), strict=True))
+    )
     concave = both.concave(low, high)
-    promises, doubts = both.gain(concave.summit(low, high, REACH))
-    sure = Quadratic(concave.gradient[0], concave.curvature[0])
-    whole = sure.summit(low, high, np.array([[climb.radius] for climb in climbs]))
+    predicted_gains, possible_gains = both.gain(concave.summit(low, high, MAX_STEP))
+    measured = Quadratic(concave.gradient[0], concave.curvature[0])
+    whole = measured.summit(low, high, np.array([[optimiser.radius] for optimiser in optimisers]))
     length = np.abs(whole).max(axis=1, initial=0.0)
-    shorter = sure.summit(low, high, np.array(SHORTER)[:, None, None] * length[:, None])
+    shorter = measured.summit(low, high, np.array(SHORTER_STEPS)[:, None, None] * length[:, None])
     every = np.concatenate([whole[None], shorter]).swapaxes(0, 1)
-    rows = zip(climbs, promises.tolist(), doubts.tolist(), every, strict=True)
-    for climb, promise, doubt, own in rows:
-        climb.go_on(promise, doubt, own)
+    rows = zip(optimisers, predicted_gains.tolist(), possible_gains.tolist(), every, strict=True)
+    for optimiser, predicted_gain, possible_gain, ends in rows:
+        optimiser.plan(predicted_gain, possible_gain, ends)
 
 
 class Stencil(NamedTuple):
@@ -243,7 +248,7 @@ class Stencil(NamedTuple):
     @classmethod
     @lru_cache(maxsize=64)  # a thousand parts have the same
     def of(cls, n: int, step: float) -> Stencil:
-        """The stencil of n variables, read-only."""
+        """Return the stencil of n variables, read-only."""
         axes = step * np.eye(n)
         pairs = np.triu_indices(n, 1)
         one, other = (axes[each] for each in pairs)
@@ -278,27 +283,27 @@ class Stencil(NamedTuple):
 
 
 class Quadratic(NamedTuple):
-    """What a step d brings: gradient . d - d . curvature . d / 2; one, or a stack of them."""
+    """Gain of a step d: gradient . d - d . curvature . d / 2; one quadratic, or a stack."""
 
     gradient: Float64
-    """f64[..., n]"""
+    """f64[..., n]: gradient at the point of expansion."""
     curvature: Float64
     """f64[..., n, n]: minus the Hessian."""
 
     def gain(self, step: Float64) -> Float64:
-        """What steps f64[..., n] promise at least: no quadratic curves up for ever."""
+        """Return the least gain of steps f64[..., n]: no quadratic curves up for ever."""
         bend = (step * (self.curvature * step[..., None, :]).sum(axis=-1)).sum(axis=-1)
         gain: Float64 = (self.gradient * step).sum(axis=-1) - np.maximum(bend, 0.0) / 2
         return gain
 
     def flatter(self, share: float) -> Quadratic:
-        """The same with so much less of the curvature along each axis."""
+        """Return the quadratic with a share less of the curvature along each axis."""
         along = np.abs(np.diagonal(self.curvature, axis1=-2, axis2=-1))
         less = share * along[..., None] * np.eye(self.gradient.shape[-1])
         return Quadratic(self.gradient, self.curvature - less)
 
     def concave(self, low: Float64, high: Float64) -> Quadratic:
-        """About straight where it is convex, within low <= 0 <= high f64[..., n].
+        """Make the quadratic about straight where it is convex, in low <= 0 <= high f64[..., n].
 
         Variables that a bound holds back take no part, so that their curvature bends no other's:
         they slope no way. On a ridge's foot, where the slope may be zero and yet the way leads up,
@@ -309,21 +314,21 @@ class Quadratic(NamedTuple):
         either = held[..., :, None] | held[..., None, :]
         identity = np.eye(gradient.shape[-1])
         curvature = np.where(either, identity, self.curvature)
-        found = Quadratic(np.where(held, 0.0, gradient), curvature)
-        bent = ~is_definite(curvature - FLAT * identity)
+        concave = Quadratic(np.where(held, 0.0, gradient), curvature)
+        bent = ~is_definite(curvature - FLAT_CURVATURE * identity)
         if bent.any():
-            straight = Quadratic(found.gradient[bent], curvature[bent])._straightened()
-            found.gradient[bent] = np.where(held[bent], 0.0, straight.gradient)
+            straight = Quadratic(concave.gradient[bent], curvature[bent])._straightened()
+            concave.gradient[bent] = np.where(held[bent], 0.0, straight.gradient)
             curvature[bent] = straight.curvature
-        return found
+        return concave
 
     def _straightened(self) -> Quadratic:
-        """Of at least FLAT curvature in all directions."""
+        """Return the quadratic with at least FLAT_CURVATURE in all directions."""
         values, vectors = eigensystem(self.curvature)
         slopes = (vectors * self.gradient[..., None]).sum(axis=-2)
-        least = np.where(values < -CONVEX, FLAT, 0.0)
+        least = np.where(values < -CONVEX_CURVATURE, FLAT_CURVATURE, 0.0)
         slopes = np.copysign(np.maximum(np.abs(slopes), least), slopes)
-        values = np.maximum(values, FLAT)
+        values = np.maximum(values, FLAT_CURVATURE)
         return Quadratic(
             (vectors * slopes[..., None, :]).sum(axis=-1),
             product(vectors * values[..., None, :], vectors.swapaxes(-1, -2)),
@@ -352,33 +357,33 @@ class Quadratic(NamedTuple):
         count, n = self.gradient.shape
         x = np.zeros((count, n))
         free = np.ones((count, n), dtype=bool)
-        climbing = np.arange(count if n else 0)
+        moving = np.arange(count if n else 0)
         identity = np.eye(n)
         for _ in range(4 * n + 1):
-            if not climbing.size:
+            if not moving.size:
                 break
-            own, at = free[climbing], x[climbing]
-            lowest, highest = low[climbing], high[climbing]
-            slope = self._slope(climbing, at)
-            between = own[:, :, None] & own[:, None, :]
+            is_free, at = free[moving], x[moving]
+            lowest, highest = low[moving], high[moving]
+            slope = self._slope(moving, at)
+            between = is_free[:, :, None] & is_free[:, None, :]
             move = solve(
-                np.where(between, self.curvature[climbing], identity), np.where(own, slope, 0.0)
+                np.where(between, self.curvature[moving], identity), np.where(is_free, slope, 0.0)
             )
             limit = np.where(move > 0, highest, lowest)
             share = np.divide(limit - at, move, out=np.full_like(at, np.inf), where=move != 0)
             hit = share.argmin(axis=1)
-            rows = np.arange(climbing.size)
+            rows = np.arange(moving.size)
             blocked = share[rows, hit] < 1
             at = at + np.where(blocked, share[rows, hit], 1.0)[:, None] * move
             at[blocked, hit[blocked]] = limit[blocked, hit[blocked]]
-            x[climbing] = at
-            free[climbing[blocked], hit[blocked]] = False
-            slope = self._slope(climbing, at)
-            inward = np.where(own, 0.0, np.where(at >= highest, -slope, slope))
+            x[moving] = at
+            free[moving[blocked], hit[blocked]] = False
+            slope = self._slope(moving, at)
+            inward = np.where(is_free, 0.0, np.where(at >= highest, -slope, slope))
             release = inward.argmax(axis=1)
             held_back = ~blocked & (inward[rows, release] > 0)
-            free[climbing[held_back], release[held_back]] = True
-            climbing = climbing[blocked | held_back]
+            free[moving[held_back], release[held_back]] = True
+            moving = moving[blocked | held_back]
         return x
 
     def _slope(self, which: Int64, x: Float64) -> Float64:
@@ -388,32 +393,30 @@ class Quadratic(NamedTuple):
         return slope
 
 
-# A climb that may begin where it ends: at a maximum that something else has told.
+class VerifiedTrustRegion(TrustRegion):
+    """A trust region for a start that is expected to be a maximum.
 
-
-class Checked(Climb):
-    """By Newton's steps, but only where the first of its starts has not the value it should have.
-
-    That is looked at before anything is measured around it.
+    It begins only if the first start has not the expected value; that is evaluated before
+    anything is measured around it.
     """
 
-    def __init__(self, told: float, starts: Float64, *rest: Any) -> None:
-        """``told``: the value of the first start, if that is a maximum."""
+    def __init__(self, expected: float, starts: Float64, *rest: Any) -> None:
+        """``expected``: the value of the first start, if that is a maximum."""
         super().__init__(starts, *rest)
-        self._told: float | None = told
+        self._expected: float | None = expected
 
     def points(self) -> Float64:
         """The starts, before all else."""
-        return super().points() if self._told is None else self._ends
+        return super().points() if self._expected is None else self._trial_points
 
-    def note(self, values: Float64) -> None:
+    def update(self, values: Float64) -> None:
         """Take in f64[m] values at the points."""
-        if self._told is None:
-            super().note(values)
+        if self._expected is None:
+            super().update(values)
             return
         best = int(values.argmax())
-        self.x, self.value = self._ends[best], float(values[best])
-        is_so = best == 0 and abs(values[0] - self._told) < self._epsilon
-        self.done = self.converged = bool(is_so)
-        self.promise = 0.0 if is_so else np.inf
-        self._told, self._ends = None, self.x[None]
+        self.x, self.value = self._trial_points[best], float(values[best])
+        is_maximum = best == 0 and abs(values[0] - self._expected) < self._epsilon
+        self.done = self.converged = bool(is_maximum)
+        self.predicted_gain = 0.0 if is_maximum else np.inf
+        self._expected, self._trial_points = None, self.x[None]

@@ -1,9 +1,9 @@
-"""What a search asks of the likelihood, and how many searches share its launches.
+"""Requests of a search to the likelihood, and how many searches share its launches.
 
-A search, and every step of one, is a generator: it yields requests and is sent their answers.
-Whoever drives several of them joins the requests of a kind that wait at the same time, so that
-starts, replicates and loci fill a launch together, each going on when its own answer is there. No
-answer depends on what it was joined with.
+A search, and every step of it, is a generator: it yields requests and is sent their answers. The
+driver of many searches joins requests of a kind that wait at the same time, so that starts,
+replicates and loci fill a launch together; each goes on when its own answer is there. No answer
+depends on the requests that it was joined with (docs/search.md, "Requests").
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ from mltree.tree.forest import Forest, Trees
 from mltree.tree.topology import Tree
 
 Answers: TypeAlias = Sequence[Any] | Float64
-"""One for each tree."""
+"""An answer for each tree."""
 T = TypeVar("T")
 
 
@@ -34,10 +34,10 @@ class SearchLikelihood(Protocol):
 
     @property
     def planners(self) -> int:
-        """Threads that may ask for insertions at once."""
+        """Threads that may request insertions at once."""
 
     def trees_at_once(self, trees: Sequence[Tree], cases: Sequence[Case]) -> int:
-        """How many of the first of these trees are best searched side by side."""
+        """Return how many of the first of these trees are best searched side by side."""
 
     def load_weights(self, rows: Float64) -> None:
         """Take rows of pattern weights f64[R, L], which cases name."""
@@ -46,16 +46,16 @@ class SearchLikelihood(Protocol):
         """f64[n, parts]: lnL of every part of every tree."""
 
     def class_weights(self, trees: Sequence[Tree], cases: Sequence[Case]) -> list[list[Float64]]:
-        """The best weights of the classes of every part of every tree, all else as it is."""
+        """Return the best weights of the classes of every part of every tree, all else fixed."""
 
     def outruns_host(self, tree: Tree) -> bool:
-        """Whether lnL of many points are told sooner than the host makes use of curves."""
+        """Return True if lnLs of many points take less time than the host's use of curves."""
 
     def rate_curves(self, tree: Tree, case: Case, rates: Sequence[Float64]) -> list[Curves]:
-        """The patterns of every part under rates f64[J] for all of its sites."""
+        """Return curves of the patterns of every part, under rates f64[J] for all of its sites."""
 
     def flow_slopes(self, trees: Sequence[Tree], cases: Sequence[Case]) -> list[list[Float64]]:
-        """What every part's lnL gains with the rates of its classes, f64[M, S, S] each."""
+        """Return the slopes of every part's lnL in the rates of its classes, f64[M, S, S] each."""
 
     def smooth(
         self,
@@ -67,7 +67,7 @@ class SearchLikelihood(Protocol):
     ) -> Float64:
         """f64[n]: lnL after optimising all lengths in place; never worse than before.
 
-        No more than rough where they hardly reach ``floors`` f64[n].
+        Lengths may stay rough where lnLs hardly reach ``floors`` f64[n].
         """
 
     def insertions(self, trees: Trees, cases: Sequence[Case], scan: ScanTasks) -> Float64:
@@ -80,34 +80,34 @@ class SearchLikelihood(Protocol):
         scan: ScanTasks,
         floors: Float64 | None = None,
     ) -> tuple[Float64, Float64]:
-        """Best lnL f64[outputs], and lengths f64[..., outputs, 3] near, far, pendant.
+        """Best lnL f64[outputs], and lengths f64[..., outputs, 3]: proximal, distal, pendant.
 
-        No more than rough where they are below ``floors`` f64[outputs].
+        Both may stay rough where lnLs are below ``floors`` f64[outputs].
         """
 
     def join_lengths(self, trees: Trees, cases: Sequence[Case], prunes: Int32) -> Float64:
-        """f64[..., n]: optimised length of the branch that each prune leaves."""
+        """f64[..., n]: optimised length of the merged branch that each prune leaves."""
 
 
 class Request(Value, ABC, eq=False):
-    """Trees, each in its case, of which something is asked."""
+    """A request about trees, each under its case."""
 
     trees: Sequence[Tree]
     cases: Sequence[Case]
 
     by_tree: ClassVar[tuple[str, ...]] = ("trees", "cases")
-    """Fields of an item a tree."""
+    """Names of the fields with an item for each tree."""
     is_quick: ClassVar[bool] = False
-    """Whether it takes no likelihood, so that others may gather while it is answered."""
+    """True if the request needs no likelihood, so that others may gather while it is answered."""
 
     @property
     def kind(self) -> Hashable:
-        """Equal for requests that can be joined."""
+        """Key that is equal for requests that can be joined."""
         rows_of_lengths = self.trees[0].lengths.shape[:-1]
         return type(self), rows_of_lengths, len(self.cases[0].models)
 
     def joined_with(self, others: Sequence[Request]) -> Request:
-        """One request for the trees of all, which are of one kind."""
+        """Return one request for the trees of all requests, which are of one kind."""
         if not others:
             return self
         every = (self, *others)
@@ -121,83 +121,83 @@ class Request(Value, ABC, eq=False):
 
     @abstractmethod
     def answer(self, likelihood: SearchLikelihood) -> Answers:
-        """What was asked, an answer a tree."""
+        """Answer the request, tree by tree."""
 
     def shares(self, count: int) -> Sequence[Request]:  # noqa: ARG002
-        """The same in so many requests at most, for as many ranks: itself if it goes alone."""
+        """Split the request for at most ``count`` ranks; one that goes alone is its only share."""
         return [self]
 
     def whole(self, answers: Sequence[Answers]) -> Answers:
-        """The answer, from those to its shares."""
+        """Put the answers to the shares together."""
         (answer,) = answers
         return answer
 
 
 class _ByTree(Request):
-    """One whose shares are trees."""
+    """A request that is shared out by trees."""
 
     def shares(self, count: int) -> Sequence[Request]:
-        """Every so many trees."""
+        """Deal the trees out to ``count`` requests."""
         return [
             replace(self, **{name: getattr(self, name)[n::count] for name in self.by_tree})
             for n in range(min(count, len(self.trees)))
         ]
 
     def whole(self, answers: Sequence[Answers]) -> Answers:
-        """Those to all trees in order."""
-        found: list[Any] = [None] * len(self.trees)
-        for n, own in enumerate(answers):
-            found[n :: len(answers)] = own
-        return found
+        """Put the answers back in the order of the trees."""
+        whole: list[Any] = [None] * len(self.trees)
+        for n, share in enumerate(answers):
+            whole[n :: len(answers)] = share
+        return whole
 
 
 class SmoothTrees(_ByTree, eq=False):
-    """Branch lengths, which change in place; lnL f64[n]."""
+    """Optimise branch lengths in place; lnL f64[n]."""
 
     epsilon: float
     floors: Sequence[float]
-    """Of every tree: what its lnL has to reach, or it may stay short of its maximum."""
+    """lnL that each tree has to reach; one that hardly does may stay short of its maximum."""
     by_tree = (*Request.by_tree, "floors")
 
     @property
     def kind(self) -> Hashable:
-        """Of one epsilon."""
+        """Requests with the same epsilon can be joined."""
         return super().kind, self.epsilon
 
     def answer(self, likelihood: SearchLikelihood) -> Float64:
-        """LnL f64[n]."""
+        """Return the lnLs f64[n]."""
         floors = np.array(self.floors)
         return likelihood.smooth(self.trees, self.cases, self.epsilon, floors=floors)
 
 
 class PartLogLikelihoods(_ByTree, eq=False):
-    """lnL of every part, f64[n, parts]."""
+    """Compute the lnL of every part, f64[n, parts]."""
 
     def answer(self, likelihood: SearchLikelihood) -> Float64:
-        """LnL f64[n, parts]."""
+        """Return the lnLs f64[n, parts]."""
         return likelihood.part_log_likelihoods(self.trees, self.cases)
 
 
 class ClassWeights(_ByTree, eq=False):
-    """The best weights of every part's classes, f64 [classes] each."""
+    """Fit the weights of every part's classes, f64 [classes] each."""
 
     def answer(self, likelihood: SearchLikelihood) -> list[list[Float64]]:
-        """Those of the parts of every tree."""
+        """Return the weights of the parts of every tree."""
         return likelihood.class_weights(self.trees, self.cases)
 
 
 class RateCurves(_ByTree, eq=False):
-    """The patterns of every part under rates f64[J] for all of its sites.
+    """Compute curves of the patterns of every part, under rates f64[J] for all of its sites.
 
-    Of no part where lnL at many points take less time.
+    No part has any where lnLs at many points take less time.
     """
 
     rates: Sequence[Sequence[Float64]]
-    """Of each part of each tree."""
+    """Rates of each part of each tree."""
     by_tree = (*Request.by_tree, "rates")
 
     def answer(self, likelihood: SearchLikelihood) -> list[list[Curves]]:
-        """Those of the parts of every tree."""
+        """Return the curves of the parts of every tree."""
         return [
             [] if likelihood.outruns_host(tree) else likelihood.rate_curves(tree, case, own)
             for tree, case, own in zip(self.trees, self.cases, self.rates, strict=True)
@@ -205,52 +205,52 @@ class RateCurves(_ByTree, eq=False):
 
 
 class FlowSlopes(_ByTree, eq=False):
-    """What every part's lnL gains with the rates of its classes, f64 [M, S, S] each."""
+    """Compute the slopes of every part's lnL in the rates of its classes, f64 [M, S, S] each."""
 
     def answer(self, likelihood: SearchLikelihood) -> list[list[Float64]]:
-        """Those of the parts of every tree."""
+        """Return the slopes of the parts of every tree."""
         return likelihood.flow_slopes(self.trees, self.cases)
 
 
 class TopologyKeys(Request, eq=False):
-    """64 bits that equal topologies share."""
+    """Compute keys of 64 bits that equal topologies share."""
 
     is_quick = True
 
     def answer(self, likelihood: SearchLikelihood) -> list[int]:  # noqa: ARG002
-        """See :meth:`mltree.tree.forest.Forest.topology_keys`."""
+        """Return the keys (:meth:`mltree.tree.forest.Forest.topology_keys`)."""
         return Forest(self.trees).topology_keys()
 
 
 class ShapeKeys(Request, eq=False):
-    """64 bits that equal shapes share."""
+    """Compute keys of 64 bits that equal shapes share."""
 
     shortest: Sequence[float]
-    """Of every tree: how long a branch is that says nothing of the order of its neighbours."""
+    """Longest branch of each tree that says nothing of the order of its neighbours."""
     by_tree = (*Request.by_tree, "shortest")
     is_quick = True
 
     def answer(self, likelihood: SearchLikelihood) -> list[int]:  # noqa: ARG002
-        """See :meth:`mltree.tree.forest.Forest.shape_keys`."""
+        """Return the keys (:meth:`mltree.tree.forest.Forest.shape_keys`)."""
         return Forest(self.trees).shape_keys(np.array(self.shortest))
 
 
 Steps: TypeAlias = Generator[Request, Answers, T]
-"""Something that needs likelihoods on the way to its result."""
+"""A generator of requests that returns a result."""
 
 Ask: TypeAlias = Callable[[Request], Answers]
-"""Whoever answers."""
+"""A function that answers requests."""
 
 
 class Stepwise(Request):
-    """One that is answered by steps of its own."""
+    """A request that is answered by a generator of requests."""
 
     @abstractmethod
     def steps(self) -> Steps[Answers]:
-        """The way to the answer."""
+        """Yield the requests that lead to the answer."""
 
     def answer(self, likelihood: SearchLikelihood) -> Answers:
-        """Go through the steps."""
+        """Answer the requests of the steps."""
         return perform(likelihood, self.steps())
 
 
@@ -260,9 +260,9 @@ def smoothed(
     epsilon: float,
     floors: Sequence[float] | None = None,
 ) -> Steps[list[float]]:
-    """LnL of every tree after optimising its branch lengths in place.
+    """Optimise the branch lengths of trees in place; return their lnLs.
 
-    It may stop short of the maximum where that hardly reaches a tree's floor.
+    A tree may stay short of its maximum where that hardly reaches its floor.
     """
     floors = [-np.inf] * len(trees) if floors is None else floors
     answer = yield SmoothTrees(trees, cases, epsilon, floors)
@@ -276,42 +276,39 @@ def part_log_likelihoods(trees: Sequence[Tree], cases: Sequence[Case]) -> Steps[
 
 
 def topology_keys(trees: Sequence[Tree], cases: Sequence[Case]) -> Steps[list[int]]:
-    """64 bits of every tree that equal topologies share."""
+    """Return a key of 64 bits for every tree, equal for equal topologies."""
     answer = yield TopologyKeys(trees, cases)
     return list(answer)
 
 
 def shape_keys(trees: Sequence[Tree], cases: Sequence[Case], shortest: float) -> Steps[list[int]]:
-    """64 bits of every tree that equal shapes share: all splits by longer branches."""
+    """Return a key of 64 bits for every tree, equal for equal splits by longer branches."""
     answer = yield ShapeKeys(trees, cases, [shortest] * len(trees))
     return list(answer)
 
 
 def class_weights(trees: Sequence[Tree], cases: Sequence[Case]) -> Steps[list[list[Float64]]]:
-    """The best weights of the classes of every part of every tree."""
-    answer: Any = yield ClassWeights(trees, cases)
-    found: list[list[Float64]] = answer
-    return found
+    """Return the best weights of the classes of every part of every tree."""
+    answer = yield ClassWeights(trees, cases)
+    return list(answer)
 
 
 def rate_curves(
     trees: Sequence[Tree], cases: Sequence[Case], rates: Sequence[Sequence[Float64]]
 ) -> Steps[list[list[Curves]]]:
-    """The patterns of every part of every tree under rates for all of its sites, or of none."""
-    answer: Any = yield RateCurves(trees, cases, rates)
-    found: list[list[Curves]] = answer
-    return found
+    """Return curves of every part of every tree under rates for all of its sites, or none."""
+    answer = yield RateCurves(trees, cases, rates)
+    return list(answer)
 
 
 def flow_slopes(trees: Sequence[Tree], cases: Sequence[Case]) -> Steps[list[list[Float64]]]:
-    """What the lnL of every part of every tree gains with the rates of its classes."""
-    answer: Any = yield FlowSlopes(trees, cases)
-    found: list[list[Float64]] = answer
-    return found
+    """Return the slopes of every part's lnL of every tree in the rates of its classes."""
+    answer = yield FlowSlopes(trees, cases)
+    return list(answer)
 
 
 def perform(likelihood: SearchLikelihood, steps: Steps[T], ask: Ask | None = None) -> T:
-    """Go through the steps alone, to their result; ``ask``: answers instead of the likelihood."""
+    """Run steps alone, to their result; ``ask`` answers in the likelihood's stead."""
     ((_, result),) = perform_all(likelihood, [steps], 1, ask)
     return result
 
@@ -322,10 +319,10 @@ def perform_all(
     at_once: int,
     ask: Ask | None = None,
 ) -> Iterator[tuple[int, T]]:
-    """Go through many at once; gives each one's number and result as it ends.
+    """Run many generators of requests at once; yield each one's number and result as it ends.
 
-    Of the requests that wait, those of the kind with the most trees are answered next, so that
-    the others gather meanwhile; but quick ones before any.
+    The waiting requests of the kind with the most trees are answered next, so that other kinds
+    gather meanwhile; quick ones are answered before any.
     """
     fresh = enumerate(every)
     waiting: dict[int, tuple[Steps[T], Request]] = {}
@@ -355,7 +352,7 @@ def perform_all(
 
 
 def _largest_kind(requests: dict[int, Request]) -> list[int]:
-    """The numbers of the requests of the kind that has most trees, of the quick ones if any."""
+    """Return the numbers of requests of the kind with most trees, of quick ones if any."""
     quick = {number: request for number, request in requests.items() if request.is_quick}
     kinds: dict[Hashable, list[int]] = {}
     for number, request in (quick or requests).items():

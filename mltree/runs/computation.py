@@ -43,8 +43,8 @@ from mltree.system.values import Value
 from mltree.tree.parsimony import ParsimonyEngine
 from mltree.tree.random_trees import random_topology
 from mltree.tree.topology import Tree
-from mltree.treesearch.driver import SearchResult
-from mltree.treesearch.replicates import Berths, Replicates, Spots, WeightRows
+from mltree.treesearch.replicates import PatternSlots, Replicates, ReplicateSlots, WeightRows
+from mltree.treesearch.search import SearchOutcome
 
 # Patterns that have a rate each (+PSR), grouped by it: what was a part is a range of parts.
 #
@@ -356,13 +356,13 @@ class Found(Value):
     """Natural log, as computed on the way; see :meth:`Computation.exactly`."""
     seconds: float
     """Wall time of the search or the optimisation alone."""
-    search: SearchResult | None = None
+    search: SearchOutcome | None = None
     """How it was found, without the copies of sequences; None where the topology was given."""
     per_site: PartitionModel | None = None
     """The model with the rates of sites that it was found under, where they have any (+PSR)."""
 
     @classmethod
-    def of(cls, fit: Fit, seconds: float, search: SearchResult | None = None) -> Found:
+    def of(cls, fit: Fit, seconds: float, search: SearchOutcome | None = None) -> Found:
         """What a tree and a model were brought to."""
         model, factor = fit.model.normalised()
         tree = fit.tree.copy()
@@ -401,7 +401,7 @@ class Resampled(Value):
     """A likelihood, and where replicates' weights are there."""
 
     likelihood: Likelihood
-    spots: Spots
+    slots: ReplicateSlots
 
 
 def has_berths(computation: Computation, replicates: Replicates) -> bool:
@@ -431,7 +431,7 @@ def resampled(
     likelihood = plan.open(patterns)
     computation.others.append(likelihood.engine)
     try:
-        yield Resampled(likelihood, Berths(plan.count, patterns, plan.sizes))
+        yield Resampled(likelihood, PatternSlots(plan.count, patterns, plan.sizes))
     finally:
         likelihood.close()
 

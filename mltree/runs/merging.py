@@ -1,4 +1,4 @@
-"""Parts that evolve alike are put together: relaxed clustering (Lanfear et al. 2014).
+"""Merging of parts that evolve alike: relaxed clustering (Lanfear et al. 2014).
 
 BMC Evol. Biol. 14:82. A scheme begins with a subset for every part, under the part's own best
 model. In each round the pairs of subsets whose trees are most alike in length are fitted as one,
@@ -22,7 +22,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from mltree.data.partitions import side_by_side
-from mltree.fit.part_climb import PartClimb, ends_of, scale_bounds
+from mltree.fit.part_optimiser import PartOptimiser, optima_of, scale_bounds
 from mltree.fit.trust_region import advance
 from mltree.likelihood.likelihood import Likelihood
 from mltree.models.eigen import ModelArrays
@@ -33,7 +33,7 @@ from mltree.models.portable import exp
 from mltree.models.substitution import Model
 from mltree.program.cases import Case
 from mltree.runs.engines import Resources, place
-from mltree.runs.model_choice import FITTING, Choice, Criterion, engine_width
+from mltree.runs.model_choice import FITTING, Criterion, RankedModels, padded_categories
 from mltree.runs.problem import Problem
 from mltree.system.arrays import Float64
 from mltree.system.events import Emit, PartsMerged
@@ -47,7 +47,7 @@ from mltree.tree.topology import Tree
 # parts idle, every part of a set in a tree of its own.
 
 AT_ONCE = 50_000
-"""Models of parts in a launch: as many as the optimiser of a thousand parts has there."""
+"""Models of parts in a launch: as many as the optimiser of a thousand parts has."""
 
 SPARSE = 0.75
 """Share of the lnLs of all parts from which on trees of single parts are less work."""
@@ -62,16 +62,16 @@ class PartSets(Value):
     likelihood: Likelihood
     tree: Tree
     many: int
-    """Parts that there are."""
+    """Number of parts of the likelihood."""
 
     def lnls(
         self, parts: Sequence[tuple[int, ...]], arrays: Sequence[Sequence[ModelArrays]]
     ) -> list[Float64]:
         """f64[points] for each of some sets of parts: their lnL under each of its models."""
         rows = _apart(parts)
-        wanted = sum(len(own) * len(under) for own, under in zip(parts, arrays, strict=True))
+        count = sum(len(members) * len(under) for members, under in zip(parts, arrays, strict=True))
         whole = self.many * sum(max(len(arrays[n]) for n in row) for row in rows)
-        if wanted <= SPARSE * whole and wanted * self.tree.n_tips <= RECORDS:
+        if count <= SPARSE * whole and count * self.tree.n_tips <= RECORDS:
             return self._of_single_parts(parts, arrays)
         return self._of_rows(parts, arrays, rows)
 
@@ -81,67 +81,72 @@ class PartSets(Value):
         arrays: Sequence[Sequence[ModelArrays]],
         rows: Sequence[Sequence[int]],
     ) -> list[Float64]:
-        """Of sets in rows, none of which has a part twice: a tree for every point of a row."""
+        """Score sets in rows, none of which has a part twice: a tree for every point of a row."""
         models = [
             _row([parts[n] for n in row], [arrays[n] for n in row], self.many) for row in rows
         ]
         lnls = self._part_lnls([Case(own) for of_row in models for own in of_row])
-        found: dict[int, Float64] = {}
+        lnls_of: dict[int, Float64] = {}
         ends = np.cumsum([len(of_row) for of_row in models])[:-1]
         for row, own in zip(rows, np.split(lnls, ends), strict=True):
             for n in row:
-                found[n] = own[: len(arrays[n]), list(parts[n])].sum(axis=1)
-        return [found[n] for n in range(len(parts))]
+                lnls_of[n] = own[: len(arrays[n]), list(parts[n])].sum(axis=1)
+        return [lnls_of[n] for n in range(len(parts))]
 
     def _of_single_parts(
         self, parts: Sequence[tuple[int, ...]], arrays: Sequence[Sequence[ModelArrays]]
     ) -> list[Float64]:
-        """Of sets, a tree for every point of each of their parts."""
+        """Score sets by a tree for every point of each of their parts."""
         sets = list(zip(parts, arrays, strict=True))
-        cases = [Case((one,), first_part=n) for own, under in sets for n in own for one in under]
+        cases = [
+            Case((one,), first_part=n) for members, under in sets for n in members for one in under
+        ]
         lnls = self._part_lnls(cases)[:, 0]
-        ends = np.cumsum([len(own) * len(under) for own, under in sets])[:-1]
+        ends = np.cumsum([len(members) * len(under) for members, under in sets])[:-1]
         pairs = zip(np.split(lnls, ends), parts, strict=True)
-        return [rows.reshape(len(own), -1).sum(axis=0) for rows, own in pairs]
+        return [rows.reshape(len(members), -1).sum(axis=0) for rows, members in pairs]
 
     def _part_lnls(self, cases: Sequence[Case]) -> Float64:
         """f64[cases, parts] of the tree."""
         step = max(1, AT_ONCE // len(cases[0].models))
         chunks = [cases[first : first + step] for first in range(0, len(cases), step)]
         return np.concatenate(
-            [self.likelihood.part_log_likelihoods([self.tree] * len(own), own) for own in chunks]
+            [
+                self.likelihood.part_log_likelihoods([self.tree] * len(chunk), chunk)
+                for chunk in chunks
+            ]
         )
 
 
 def _row(
     parts: Sequence[tuple[int, ...]], arrays: Sequence[Sequence[ModelArrays]], many: int
 ) -> list[tuple[ModelArrays, ...]]:
-    """The models of ``many`` parts, point by point, of sets of parts that have none in common."""
+    """Return the models of ``many`` parts, point by point, of sets without a part in common."""
     models = [[arrays[0][0]] * many for _ in range(max(map(len, arrays)))]
-    for subset, own in zip(parts, arrays, strict=True):
+    for subset, points in zip(parts, arrays, strict=True):
         for k, row in enumerate(models):
             for part in subset:
-                row[part] = own[min(k, len(own) - 1)]
+                row[part] = points[min(k, len(points) - 1)]
     return [tuple(row) for row in models]
 
 
 def _apart(parts: Sequence[tuple[int, ...]]) -> list[list[int]]:
-    """Sets of parts in rows, none of which has a part twice; the largest first, where they fit."""
+    """Put sets of parts in rows, none of which has a part twice; the largest first."""
     rows: list[list[int]] = []
     taken: list[int] = []
     for n in sorted(range(len(parts)), key=lambda n: -len(parts[n])):
-        own = sum(1 << part for part in parts[n])
-        row = next((r for r, used in enumerate(taken) if not used & own), len(rows))
+        bits = sum(1 << part for part in parts[n])
+        row = next((r for r, used in enumerate(taken) if not used & bits), len(rows))
         if row == len(rows):
             rows.append([])
             taken.append(0)
         rows[row].append(n)
-        taken[row] |= own
+        taken[row] |= bits
     return rows
 
 
 SHARE = 0.1
-"""Of all pairs, those most alike, that are compared in a round (PartitionFinder 2, IQ-TREE)."""
+"""Share of all pairs that is compared in a round, the most alike (PartitionFinder 2, IQ-TREE)."""
 
 LEAST_PAIRS = 100
 """Pairs that are compared in any case: all of 14 subsets, which costs little."""
@@ -150,13 +155,13 @@ MOST_PAIRS, MOST_PAIRS_A_PART = 1000, 10
 """Pairs that are compared at most, and for each part: the larger number counts (IQ-TREE)."""
 
 TIE = 1e-6
-"""Of the criterion: what rounding makes of nothing. Linked parts under JC are one for free."""
+"""Least difference of the criterion, beyond rounding: linked parts under JC merge for free."""
 
-HOPE = 2.0
-"""How many times what a step promises a pair may still gain, beside the margin."""
+GAIN_FACTOR = 2.0
+"""Largest gain that a pair may still have, in predicted gains of a step, beside the margin."""
 
-MARGIN = 10.0
-"""lnL: a pair that ends so much below where it would be worth it is not climbed to its end."""
+ABANDON_MARGIN = 10.0
+"""lnL: a pair so much below its break-even is not optimised to the end."""
 
 EPSILON = 0.01
 """lnL that a fit may still lack; a pair gains or loses units of the criterion."""
@@ -169,13 +174,13 @@ class _Subset(Value):
     parts: tuple[int, ...]
     """Places in the group, rising."""
     name: str
-    """Of the model, as ``--model`` takes it."""
+    """Name of the model, as ``--model`` takes it."""
     model: Model
-    """With its estimates."""
+    """The model with its estimates."""
     scaler: float
     """Factor on the tree's lengths."""
     length: float
-    """Of a tree of its own, expected substitutions per site: what tells which are alike."""
+    """Length of the subset's own tree, expected substitutions per site: the measure of likeness."""
     sites: int
     free: int
     """Parameters of the model."""
@@ -186,13 +191,13 @@ class _Subset(Value):
 
 def merge_parts(
     problem: Problem,
-    choices: Sequence[Choice],
+    choices: Sequence[RankedModels],
     tree: Tree,
     resources: Resources,
     criterion: Criterion,
     emit: Emit,
 ) -> list[list[int]]:
-    """Numbers of the parts, as their file has them, that are better off under one model.
+    """Merge parts; return the numbers, as in their file, of the parts of each subset.
 
     ``choices``: each part's, in the order of ``problem.model``; ``tree``: with the lengths that
     subsets share, f64[E]. Parts share them as they are, or scaled.
@@ -209,12 +214,12 @@ def merge_parts(
 
 
 class _Merger:
-    """A scheme on its way."""
+    """A partitioning scheme while it is merged."""
 
     def __init__(
         self,
         problem: Problem,
-        choices: Sequence[Choice],
+        choices: Sequence[RankedModels],
         tree: Tree,
         resources: Resources,
         criterion: Criterion,
@@ -225,14 +230,16 @@ class _Merger:
         self._settings = replace(
             FITTING.model, final_epsilon=EPSILON, scale_limit=math.log(SCALER_MAX / SCALER_MIN)
         )
-        self._widths: list[int] = []
+        self._categories: list[int] = []
         self._likelihoods: list[PartSets] = []
         starts, left = [], list(choices)
         for number, patterns in enumerate(problem.groups):
             own = [left.pop(0) for _ in patterns.parts]
-            self._widths.append(engine_width([choice.best.model for choice in own]))
+            self._categories.append(padded_categories([choice.best.model for choice in own]))
             bounds = FITTING.branches.bounds(problem.n_sites)
-            likelihood = place(resources, patterns, self._widths[-1], bounds).likelihood(patterns)
+            likelihood = place(resources, patterns, self._categories[-1], bounds).likelihood(
+                patterns
+            )
             self._likelihoods.append(PartSets(likelihood, tree, len(own)))
             starts += [_lone(number, part, choice) for part, choice in enumerate(own)]
         self.subsets = self._fitted(starts, [-math.inf] * len(starts))
@@ -251,7 +258,7 @@ class _Merger:
                 return
 
     def _alike(self) -> list[tuple[_Subset, _Subset]]:
-        """The pairs whose lengths, or their logs, differ least."""
+        """Return the pairs whose lengths, or their logs, differ least."""
         subsets = self.subsets
         groups = np.array([one.group for one in subsets])
         pairs = np.stack(np.triu_indices(len(subsets), 1), axis=1)
@@ -259,8 +266,8 @@ class _Merger:
         lengths = np.array([one.length for one in subsets])
         either = [_ranks(np.abs(np.diff(of[pairs])[:, 0])) for of in (np.log(lengths), lengths)]
         most = max(MOST_PAIRS, MOST_PAIRS_A_PART * len(subsets))
-        wanted = min(max(math.ceil(SHARE * len(pairs)), LEAST_PAIRS), most)
-        best = np.argsort(np.minimum(*either), kind="stable")[:wanted]
+        count = min(max(math.ceil(SHARE * len(pairs)), LEAST_PAIRS), most)
+        best = np.argsort(np.minimum(*either), kind="stable")[:count]
         return [(subsets[one], subsets[other]) for one, other in pairs[best].tolist()]
 
     def _compare(self, pairs: Sequence[tuple[_Subset, _Subset]]) -> None:
@@ -273,15 +280,15 @@ class _Merger:
             if pair not in self._pairs
             for start in self._starts(*pair)
         ]
-        wanted = [self._break_even(*owner) for owner in owners]
-        fitted = self._fitted([start for _, start in owners], wanted)
+        goals = [self._break_even(*owner) for owner in owners]
+        fitted = self._fitted([start for _, start in owners], goals)
         for (pair, _), one in zip(owners, fitted, strict=True):
             known = self._pairs.get(pair)
             if known is None or self._worth(pair, one) > self._worth(pair, known):
                 self._pairs[pair] = one
 
     def _accept(self, pairs: Sequence[tuple[_Subset, _Subset]]) -> int:
-        """Merge the pairs that are worth it, the best first, no subset twice; how many."""
+        """Merge the pairs that are worth it, the best first, no subset twice; return how many."""
         each = ((self._worth(pair, self._pairs[pair]), pair) for pair in pairs)
         worth = sorted(each, key=lambda row: -row[0])
         gone: set[_Subset] = set()
@@ -294,7 +301,7 @@ class _Merger:
         return len(new)
 
     def _worth(self, pair: tuple[_Subset, _Subset], merged: _Subset) -> float:
-        """By how much the scheme's criterion falls if a pair becomes one."""
+        """Return the fall of the scheme's criterion if a pair is merged."""
         one, other = pair
         lnl = merged.lnl - one.lnl - other.lnl
         free = merged.free - one.free - other.free - self._is_scaled
@@ -302,12 +309,12 @@ class _Merger:
         return -math.inf if math.isnan(gain) else gain
 
     def _break_even(self, pair: tuple[_Subset, _Subset], merged: _Subset) -> float:
-        """The lnL from which on a pair is better off as one."""
+        """Return the lnL from which on a pair is better off merged."""
         as_good = pair[0].lnl + pair[1].lnl
         return as_good - self._worth(pair, replace(merged, lnl=as_good)) / 2.0
 
     def _score(self, lnl: float = 0.0, free: int = 0) -> float:
-        """The criterion of the scheme, with so much more lnL and so many more parameters."""
+        """Return the criterion of the scheme, with more lnL and parameters."""
         scalers = self._is_scaled * (len(self.subsets) - 1)
         free += sum(one.free for one in self.subsets) + scalers + self._tree.n_branches
         lnl += math.fsum(one.lnl for one in self.subsets)
@@ -318,106 +325,109 @@ class _Merger:
         return self._problem.model.linkage == Linkage.SCALED
 
     def _starts(self, one: _Subset, other: _Subset) -> Iterator[_Subset]:
-        """Where the fits of a pair begin: a start for each model, in the middle where it is one."""
+        """Yield the starts of a pair's fits: one for each model, or between equal models."""
         parts = tuple(sorted((*one.parts, *other.parts)))
         patterns = side_by_side(self._problem.groups[one.group], parts)
         share = one.sites / (one.sites + other.sites)
         alike = one.name == other.name
-        for own in (one,) if alike else (one, other):
-            model = parse_model(own.name, own.model.alphabet).with_empirical_frequencies(patterns)
-            x = vector(own.model)
+        for model_of in (one,) if alike else (one, other):
+            model = parse_model(model_of.name, model_of.model.alphabet).with_empirical_frequencies(
+                patterns
+            )
+            x = vector(model_of.model)
             if alike:
                 x = share * x + (1.0 - share) * vector(other.model)
             yield replace(
-                own,
+                model_of,
                 parts=parts,
                 model=with_vector(model, x),
                 scaler=math.exp(_between(math.log(one.scaler), math.log(other.scaler), share)),
                 length=_between(one.length, other.length, share),
                 free=free_parameters(model),
                 sites=one.sites + other.sites,
-                curvature=_of_both(own, one, other),
+                curvature=_of_both(model_of, one, other),
             )
 
-    def _fitted(self, starts: Sequence[_Subset], wanted: Sequence[float]) -> list[_Subset]:
-        """Subsets at the maximum over their parameters, in the same order.
+    def _fitted(self, starts: Sequence[_Subset], goals: Sequence[float]) -> list[_Subset]:
+        """Optimise the parameters of subsets.
 
-        One that will not reach the lnL that is ``wanted`` of it is left on its way.
+        A subset that will not reach its lnL in ``goals`` is left on its way.
         """
-        found: dict[int, _Subset] = {}
+        fitted: dict[int, _Subset] = {}
         for group in range(len(self._likelihoods)):
-            own = [n for n, start in enumerate(starts) if start.group == group]
-            found |= zip(
-                own,
-                self._climbed(group, [starts[n] for n in own], [wanted[n] for n in own]),
+            numbers = [n for n, start in enumerate(starts) if start.group == group]
+            fitted |= zip(
+                numbers,
+                self._optimised(group, [starts[n] for n in numbers], [goals[n] for n in numbers]),
                 strict=True,
             )
-        return [found[n] for n in range(len(starts))]
+        return [fitted[n] for n in range(len(starts))]
 
-    def _climbed(
-        self, group: int, starts: Sequence[_Subset], wanted: Sequence[float]
+    def _optimised(
+        self, group: int, starts: Sequence[_Subset], goals: Sequence[float]
     ) -> list[_Subset]:
         linked, settings = self._problem.model, self._settings
-        climbs = [
-            PartClimb(
+        optimisers = [
+            PartOptimiser(
                 start.model, scale_bounds(linked, start.scaler, settings.scale_limit),
                 settings, EPSILON, start.curvature,
             )
             for start in starts
         ]  # fmt: skip
         for _ in range(settings.iterations):
-            rows = enumerate(zip(climbs, wanted, strict=True))
+            rows = enumerate(zip(optimisers, goals, strict=True))
             live = [
                 n
-                for n, (climb, least) in rows
-                if not climb.done and climb.hope(HOPE) + MARGIN >= least
+                for n, (optimiser, least) in rows
+                if not optimiser.done
+                and optimiser.reachable_lnl(GAIN_FACTOR) + ABANDON_MARGIN >= least
             ]
             if not live:
                 break
-            points = [climbs[n].variables() for n in live]
+            points = [optimisers[n].variables() for n in live]
             speeds = [
-                exp(own[:, -1]) * (starts[n].scaler if self._is_scaled else 1.0)
-                for n, own in zip(live, points, strict=True)
+                exp(point[:, -1]) * (starts[n].scaler if self._is_scaled else 1.0)
+                for n, point in zip(live, points, strict=True)
             ]
             arrays = arrays_of(
                 [starts[n].model for n in live],
-                [own[:, :-1] for own in points],
+                [point[:, :-1] for point in points],
                 speeds,
-                [(1, self._widths[group])] * len(live),
+                [(1, self._categories[group])] * len(live),
             )
             values = self._likelihoods[group].lnls([starts[n].parts for n in live], arrays)
-            advance([climbs[n].climb for n in live], values)
-        models, scales = ends_of(climbs)
-        ends = zip(starts, climbs, models, scales.tolist(), strict=True)
+            advance([optimisers[n].optimiser for n in live], values)
+        models, scales = optima_of(optimisers)
+        ends = zip(starts, optimisers, models, scales.tolist(), strict=True)
         return [
             replace(
-                start, model=model, scaler=start.scaler * scale, lnl=climb.value,
-                curvature=climb.curvature,
+                start, model=model, scaler=start.scaler * scale, lnl=optimiser.value,
+                curvature=optimiser.curvature,
             )
-            for start, climb, model, scale in ends
+            for start, optimiser, model, scale in ends
         ]  # fmt: skip
 
 
-def _lone(group: int, part: int, choice: Choice) -> _Subset:
-    """A part by itself, under its best model."""
+def _lone(group: int, part: int, choice: RankedModels) -> _Subset:
+    """Return the subset of one part, under its best model."""
     best = choice.best
     length = float(best.tree.lengths.sum())
     free = free_parameters(best.model)
     return _Subset(group, (part,), best.name, best.model, 1.0, length, best.sites, free)
 
 
-def _of_both(own: _Subset, one: _Subset, other: _Subset) -> Float64 | None:
-    """The curvature of two subsets under the model of one: of both, or as one's sites have it."""
-    if own.curvature is None or one.curvature is None or other.curvature is None:
+def _of_both(base: _Subset, one: _Subset, other: _Subset) -> Float64 | None:
+    """Return the curvature of two subsets merged: the sum, or one's scaled by sites."""
+    if base.curvature is None or one.curvature is None or other.curvature is None:
         return None
     if one.name == other.name and one.curvature.shape == other.curvature.shape:
         both: Float64 = one.curvature + other.curvature
         return both
-    return own.curvature * ((one.sites + other.sites) / own.sites)
+    return base.curvature * ((one.sites + other.sites) / base.sites)
 
 
 def _ranks(values: Float64) -> NDArray[np.int64]:
-    """i64 [n]: the place of each among all, from the smallest."""
+    """i64 [n]: rank of each value, from the smallest."""
     ranks = np.empty(values.size, np.int64)
     ranks[np.argsort(values, kind="stable")] = np.arange(values.size)
     return ranks

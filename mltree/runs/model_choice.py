@@ -1,12 +1,12 @@
-"""Which model suits the data best: candidates fitted side by side to a tree, ranked by a criterion.
+"""Model choice: candidate models fitted side by side to a tree, and ranked by a criterion.
 
 As in ModelFinder (Kalyaanamoorthy et al. 2017) the rates among sites are compared under one matrix,
 then the matrices under the best rates. Either is done in two steps: a *screening*, in which the
-other half of the model stays as the last fit left it, a lower bound of lnL for little work, least
-where rates are screened (:mod:`mltree.fit.rate_screening`); then those that came near the best
-are fitted whole. The parts of an alignment are problems of their own, each with branch lengths of
-its own, and are gone through together: the candidates of all of them share launches, each a case of
-the patterns of its part.
+other half of the model stays as the last fit left it, a lower bound of lnL for little work, and
+least where rates are screened (:mod:`mltree.fit.rate_screening`); then those that came near the
+best are fitted whole. The parts of an alignment are problems of their own, each with branch lengths
+of its own, and are treated together: the candidates of all parts share launches, each a case of the
+patterns of its part.
 """
 
 from __future__ import annotations
@@ -25,10 +25,10 @@ import numpy as np
 
 from mltree.data.alphabet import Alphabet
 from mltree.data.patterns import Patterns
-from mltree.fit.alternation import settle
+from mltree.fit.coordinate_ascent import ascend
 from mltree.fit.model_optimiser import Fit, starting_models
-from mltree.fit.rate_climb import FittedAmongSites
-from mltree.fit.rate_screening import RateScreening, settle_promising, within_reach
+from mltree.fit.rate_optimiser import FittedAmongSites
+from mltree.fit.rate_screening import RateScreening, ascend_promising, within_reach
 from mltree.fit.settings import PRESETS, ModelSettings
 from mltree.likelihood.likelihood import Likelihood
 from mltree.likelihood.requests import part_log_likelihoods, perform
@@ -58,21 +58,21 @@ from mltree.tree.topology import Tree
 #     BIC   k ln n - 2 lnL
 
 REFERENCE_RATES = ("", "+I", "+G4", "+I+G4")
-"""Rates among sites that are tried first, beside free ones."""
+"""Rates among sites that are compared first, beside free ones."""
 
 MOST_FREE_RATES = 10
 """Categories of free rates, as in ModelFinder."""
 
 
 class Criterion(StrEnum):
-    """What a model is chosen by; smaller is better."""
+    """Information criterion of a model; smaller is better."""
 
     BIC = "bic"
     AIC = "aic"
     AICC = "aicc"
 
     def score(self, lnl: float, parameters: int, sites: int) -> float:
-        """Of a model with so many free parameters, on so many sites."""
+        """Return the criterion of a model with so many free parameters, on so many sites."""
         if self is Criterion.BIC:
             return parameters * math.log(sites) - 2 * lnl
         aic = 2 * parameters - 2 * lnl
@@ -81,8 +81,8 @@ class Criterion(StrEnum):
         return aic + 2 * parameters * (parameters + 1) / max(sites - parameters - 1, 1)
 
 
-class Candidate(Value):
-    """A model in two halves."""
+class CandidateModel(Value):
+    """A candidate model in two halves."""
 
     matrix: str
     """Exchangeabilities and frequencies: ``HKY+FC``, ``LG``."""
@@ -91,12 +91,12 @@ class Candidate(Value):
 
     @property
     def name(self) -> str:
-        """What ``--model`` takes."""
+        """Name as ``--model`` takes it."""
         return self.matrix + self.rates
 
 
 def matrices(alphabet: Alphabet) -> list[str]:
-    """Every matrix for a kind of data with each of its frequencies, the reference first.
+    """Return every matrix for a kind of data with each of its frequencies, the reference first.
 
     The reference, under which the rates are compared, is the most general one, or the most usual.
     Nucleotides: equal frequencies, or counted where a name says that they differ. Proteins: the
@@ -113,8 +113,8 @@ def matrices(alphabet: Alphabet) -> list[str]:
 
 
 @lru_cache(maxsize=1024)
-def model_of(candidate: Candidate, alphabet: Alphabet) -> Model:
-    """The model of a candidate, its parameters where their estimate begins.
+def model_of(candidate: CandidateModel, alphabet: Alphabet) -> Model:
+    """Return the model of a candidate, with starting values of its parameters.
 
     Frequencies that are counted in data are NaN (:func:`mltree.models.grammar.parse_model`).
     """
@@ -122,12 +122,12 @@ def model_of(candidate: Candidate, alphabet: Alphabet) -> Model:
 
 
 def free_rates(categories: int) -> str:
-    """The term of so many free rates."""
+    """Return the term of so many free rates."""
     return f"+R{categories}"
 
 
 def started_from(model: Model, other: Model) -> Model:
-    """The model with estimates to begin with from another's, as far as they are alike."""
+    """Return the model with starting values from another model's estimates, as far as they fit."""
     if len(model.heterogeneity.variables()) == len(other.heterogeneity.variables()) and isinstance(
         model.heterogeneity, type(other.heterogeneity)
     ):
@@ -148,14 +148,14 @@ def started_from(model: Model, other: Model) -> Model:
 
 
 def with_rates_held(model: Model) -> Model:
-    """The model with its rates among sites fixed as they are."""
+    """Return the model with its rates among sites fixed as they are."""
     form: Any = model.heterogeneity
     held = form if isinstance(form, OneRate) else dataclasses.replace(form, fixed=True)
     return dataclasses.replace(model, heterogeneity=held, p_invariant_fixed=True)
 
 
 def thawed(held: Model, model: Model) -> Model:
-    """A model from where another like it ended, free where the model is."""
+    """Return the model with the estimates of its partly fixed twin, free where the model is."""
     values = held.values()
     values["heterogeneity"] |= {
         name: value for name, value in vars(model.heterogeneity).items() if name == "fixed"
@@ -164,14 +164,14 @@ def thawed(held: Model, model: Model) -> Model:
 
 
 def with_matrix_held(model: Model) -> Model:
-    """The model with its exchangeabilities, where it has free ones, fixed as they are."""
+    """Return the model with its free exchangeabilities fixed as they are."""
     if model.codon is not None:
         return model.with_codon(model.codon.held())
     return dataclasses.replace(model, rates_fixed=True) if model.rate_classes else model
 
 
 def is_held(form: Heterogeneity) -> bool:
-    """Whether rates among sites are fixed."""
+    """Return True if rates among sites are fixed."""
     return not isinstance(form, OneRate) and not form.variables()
 
 
@@ -187,10 +187,10 @@ def _of_both(model: Model, other: Model) -> float | None:
 
 
 def projected(curvature: Float64, general: Model, model: Model) -> Float64 | None:
-    """f64 [m + 1, m + 1]: of a model's m variables and the scale of branch lengths.
+    """f64 [m + 1, m + 1]: curvature in a model's m variables and the scale of branch lengths.
 
-    ``curvature``: f64 [n + 1, n + 1], of the general model's; None where variables of either are
-    none of the other's.
+    ``curvature``: f64 [n + 1, n + 1], in the general model's. None where variables of one model are
+    missing in the other.
     """
     x, middle = vector(model), vector(general)
     if len(curvature) != len(middle) + 1:
@@ -209,53 +209,53 @@ def projected(curvature: Float64, general: Model, model: Model) -> Float64 | Non
 # The candidates of a model choice, and how they rank.
 
 
-class Scored(Value):
-    """A candidate that was fitted to a part."""
+class ScoredModel(Value):
+    """A candidate model that was fitted to a part."""
 
-    candidate: Candidate
+    candidate: CandidateModel
     lnl: float
     """Natural log, at the maximum over branch lengths and parameters; less after a screening."""
     parameters: int
     """Free ones, branch lengths included."""
     sites: int
     model: Model
-    """With its estimates."""
+    """The model with its estimates."""
     tree: Tree
-    """With its lengths."""
+    """The tree with its lengths."""
     whole: bool
-    """Whether all of it was fitted, not only one half."""
+    """True if both halves were fitted."""
 
     @property
     def name(self) -> str:
-        """What ``--model`` takes."""
+        """Name as ``--model`` takes it."""
         return self.candidate.name
 
     def score(self, criterion: Criterion) -> float:
-        """Smaller is better."""
+        """Return the criterion's score; smaller is better."""
         return criterion.score(self.lnl, self.parameters, self.sites)
 
 
 @dataclass
-class Choice:
-    """The candidates of a part, and which is best."""
+class RankedModels:
+    """The candidate models of a part, ranked by a criterion."""
 
     part: str
     criterion: Criterion
-    scored: dict[str, Scored] = field(default_factory=dict)
-    """By name."""
+    scored: dict[str, ScoredModel] = field(default_factory=dict)
+    """Fitted candidates by name."""
 
     @property
-    def ranked(self) -> list[Scored]:
-        """All of them, the best first."""
+    def ranked(self) -> list[ScoredModel]:
+        """All candidates, the best first."""
         return sorted(self.scored.values(), key=lambda one: one.score(self.criterion))
 
     @property
-    def best(self) -> Scored:
-        """The one to take."""
+    def best(self) -> ScoredModel:
+        """The best candidate."""
         return self.ranked[0]
 
     def weights(self, criterion: Criterion) -> dict[str, float]:
-        """exp(-delta / 2), of sum 1: what each candidate is worth by a criterion."""
+        """Return each candidate's weight by a criterion: exp(-delta / 2), of sum 1."""
         scores = {name: one.score(criterion) for name, one in self.scored.items()}
         least = min(scores.values())
         worth = {name: float(np.exp((least - score) / 2)) for name, score in scores.items()}
@@ -263,22 +263,22 @@ class Choice:
         return {name: value / total for name, value in worth.items()}
 
 
-class Known(Value):
-    """What is known of the parts of some patterns before their models are chosen."""
+class KnownModels(Value):
+    """Earlier results for the parts of some patterns, to begin a model choice with."""
 
     models: Sequence[Model] = ()
-    """To begin with, of each part; or none."""
+    """Starting model of each part; or none."""
     matrices: Sequence[Sequence[str]] = ()
-    """Those worth a try, of each part; all of them where there are none."""
+    """Matrices to compare, of each part; all matrices if empty."""
     likelihoods: Mapping[int, Likelihood] = field(default_factory=dict)
-    """Of the patterns, that are open, by their categories."""
+    """Open likelihoods of the patterns, by their categories."""
 
 
-def matrices_near(choices: Sequence[Choice], margin: float) -> list[str]:
-    """Matrices that may score best where some parts are put together, or did in one of them.
+def matrices_near(choices: Sequence[RankedModels], margin: float) -> list[str]:
+    """Return the matrices that may score best for merged parts, or did so for one of them.
 
-    As one they would have the lnLs of all, and the parameters of one: those within a margin of the
-    best by that. Each part has the same matrices.
+    A merged part would have the sum of lnLs, and the parameters of one: matrices within a margin of
+    the best by that score are kept. Each part has the same matrices.
     """
     criterion, sites = choices[0].criterion, sum(choice.best.sites for choice in choices)
     lnls: dict[str, float] = defaultdict(float)
@@ -294,47 +294,47 @@ def matrices_near(choices: Sequence[Choice], margin: float) -> list[str]:
     return [matrix for matrix, score in scores.items() if score <= limit or matrix in bests]
 
 
-def _best_by_matrix(choice: Choice) -> dict[str, Scored]:
-    """Every matrix under the rates that suit the part best with it."""
+def _best_by_matrix(choice: RankedModels) -> dict[str, ScoredModel]:
+    """Return every matrix with its best rates for the part."""
     return {one.candidate.matrix: one for one in reversed(choice.ranked)}
 
 
-# Categories that engines are built for, and the likelihoods of a choice.
+# Category padding: engines are built for few numbers of categories, which several models share.
 
-WIDTHS = (4, 5, 8, MOST_FREE_RATES)
-"""A candidate of fewer is filled up with some of weight 0, for a build takes longer than they
-do."""
+PADDED_CATEGORIES = (4, 5, 8, MOST_FREE_RATES)
+"""Numbers of categories that engines are built for: a candidate with fewer is padded with
+categories of weight 0, which take less time than another build."""
 
-LOT = 256
-"""Fits side by side: what 2,100 of 100 parts' matrices ask for at once takes 250 MB of the host."""
+FIT_BATCH = 256
+"""Fits side by side: 2,100 fits of 100 parts would take 250 MB of the host at once."""
 
 
-def engine_width(models: Sequence[Model]) -> int:
-    """Categories of the engine that some models are fitted on."""
+def padded_categories(models: Sequence[Model]) -> int:
+    """Return the number of categories of the engine that some models are fitted on."""
     most = max(model.arrays().n_categories for model in models)
-    return min(width for width in WIDTHS if width >= most)
+    return min(categories for categories in PADDED_CATEGORIES if categories >= most)
 
 
-def in_lots(parts: Sequence[int], models: Sequence[Model]) -> Iterator[tuple[int, list[int]]]:
-    """A width and numbers of fits, of about :data:`LOT` at a time and all of a part together.
+def fit_batches(parts: Sequence[int], models: Sequence[Model]) -> Iterator[tuple[int, list[int]]]:
+    """Yield categories and numbers of fits, about :data:`FIT_BATCH` at a time, parts kept whole.
 
-    ``parts``: of the fits, those of a part one after the other; ``models``: that are fitted.
+    ``parts``: part of each fit, those of a part one after the other; ``models``: of each fit.
     """
-    widths = [engine_width([model]) for model in models]
-    for width in WIDTHS:
-        lot: list[int] = []
-        suiting = (n for n in range(len(parts)) if widths[n] == width)
-        for _, own in groupby(suiting, key=parts.__getitem__):
-            if len(lot) >= LOT:
-                yield width, lot
-                lot = []
-            lot += own
-        if lot:
-            yield width, lot
+    padded = [padded_categories([model]) for model in models]
+    for categories in PADDED_CATEGORIES:
+        batch: list[int] = []
+        suiting = (n for n in range(len(parts)) if padded[n] == categories)
+        for _, of_part in groupby(suiting, key=parts.__getitem__):
+            if len(batch) >= FIT_BATCH:
+                yield categories, batch
+                batch = []
+            batch += of_part
+        if batch:
+            yield categories, batch
 
 
-class Likelihoods:
-    """Of trees of single parts, by their categories, each opened when it is first asked for."""
+class LikelihoodsByCategories:
+    """Likelihoods of trees of single parts, by categories, opened when first asked for."""
 
     def __init__(
         self,
@@ -343,44 +343,44 @@ class Likelihoods:
         bounds: tuple[float, float],
         known: Mapping[int, Likelihood],
     ) -> None:
-        """``bounds``: of branch lengths; ``known``: those that are open."""
+        """``bounds``: of branch lengths; ``known``: open likelihoods."""
         self._patterns, self._resources, self._bounds = patterns, resources, bounds
         self._open = dict(known)
 
-    def __call__(self, width: int) -> Likelihood:
-        """That of so many categories.
+    def __call__(self, categories: int) -> Likelihood:
+        """Return the likelihood with so many categories.
 
         Raises:
             DeviceError: a device cannot be found or used.
         """
-        if width not in self._open:
+        if categories not in self._open:
             placement = place(
                 self._resources,
                 self._patterns,
-                width,
+                categories,
                 self._bounds,
                 apart=True,
                 among=current_ranks(),
             )
-            self._open[width] = placement.likelihood(self._patterns)
-        return self._open[width]
+            self._open[categories] = placement.likelihood(self._patterns)
+        return self._open[categories]
 
 
-MARGIN = 10.0
-"""Candidates whose screening ends this much above the best score are not fitted whole. ModelFinder
+REFIT_MARGIN = 10.0
+"""Score: candidates whose screening ends so much above the best are not fitted whole. ModelFinder
 drops rates that are as much worse. The other half of a model, fitted to it, brings a few units."""
 
 FITTING = replace(
     PRESETS["fast"],
     model=ModelSettings(final_epsilon=0.01),
-    alternation_epsilon=0.05,
+    ascent_epsilon=0.05,
     final_smooth_epsilon=0.01,
-    max_alternations=8,
+    max_ascent_turns=8,
 )
-"""A tenth of what ModelFinder stops at (0.1): scores are compared by units."""
+"""Settings of fits: a tenth of ModelFinder's tolerance (0.1), as scores are compared by units."""
 
 
-NOTHING = Known()
+NOTHING = KnownModels()
 
 
 def choose_models(
@@ -390,11 +390,11 @@ def choose_models(
     resources: Resources,
     criterion: Criterion,
     emit: Emit,
-    known: Known = NOTHING,
-) -> list[Choice]:
-    """The best model of every part of some patterns of one kind, on a tree of their taxa.
+    known: KnownModels = NOTHING,
+) -> list[RankedModels]:
+    """Choose the best model of every part of some patterns of one kind, on a tree of their taxa.
 
-    ``names``: of the parts. The tree's lengths, f64[E], are where the fits begin.
+    ``names``: of the parts. The fits begin at the tree's lengths, f64[E].
 
     Raises:
         DeviceError: a device cannot be found or used.
@@ -409,7 +409,7 @@ def choose_models(
 
 
 class _Chooser:
-    """A choice under way."""
+    """A model choice under way."""
 
     def __init__(
         self,
@@ -419,11 +419,11 @@ class _Chooser:
         resources: Resources,
         criterion: Criterion,
         emit: Emit,
-        known: Known,
+        known: KnownModels,
     ) -> None:
-        self.choices = [Choice(name, criterion) for name in names]
+        self.choices = [RankedModels(name, criterion) for name in names]
         self._patterns = patterns
-        self._parts = [_part(patterns, span) for span in patterns.parts]
+        self._parts = [_patterns_of(patterns, span) for span in patterns.parts]
         self._sites = [int(part.weights.sum()) for part in self._parts]
         self._tree = tree
         self._matrix = matrices(patterns.alphabet)[0]
@@ -431,64 +431,66 @@ class _Chooser:
         self._emit = emit
         self._known = known
         bounds = FITTING.branches.bounds(max(self._sites))
-        self._likelihood = Likelihoods(patterns, resources, bounds, known.likelihoods)
-        self._rates = RateScreening(patterns, FITTING, self._likelihood, WIDTHS[0])
+        self._likelihood = LikelihoodsByCategories(patterns, resources, bounds, known.likelihoods)
+        self._rates = RateScreening(patterns, FITTING, self._likelihood, PADDED_CATEGORIES[0])
         self._found: dict[tuple[int, str], FittedAmongSites] = {}
-        """Rates of candidates on trees that are looked at."""
+        """Fitted rates of candidates, on the profiled trees."""
         self._curvatures: dict[tuple[int, str], Float64] = {}
-        """Of candidates with the reference matrix that were fitted whole."""
+        """Curvatures of candidates with the reference matrix that were fitted whole."""
 
     def compare_rates(self) -> None:
-        """All rates under the reference matrix; free ones until more of them are worse."""
-        self._fit_whole([[Candidate(self._matrix, "+G4")]] * len(self.choices))
+        """Compare all rates under the reference matrix; free ones until more of them are worse."""
+        self._fit_whole([[CandidateModel(self._matrix, "+G4")]] * len(self.choices))
         self._look(range(len(self.choices)))
         self._screen_rates(self._worth_a_try())
-        while any(wanted := [self._next_free(choice) for choice in self.choices]):
-            self._screen_rates(wanted)
+        while any(candidates := [self._next_free(choice) for choice in self.choices]):
+            self._screen_rates(candidates)
         self._fit_near(0.0)
 
     def compare_matrices(self) -> None:
-        """All matrices under the best rates, and the best of them under rates that came near."""
+        """Compare all matrices under the best rates, and the best one under rates near the best."""
         every = matrices(self._patterns.alphabet)
         worth = self._known.matrices or [every] * len(self.choices)
         near = [[one.rates for one in self._near(choice)] for choice in self.choices]
         rates = [choice.best.candidate.rates for choice in self.choices]
         self._screen_matrices(
             [
-                [Candidate(matrix, own) for matrix in every[1:] if matrix in some]
-                for own, some in zip(rates, worth, strict=True)
+                [CandidateModel(matrix, rate) for matrix in every[1:] if matrix in some]
+                for rate, some in zip(rates, worth, strict=True)
             ]
         )
         self._fit_near()
         self._screen_rates(
             [
-                [Candidate(choice.best.candidate.matrix, term) for term in terms]
+                [CandidateModel(choice.best.candidate.matrix, term) for term in terms]
                 for choice, terms in zip(self.choices, near, strict=True)
             ]
         )
         self._fit_near()
 
-    def _worth_a_try(self) -> list[list[Candidate]]:
-        """Rates that may suit each part: of free ones, lengths as they are, while they get better.
+    def _worth_a_try(self) -> list[list[CandidateModel]]:
+        """Return the rates to screen for each part: free ones while they improve, lengths fixed.
 
-        Raises: ValueError where not all parts were looked at.
+        Raises: ValueError where not all parts were profiled.
         """
-        worth = [[Candidate(self._matrix, term) for term in REFERENCE_RATES] for _ in self.choices]
+        worth = [
+            [CandidateModel(self._matrix, term) for term in REFERENCE_RATES] for _ in self.choices
+        ]
         last = dict.fromkeys(range(len(self.choices)), np.inf)
         for count in range(2, MOST_FREE_RATES + 1):
-            one = Candidate(self._matrix, free_rates(count))
-            found = self._among_sites([(part, one) for part in last])
-            for part, own in zip(list(last), found, strict=True):
+            one = CandidateModel(self._matrix, free_rates(count))
+            fitted = self._among_sites([(part, one) for part in last])
+            for part, rates in zip(list(last), fitted, strict=True):
                 worth[part].append(one)
-                score = self._criterion.score(own.lnl, self._free(one), self._sites[part])
+                score = self._criterion.score(rates.lnl, self._free(one), self._sites[part])
                 if score < last[part]:
                     last[part] = score
                 else:
                     del last[part]
         return worth
 
-    def _next_free(self, choice: Choice) -> list[Candidate]:
-        """One free rate more, where the most that were tried are best of all free ones."""
+    def _next_free(self, choice: RankedModels) -> list[CandidateModel]:
+        """Return one free rate more, if the most so far are the best of all free ones."""
         tried = [
             choice.scored[name].score(self._criterion)
             for count in range(2, MOST_FREE_RATES + 1)
@@ -496,16 +498,16 @@ class _Chooser:
         ]
         if len(tried) + 2 > MOST_FREE_RATES or tried[-1] >= tried[-2]:
             return []
-        return [Candidate(self._matrix, free_rates(len(tried) + 2))]
+        return [CandidateModel(self._matrix, free_rates(len(tried) + 2))]
 
-    def _near(self, choice: Choice, margin: float = MARGIN) -> list[Candidate]:
-        """What came within a margin of the best."""
+    def _near(self, choice: RankedModels, margin: float = REFIT_MARGIN) -> list[CandidateModel]:
+        """Return the candidates within a margin of the best."""
         limit = choice.best.score(self._criterion) + margin
         near = (one for one in choice.ranked if one.score(self._criterion) <= limit)
         return [one.candidate for one in near]
 
-    def _fit_near(self, margin: float = MARGIN) -> None:
-        """Fit what came near whole, where that was not done; the best alone with no margin."""
+    def _fit_near(self, margin: float = REFIT_MARGIN) -> None:
+        """Fit the candidates within a margin of the best whole, where that was not done."""
         self._fit_whole(
             [
                 [one for one in self._near(choice, margin) if not choice.scored[one.name].whole]
@@ -514,21 +516,21 @@ class _Chooser:
         )
 
     def _look(self, parts: Iterable[int]) -> None:
-        """See how rates suit parts, on the best trees and under the best matrices so far."""
+        """Profile the rates of parts, on the best trees and under the best matrices so far."""
         best = {part: self.choices[part].best for part in parts}
-        self._rates.look([(part, own.tree, own.model) for part, own in best.items()])
+        self._rates.look([(part, choice.tree, choice.model) for part, choice in best.items()])
 
-    def _among_sites(self, pairs: Sequence[tuple[int, Candidate]]) -> list[FittedAmongSites]:
-        """Rates of candidates that suit parts best, all else as the best one of each has it."""
+    def _among_sites(self, pairs: Sequence[tuple[int, CandidateModel]]) -> list[FittedAmongSites]:
+        """Fit the rates of candidates to parts, all else as in the best candidate of each part."""
         names = [(part, one.name) for part, one in pairs]
         new = [pair for pair, name in zip(pairs, names, strict=True) if name not in self._found]
-        wanted = [(part, self._starts_of_rates(part, one)) for part, one in new]
-        for (part, one), own in zip(new, self._rates.fitted(wanted), strict=True):
-            self._found[part, one.name] = own
+        starts = [(part, self._starts_of_rates(part, one)) for part, one in new]
+        for (part, one), rates in zip(new, self._rates.fitted(starts), strict=True):
+            self._found[part, one.name] = rates
         return [self._found[name] for name in names]
 
-    def _starts_of_rates(self, part: int, candidate: Candidate) -> list[Model]:
-        """Where a candidate's rates may have maxima, with the matrix of the best."""
+    def _starts_of_rates(self, part: int, candidate: CandidateModel) -> list[Model]:
+        """Return starts for a candidate's rates, with the matrix of the best candidate."""
         scored, best = self.choices[part].scored, self.choices[part].best
         model = self._model(part, candidate)
         reference = scored.get(self._matrix + candidate.rates)
@@ -536,21 +538,24 @@ class _Chooser:
             model = started_from(model, reference.model)
         return starting_models(with_matrix_held(started_from(model, best.model)))
 
-    def _screen_rates(self, wanted: Sequence[Sequence[Candidate]]) -> None:
+    def _screen_rates(self, candidates: Sequence[Sequence[CandidateModel]]) -> None:
         """Fit the rates of candidates with the matrix of the best one, and branch lengths."""
         pairs = [
             (part, one)
-            for part, own in enumerate(wanted)
-            for one in own
+            for part, of_part in enumerate(candidates)
+            for one in of_part
             if one.name not in self.choices[part].scored
         ]
         if not pairs:
             return
         self._look(dict.fromkeys(part for part, _ in pairs))
-        found = self._among_sites(pairs)
-        fits = [self._fit_of_rates(part, own) for (part, _), own in zip(pairs, found, strict=True)]
+        fitted = self._among_sites(pairs)
+        fits = [
+            self._fit_of_rates(part, of_part)
+            for (part, _), of_part in zip(pairs, fitted, strict=True)
+        ]
         near = within_reach(fits, self._penalties(pairs))
-        self._rates.settle([fit for fit, is_near in zip(fits, near, strict=True) if is_near])
+        self._rates.ascend([fit for fit, is_near in zip(fits, near, strict=True) if is_near])
         self._rates.score([fit for fit, is_near in zip(fits, near, strict=True) if not is_near])
         for (part, one), fit, is_near in zip(pairs, fits, near, strict=True):
             model = self._model(part, one)
@@ -559,76 +564,78 @@ class _Chooser:
         self._found.clear()
         self._tell(pairs)
 
-    def _fit_of_rates(self, part: int, found: FittedAmongSites) -> Fit:
-        """Where the screening of rates begins."""
-        lengths = FITTING.branches.scaled(self.choices[part].best.tree.lengths, found.scale)
-        return self._fit_of(part, found.model, lengths, engine_width([found.model]), found.lnl)
+    def _fit_of_rates(self, part: int, fitted: FittedAmongSites) -> Fit:
+        """Return the fit that the screening of rates begins with."""
+        lengths = FITTING.branches.scaled(self.choices[part].best.tree.lengths, fitted.scale)
+        return self._fit_of(
+            part, fitted.model, lengths, padded_categories([fitted.model]), fitted.lnl
+        )
 
-    def _screen_matrices(self, wanted: Sequence[Sequence[Candidate]]) -> None:
+    def _screen_matrices(self, candidates: Sequence[Sequence[CandidateModel]]) -> None:
         """Fit the matrices of candidates with the rates of the best one, and branch lengths."""
-        self._score(wanted, screens=True)
+        self._score(candidates, screens=True)
 
-    def _fit_whole(self, wanted: Sequence[Sequence[Candidate]]) -> None:
+    def _fit_whole(self, candidates: Sequence[Sequence[CandidateModel]]) -> None:
         """Fit candidates from where their screening ended."""
-        self._score(wanted, screens=False)
+        self._score(candidates, screens=False)
 
-    def _score(self, wanted: Sequence[Sequence[Candidate]], *, screens: bool) -> None:
-        """Fit candidates of every part that are not known yet, those of one width at a time."""
+    def _score(self, candidates: Sequence[Sequence[CandidateModel]], *, screens: bool) -> None:
+        """Fit candidates of every part that are not known yet, by numbers of categories."""
         starts = [
             (part, start)
-            for part, own in enumerate(wanted)
-            for one in own
+            for part, of_part in enumerate(candidates)
+            for one in of_part
             if (start := self._start(part, one, screens)) is not None
         ]
         parts, models = [part for part, _ in starts], [start.model for _, start in starts]
-        for width, lot in in_lots(parts, models):
-            self._fit([starts[n] for n in lot], width, screens)
+        for categories, batch in fit_batches(parts, models):
+            self._fit([starts[n] for n in batch], categories, screens)
         if starts:
             self._tell([(part, start.candidate) for part, start in starts])
 
-    def _tell(self, pairs: Sequence[tuple[int, Candidate]]) -> None:
-        """Candidates of parts were fitted."""
+    def _tell(self, pairs: Sequence[tuple[int, CandidateModel]]) -> None:
+        """Report that candidates of parts were fitted."""
         best = self.choices[0].best.name
         self._emit(CandidatesScored(len(pairs), len(self.choices), best))
 
-    def _start(self, part: int, candidate: Candidate, screens: bool) -> _Start | None:
-        """Where the fit of a candidate begins; None where it has been done."""
+    def _start(self, part: int, candidate: CandidateModel, screens: bool) -> _FitStart | None:
+        """Return the start of a candidate's fit; None if the fit has been done."""
         scored = self.choices[part].scored
         known = scored.get(candidate.name)
         if known is not None and (screens or known.whole):
             return None
         model = self._model(part, candidate)
         if known is not None:
-            return _Start(candidate, thawed(known.model, model), known.tree, known.lnl)
+            return _FitStart(candidate, thawed(known.model, model), known.tree, known.lnl)
         if not scored:
             model = started_from(model, self._known.models[part]) if self._known.models else model
-            return _Start(candidate, model, self._tree)
+            return _FitStart(candidate, model, self._tree)
         best = self.choices[part].best
         model = started_from(model, best.model)
-        return _Start(candidate, with_rates_held(model) if screens else model, best.tree)
+        return _FitStart(candidate, with_rates_held(model) if screens else model, best.tree)
 
-    def _model(self, part: int, candidate: Candidate) -> Model:
+    def _model(self, part: int, candidate: CandidateModel) -> Model:
         model = model_of(candidate, self._patterns.alphabet)
         return model.with_empirical_frequencies(self._parts[part])
 
-    def _free(self, candidate: Candidate) -> int:
-        """Free parameters of a candidate, branch lengths included."""
+    def _free(self, candidate: CandidateModel) -> int:
+        """Count the free parameters of a candidate, branch lengths included."""
         model = model_of(candidate, self._patterns.alphabet)
         return free_parameters(model) + self._tree.n_branches
 
-    def _fit(self, starts: Sequence[tuple[int, _Start]], width: int, screens: bool) -> None:
+    def _fit(self, starts: Sequence[tuple[int, _FitStart]], categories: int, screens: bool) -> None:
         """Fit starts of parts side by side, each to its part alone."""
         fits = [
-            self._fit_of(part, start.model, start.tree.lengths.copy(), width, start.lnl)
+            self._fit_of(part, start.model, start.tree.lengths.copy(), categories, start.lnl)
             for part, start in starts
         ]
         for (part, start), fit in zip(starts, fits, strict=True):
             fit.curvatures = [self._curvature(part, start)]
-        likelihood = self._likelihood(width)
+        likelihood = self._likelihood(categories)
         if screens:
-            self._sieve(likelihood, starts, fits)
+            self._screen(likelihood, starts, fits)
         else:
-            perform(likelihood, settle(fits, FITTING))
+            perform(likelihood, ascend(fits, FITTING))
         lnls = perform(
             likelihood,
             part_log_likelihoods([fit.tree for fit in fits], [fit.case for fit in fits]),
@@ -639,35 +646,41 @@ class _Chooser:
             if start.candidate.matrix == self._matrix and curvature is not None:
                 self._curvatures[part, start.candidate.name] = curvature
 
-    def _curvature(self, part: int, start: _Start) -> Float64 | None:
-        """About that of lnL where a fit of a candidate begins, as the reference matrix tells."""
+    def _curvature(self, part: int, start: _FitStart) -> Float64 | None:
+        """Return the approximate curvature at the start of a fit, from the reference matrix."""
         general = self._matrix + start.candidate.rates
         known = self._curvatures.get((part, general))
         if known is None:
             return None
         return projected(known, self.choices[part].scored[general].model, start.model)
 
-    def _sieve(
-        self, likelihood: Likelihood, starts: Sequence[tuple[int, _Start]], fits: Sequence[Fit]
+    def _screen(
+        self, likelihood: Likelihood, starts: Sequence[tuple[int, _FitStart]], fits: Sequence[Fit]
     ) -> None:
-        """Fit those of some starts that may come near the best of their parts."""
+        """Fit the starts that may come near the best of their parts."""
         penalties = self._penalties([(part, start.candidate) for part, start in starts])
         best = [choice.best.score(self._criterion) for choice in self.choices]
-        settle_promising(likelihood, fits, penalties, np.array(best), FITTING)
+        ascend_promising(likelihood, fits, penalties, np.array(best), FITTING)
 
-    def _penalties(self, pairs: Sequence[tuple[int, Candidate]]) -> Float64:
-        """f64[n]: what candidates of parts score at an lnL of 0."""
+    def _penalties(self, pairs: Sequence[tuple[int, CandidateModel]]) -> Float64:
+        """f64[n]: scores of candidates of parts at an lnL of 0."""
         return np.array(
             [self._criterion.score(0.0, self._free(one), self._sites[part]) for part, one in pairs]
         )
 
-    def _fit_of(self, part: int, model: Model, lengths: Float64, width: int, lnl: float) -> Fit:
+    def _fit_of(
+        self, part: int, model: Model, lengths: Float64, categories: int, lnl: float
+    ) -> Fit:
         tree = self._tree.with_lengths(lengths)
-        return Fit(tree, replace(alone(model), least_categories=width), first_part=part, lnl=lnl)
+        return Fit(
+            tree, replace(alone(model), least_categories=categories), first_part=part, lnl=lnl
+        )
 
-    def _note(self, part: int, candidate: Candidate, fit: Fit, lnl: float, whole: bool) -> None:
-        """Keep what a fit found for a part."""
-        self.choices[part].scored[candidate.name] = Scored(
+    def _note(
+        self, part: int, candidate: CandidateModel, fit: Fit, lnl: float, whole: bool
+    ) -> None:
+        """Record the fit of a candidate to a part."""
+        self.choices[part].scored[candidate.name] = ScoredModel(
             candidate=candidate,
             lnl=lnl,
             parameters=self._free(candidate),
@@ -678,22 +691,22 @@ class _Chooser:
         )
 
 
-class _Start(Value):
-    """Where a fit of a candidate to a part begins."""
+class _FitStart(Value):
+    """The start of a candidate's fit to a part."""
 
-    candidate: Candidate
+    candidate: CandidateModel
     model: Model
     tree: Tree
     lnl: float = -np.inf
-    """Of both, natural log, where it is known."""
+    """lnL of model and tree, natural log, if it is known."""
 
     @property
     def is_whole(self) -> bool:
-        """Whether no half of the model is held."""
+        """True if no half of the model is held."""
         return not (self.model.rates_fixed or self.model.p_invariant_fixed) and not is_held(
             self.model.heterogeneity
         )
 
 
-def _part(patterns: Patterns, span: slice) -> Patterns:
+def _patterns_of(patterns: Patterns, span: slice) -> Patterns:
     return replace(patterns, codes=patterns.codes[:, span], weights=patterns.weights[span], ends=())

@@ -17,7 +17,7 @@ from mltree import __version__
 from mltree.data.patterns import Patterns
 from mltree.device.discovery import choose_devices, company_pays
 from mltree.device.layout_choice import KeptLayouts
-from mltree.fit.alternation import alternate
+from mltree.fit.coordinate_ascent import ascend_best
 from mltree.fit.model_optimiser import Fit, best_fit, optimise_models, starts_of
 from mltree.fit.settings import PerturbationSettings, SearchSettings
 from mltree.likelihood.likelihood import Likelihood
@@ -47,8 +47,8 @@ from mltree.tree.topology import Tree
 from mltree.treesearch.among_ranks import AmongRanks
 from mltree.treesearch.checkpoint import Checkpoint, fingerprint
 from mltree.treesearch.constraint import Constraint, read_constraint
-from mltree.treesearch.driver import StartingTree, of_one_tree, search
 from mltree.treesearch.duplicates import Collapsed, collapse
+from mltree.treesearch.search import StartingTree, of_one_tree, search
 
 
 class TreeSearch(Value, kw_only=True):
@@ -278,7 +278,7 @@ def _optimised(
         found = search(likelihood, [start], fit.model, settings, rng, of_one_tree(emit))
         return Fit(found.tree, found.model, lnl=found.lnl)
     if lengths:
-        return perform(likelihood, alternate([fit], settings, emit, parameters=False))
+        return perform(likelihood, ascend_best([fit], settings, emit, parameters=False))
     if parameters:
         fits = [Fit(fit.tree, start) for start in starts_of(fit.model)]
         fixed = replace(settings.model, scale_limit=0.0)

@@ -23,8 +23,8 @@ from mltree.tree.random_trees import random_topology
 from mltree.tree.splits import lengths_in
 from mltree.tree.topology import Tree
 from mltree.treesearch.constraint import Constraint, constrained_start
-from mltree.treesearch.driver import StartingTree, unfit_start
 from mltree.treesearch.duplicates import Collapsed
+from mltree.treesearch.search import StartingTree, unfit_start
 
 # Trees given by the user: read, and checked against the data.
 

@@ -18,18 +18,18 @@ from mltree.likelihood.requests import Answers, Request, SearchLikelihood, Stepw
 from mltree.system.ranks import Ranks
 
 LEAST_SECONDS = 0.01
-"""Of a request that others are asked to help with. To send one and its answer takes 1 to 3 ms (100
+"""Least seconds of a request that is shared out. To send one and its answer takes 1 to 3 ms (100
 taxa, two ranks of one host)."""
 
 
 class _Answered(NamedTuple):
-    """What a rank makes of its share."""
+    """A rank's answer to its share of a request."""
 
     answers: Answers
     lengths: Sequence[NDArray[Any]]
-    """Of the trees, which a request may change."""
+    """Branch lengths of the trees, which a request may change."""
     seconds: float
-    """That it took."""
+    """Seconds that the answer took."""
 
 
 class AmongRanks:
@@ -44,11 +44,11 @@ class AmongRanks:
         """
         self._likelihood, self._ranks = likelihood, ranks
         self._seconds: dict[type[Request], float] = {}
-        """That one node of one tree took last, by what was asked."""
+        """Seconds that one node of one tree took last, by type of request."""
         ranks.everywhere(partial(_helper, helping))
 
     def __call__(self, request: Request) -> Answers:
-        """The answer of all ranks together; the first one's alone where that takes no longer.
+        """Answer a request by all ranks together, or by the first alone if that takes no longer.
 
         Raises: MltreeError: another rank has died, or cannot go on.
         """
@@ -57,13 +57,13 @@ class AmongRanks:
         if request.is_quick:
             return request.answer(self._likelihood)
         shares = self._shares(request)
-        found = self._ranks.gather(shares, partial(_answered, self._likelihood))
-        for share, own in zip(shares, found, strict=True):
-            for tree, lengths in zip(share.trees, own.lengths, strict=True):
+        answered = self._ranks.gather(shares, partial(_answered, self._likelihood))
+        for share, part in zip(shares, answered, strict=True):
+            for tree, lengths in zip(share.trees, part.lengths, strict=True):
                 tree.lengths[:] = lengths
-        seconds = sum(own.seconds for own in found)
+        seconds = sum(part.seconds for part in answered)
         self._seconds[type(request)] = seconds / _nodes(request)
-        return request.whole([own.answers for own in found])
+        return request.whole([part.answers for part in answered])
 
     def _shares(self, request: Request) -> Sequence[Request]:
         expected = self._seconds.get(type(request), 0.0) * _nodes(request)
@@ -75,7 +75,7 @@ def _nodes(request: Request) -> int:
 
 
 def _helper(helping: Callable[[], SearchLikelihood]) -> Callable[[Request], _Answered]:
-    """What another rank than the first answers with."""
+    """Return the function that another rank than the first answers with."""
     return partial(_answered, helping())
 
 

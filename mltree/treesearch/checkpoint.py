@@ -35,43 +35,41 @@ from mltree.system.values import Value
 from mltree.tree.forest import Forest
 from mltree.tree.splits import topology_key
 from mltree.tree.topology import Tree
-from mltree.treesearch.explored import Explored
-
-# Everything that a search would need to go on after a power cut.
+from mltree.treesearch.move_cache import MoveCache
 
 
 @dataclass
-class Lineage:
-    """A tree on its way through the search; several go through every launch side by side."""
+class CandidateTree:
+    """A candidate tree of the search; several go through every launch side by side."""
 
     tree: Tree
     """Changed in place by the search."""
     lnl: float
     """Natural log-likelihood of ``tree`` under the search's current model."""
     origin: str
-    """Where it came from: ``parsimony 1``, ``random 2``, ``user 1``, ``copy 3``."""
+    """Origin of the tree: ``parsimony 1``, ``random 2``, ``user 1``, ``copy 3``."""
     active: bool = True
-    """False once a phase has nothing more to gain for it."""
+    """False once a phase has no more to gain for the tree."""
     rounds: int = 0
     """Rounds done in the current phase."""
     starts: int = 1
-    """Starts that led to it, those among them that were dropped for its sake."""
+    """Starts that led to the tree, with those that were dropped for its sake."""
 
-    def copy(self) -> Lineage:
-        """An independent lineage with the same tree."""
+    def copy(self) -> CandidateTree:
+        """Return an independent candidate with the same tree."""
         return replace(self, tree=self.tree.copy())
 
 
-def shapes(lineages: Sequence[Lineage], free_length: float) -> list[int]:
-    """Numbers that trees share which differ in branches no longer than ``free_length`` alone."""
-    if len(lineages) == 1:
+def shapes(candidates: Sequence[CandidateTree], free_length: float) -> list[int]:
+    """Return keys that are equal for trees that differ only in branches up to ``free_length``."""
+    if len(candidates) == 1:
         return [0]
-    return Forest([lineage.tree for lineage in lineages]).shape_keys(free_length)
+    return Forest([candidate.tree for candidate in candidates]).shape_keys(free_length)
 
 
-def best_of(lineages: list[Lineage]) -> Lineage:
-    """The one with the highest lnL; the first of equals."""
-    return max(lineages, key=lambda lineage: lineage.lnl)
+def best_of(candidates: list[CandidateTree]) -> CandidateTree:
+    """Return the candidate with the highest lnL; the first of equals."""
+    return max(candidates, key=lambda candidate: candidate.lnl)
 
 
 class PooledTree(Value, eq=False):
@@ -82,7 +80,7 @@ class PooledTree(Value, eq=False):
 
     @cached_property
     def key(self) -> int:
-        """Equal for equal topologies; see :func:`mltree.tree.splits.topology_key`."""
+        """Key of the topology; see :func:`mltree.tree.splits.topology_key`."""
         return topology_key(self.tree)
 
 
@@ -94,7 +92,7 @@ class Pool:
     trees: list[PooledTree] = field(default_factory=list)
 
     def add(self, tree: Tree, lnl: float) -> None:
-        """Take a tree in, unless its topology is there with a higher lnL."""
+        """Add a tree, unless its topology is there with a higher lnL."""
         new = PooledTree(lnl, tree.copy())
         known = next((entry for entry in self.trees if entry.tree.is_alike(tree)), None)
         if known is None:  # the same may be numbered in another way; the first has none to be like
@@ -110,29 +108,29 @@ class Pool:
 
 @dataclass
 class SearchState:
-    """The search between two steps; a step is a function of it and of nothing else."""
+    """The state of a search between two steps, which decides the steps that follow."""
 
-    lineages: list[Lineage]
-    """The starts that are still in the race."""
+    candidates: list[CandidateTree]
+    """Starts that are still searched; later the best tree alone."""
     model: PartitionModel
     rng: np.random.Generator
     pool: Pool
     fraction: float
     """Share of the inner edges that the next perturbation changes."""
-    waiting: list[Lineage] = field(default_factory=list)
+    waiting: list[CandidateTree] = field(default_factory=list)
     """Starts whose turn has not come."""
     starts: int = 1
-    """All that there were."""
+    """Starts that were searched so far."""
     ended: StartsEnded | None = None
     """Outcome of the starts, once known: a resumed run emits it again."""
-    explored: Explored = field(default_factory=Explored)
-    """What need not be looked at again."""
-    copies: list[Lineage] = field(default_factory=list)
+    cache: MoveCache = field(default_factory=MoveCache)
+    """Moves, prunes and topologies that need no second look."""
+    copies: list[CandidateTree] = field(default_factory=list)
     """Perturbed copies under repair."""
-    act: int = 0
-    """Which of the search's acts is on."""
-    entered: bool = False
-    """Whether its first step is done."""
+    step: str = ""
+    """Name of the step that comes next (:func:`.search.tree_search`); empty before the first."""
+    phase_rounds: int = 0
+    """SPR rounds done in the phase under way; 0 before its first."""
     batches: int = 0
     """Batches of copies done."""
     failures: int = 0
@@ -140,37 +138,34 @@ class SearchState:
     returned: int = 0
     """Copies since the last better tree that came back to the one they were made from."""
     finished: int = -1
-    """Moves there had been when model and lengths were last at a maximum."""
+    """RescoredMoves there had been when model and lengths were last at a maximum."""
     rounds: int = 0
     """SPR rounds done."""
-    candidates: int = 0
+    insertions: int = 0
     """Insertions scored."""
     moves: int = 0
-    """Moves applied and kept."""
+    """RescoredMoves applied and kept."""
 
     @property
-    def best(self) -> Lineage:
+    def best(self) -> CandidateTree:
         """The best tree so far."""
-        return best_of([*self.lineages, *self.copies])
+        return best_of([*self.candidates, *self.copies])
 
     def copy(self) -> SearchState:
-        """The same state, which no step changes."""
+        """Return a copy that no step changes."""
         return replace(
             self,
-            lineages=[lineage.copy() for lineage in self.lineages],
-            copies=[lineage.copy() for lineage in self.copies],
-            waiting=[lineage.copy() for lineage in self.waiting],
+            candidates=[candidate.copy() for candidate in self.candidates],
+            copies=[candidate.copy() for candidate in self.copies],
+            waiting=[candidate.copy() for candidate in self.waiting],
             rng=deepcopy(self.rng),
-            explored=self.explored.copy(),
+            cache=self.cache.copy(),
             pool=replace(self.pool, trees=list(self.pool.trees)),
         )
 
 
-# A file that is written again and again while a run goes on: when, and what if it cannot be.
-
-
 class Saving:
-    """The occasions on which a file is written."""
+    """When a file is written again while a run goes on, and what happens if it cannot be."""
 
     def __init__(
         self,
@@ -187,9 +182,9 @@ class Saving:
         self._is_failing = False
 
     def offer(self, write: Callable[[], object], emit: Emit, *, is_last: bool = False) -> bool:
-        """Write the file where that is due, or for the last time; whether it was written.
+        """Write the file if that is due or ``is_last``; True if it was written.
 
-        Where ``write`` raises InputError that is told of once, and ends nothing.
+        An InputError that ``write`` raises is reported once, and ends nothing.
         """
         now = self._clock()
         if not is_last and now - self._tried < self._settings.pause(now - self._began, self._cost):
@@ -207,19 +202,19 @@ class Saving:
         return not self._is_failing
 
 
-VERSION = 7
+VERSION = 8
 """Raised whenever the file or the state changes its shape or its meaning."""
 
 _FIRST_LINE = re.compile(rb"mltree checkpoint (\d{1,9})\n")
 
-_COUNTERS = ("fraction", "act", "entered", "batches", "failures", "returned", "finished",
-             "starts", "rounds", "candidates", "moves")  # fmt: skip
+_COUNTERS = ("fraction", "step", "phase_rounds", "batches", "failures", "returned", "finished",
+             "starts", "rounds", "insertions", "moves")  # fmt: skip
 
-_EXPLORED = ("moves", "prunes", "idle", "ends")
+_CACHE_ARRAYS = ("moves", "prunes", "stalled", "converged")
 
 
 def fingerprint(*parts: str | bytes) -> str:
-    """SHA-256 over everything that decides how a search goes: data, options, version."""
+    """Return the SHA-256 of all that decides how a search goes: data, options, version."""
     digest = hashlib.sha256()
     for part in parts:
         data = part.encode() if isinstance(part, str) else bytes(part)
@@ -242,16 +237,15 @@ class Checkpoint:
         """``layouts``: VW and rows that the devices were given, read by :meth:`read_layouts`."""
         self.path = path
         self.kept: SearchState | None = None
-        """The search between its last two steps; nobody changes it, so that any thread may save it
-        while the next step is under way."""
+        """State before the step under way; it never changes, so that any thread may save it."""
         self._fingerprint = fingerprint
         self._layouts = dict(layouts or {})
         self._saving = Saving(settings, "the search goes on without a checkpoint", clock)
 
     def step(self, state: SearchState, emit: Emit, *, is_last: bool = False) -> None:
-        """Called between any two steps: keeps the state, and writes it where that is due.
+        """Keep the state between two steps, and write it if that is due.
 
-        A file that cannot be written is told of once, and does not end the search.
+        A file that cannot be written is reported once, and does not end the search.
         """
         self.kept = kept = state.copy()
         if self._saving.offer(lambda: self.save(kept), emit, is_last=is_last):
@@ -270,15 +264,15 @@ class Checkpoint:
         write_whole(self.path, first_line + hashlib.sha256(body).digest() + body)
 
     def rescue(self) -> None:
-        """Write what is kept, where it can be, for the search has failed."""
+        """Write the kept state, if it can be written, after the search has failed."""
         if self.kept is not None:
             with suppress(InputError):
                 self.save(self.kept)
 
     def load(self, model: PartitionModel) -> SearchState | None:
-        """The state on file, or None without a file.
+        """Read the state on file; None without a file.
 
-        ``model`` gives what the checkpoint does not repeat: the alphabet and what is fixed.
+        ``model`` gives what the checkpoint does not repeat: the alphabet and fixed parameters.
         Raises: InputError where the file is not a checkpoint of this search.
         """
         if not self.path.exists():
@@ -291,7 +285,7 @@ class Checkpoint:
 
     @staticmethod
     def read_layouts(path: Path) -> dict[str, tuple[int, int]]:
-        """The layouts of the checkpoint on file, whichever search's it is; none without a file.
+        """Read the layouts of any search's checkpoint on file; none without a file.
 
         Raises: InputError where the file is not a checkpoint.
         """
@@ -302,19 +296,19 @@ class Checkpoint:
 
 
 def _read(path: Path) -> tuple[dict[str, NDArray[Any]], dict[str, Any]]:
-    """Arrays and what ``meta`` says.
+    """Return the arrays and the ``meta`` data of a checkpoint.
 
-    Raises: InputError where this version cannot read them. Nothing is parsed that is not, to the
-    last bit, what was written.
+    Raises: InputError where this version cannot read them. A file is parsed only if it is, to the
+    last bit, as it was written.
     """
     content = read_own(path)
-    found = _FIRST_LINE.match(content)
-    if found is None:
+    header = _FIRST_LINE.match(content)
+    if header is None:
         raise unusable(path, "is not a checkpoint, or a damaged one")
-    if int(found[1]) != VERSION:
+    if int(header[1]) != VERSION:
         raise unusable(path, "was written by another version of mltree, or is damaged")
-    body = found.end() + hashlib.sha256().digest_size
-    if hashlib.sha256(content[body:]).digest() != content[found.end() : body]:
+    body = header.end() + hashlib.sha256().digest_size
+    if hashlib.sha256(content[body:]).digest() != content[header.end() : body]:
         raise unusable(path, "is a damaged checkpoint")
     with np.load(io.BytesIO(content[body:]), allow_pickle=False) as archive:
         arrays = {name: archive[name] for name in archive.files}
@@ -324,18 +318,18 @@ def _read(path: Path) -> tuple[dict[str, NDArray[Any]], dict[str, Any]]:
 def _pack(
     state: SearchState, mark: str, layouts: Mapping[str, tuple[int, int]]
 ) -> dict[str, NDArray[Any]]:
-    """Arrays by name; ``meta`` is the JSON text."""
-    pooled = [Lineage(entry.tree, entry.lnl, "pool") for entry in state.pool.trees]
-    everyone = [*state.lineages, *state.copies, *state.waiting, *pooled]
+    """Return the state as arrays by name; ``meta`` is the JSON text."""
+    pooled = [CandidateTree(entry.tree, entry.lnl, "pool") for entry in state.pool.trees]
+    everyone = [*state.candidates, *state.copies, *state.waiting, *pooled]
     meta = {
         "fingerprint": mark,
         "layouts": layouts,
-        "counts": [len(state.lineages), len(state.copies), len(state.waiting), len(pooled)],
-        "lineages": [(x.lnl, x.origin, x.active, x.rounds, x.starts) for x in everyone],
+        "counts": [len(state.candidates), len(state.copies), len(state.waiting), len(pooled)],
+        "candidates": [(x.lnl, x.origin, x.active, x.rounds, x.starts) for x in everyone],
         "pool_limit": state.pool.limit,
         "models": [model.values() for model in state.model.models],
         "scalers": state.model.scalers.tolist(),
-        "reach": state.explored.reach,
+        "reach": state.cache.reach,
         "rng": state.rng.bit_generator.state,
         "ended": None if state.ended is None else asdict(state.ended),
         "counters": {name: getattr(state, name) for name in _COUNTERS},
@@ -345,7 +339,7 @@ def _pack(
         "twin": np.stack([x.tree.twin for x in everyone]),
         "edge": np.stack([x.tree.edge for x in everyone]),
         "lengths": np.stack([x.tree.lengths for x in everyone]),
-        **{name: getattr(state.explored, name) for name in _EXPLORED},
+        **{name: getattr(state.cache, name) for name in _CACHE_ARRAYS},
     }
 
 
@@ -354,22 +348,24 @@ def _unpack(
 ) -> SearchState:
     n_tips = (arrays["lengths"].shape[-1] + 3) // 2
     everyone = [
-        Lineage(Tree(twin.copy(), edge.copy(), lengths.copy(), n_tips), *row)
+        CandidateTree(Tree(twin.copy(), edge.copy(), lengths.copy(), n_tips), *row)
         for twin, edge, lengths, row in zip(
-            arrays["twin"], arrays["edge"], arrays["lengths"], meta["lineages"], strict=True
+            arrays["twin"], arrays["edge"], arrays["lengths"], meta["candidates"], strict=True
         )
     ]
-    lineages, copies, waiting, pooled = _split(everyone, meta["counts"])
+    candidates, copies, waiting, pooled = _split(everyone, meta["counts"])
     pairs = zip(model.models, meta["models"], strict=True)
-    models = [own.with_values(values) for own, values in pairs]
+    models = [part.with_values(values) for part, values in pairs]
     rng = np.random.default_rng()
     rng.bit_generator.state = meta["rng"]
     pool = Pool(meta["pool_limit"], [PooledTree(x.lnl, x.tree) for x in pooled])
     return SearchState(
-        lineages=lineages,
+        candidates=candidates,
         copies=copies,
         waiting=waiting,
-        explored=Explored(**{name: arrays[name] for name in _EXPLORED}, reach=tuple(meta["reach"])),
+        cache=MoveCache(
+            **{name: arrays[name] for name in _CACHE_ARRAYS}, reach=tuple(meta["reach"])
+        ),
         model=model.with_parts(models, np.array(meta["scalers"])),
         rng=rng,
         pool=pool,
@@ -378,6 +374,6 @@ def _unpack(
     )
 
 
-def _split(lineages: list[Lineage], counts: Sequence[int]) -> list[list[Lineage]]:
+def _split(candidates: list[CandidateTree], counts: Sequence[int]) -> list[list[CandidateTree]]:
     ends = np.cumsum([0, *counts]).tolist()
-    return [lineages[a:b] for a, b in pairwise(ends)]
+    return [candidates[a:b] for a, b in pairwise(ends)]

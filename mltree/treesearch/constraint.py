@@ -43,15 +43,15 @@ class Constraint(Value, eq=False):
 
     @property
     def n_splits(self) -> int:
-        """C."""
+        """Number of splits, C."""
         return len(self.one)
 
     def satisfied(self, tree: Tree) -> bool:
-        """Whether the tree shows every split."""
+        """Return True if the tree shows every split."""
         return bool(self.shown_by(tree).any(axis=1).all())
 
     def shown_by(self, tree: Tree) -> Bool:
-        """bool[C, E]: whether the edge has one side's taxa behind it and the other's before it."""
+        """bool[C, E]: True if the edge has one side's taxa behind it and the other's before it."""
         behind = tips_behind_edges(tree)
         one, other = self._counts(behind)
         ones, others = self._sizes()
@@ -117,7 +117,7 @@ def _product(one: Bool, other: Bool) -> Float32:
 
 
 def _part(count: Float32, whole: Float32) -> Bool:
-    """Some, but not all."""
+    """Return True for counts of some taxa, but not all."""
     part: Bool = (count > 0) & (count < whole)
     return part
 

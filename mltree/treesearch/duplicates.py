@@ -37,7 +37,7 @@ class Collapsed(Value, eq=False):
     are."""
 
     def restore(self, tree: Tree) -> Tree:
-        """The tree with the copies back, each beside its model on branches of length zero."""
+        """Put the copies back in a tree, each beside its model on branches of length zero."""
         if self.copies.size == 0:
             return tree
         n_tips = self.kept.size + self.copies.size
@@ -58,7 +58,7 @@ class Collapsed(Value, eq=False):
         return tree_from_edges(ends, np.concatenate([tree.lengths, none], axis=-1), n_tips)
 
     def shuffled(self, rng: np.random.Generator) -> Collapsed:
-        """The same, with the copies put back in a random order: no tree of them is preferred.
+        """Return a variant that puts copies back in a random order: no tree of them is preferred.
 
         Nothing tells the members of a group apart, so that a bootstrap replicate which joined them
         as the best tree does would support branches that have no support.
@@ -66,15 +66,15 @@ class Collapsed(Value, eq=False):
         kept, copies, models = self.kept.copy(), self.copies.copy(), self.models.copy()
         for group in self.alike:
             stay = np.flatnonzero(np.isin(self.kept, group))
-            own = np.flatnonzero(np.isin(self.copies, group))
-            if own.size:
-                members = rng.permutation(np.append(self.kept[stay], self.copies[own]))
-                kept[stay], copies[own] = members[: stay.size], members[stay.size :]
-                models[own] = members[rng.integers(np.arange(own.size) + stay.size)]
+            copied = np.flatnonzero(np.isin(self.copies, group))
+            if copied.size:
+                members = rng.permutation(np.append(self.kept[stay], self.copies[copied]))
+                kept[stay], copies[copied] = members[: stay.size], members[stay.size :]
+                models[copied] = members[rng.integers(np.arange(copied.size) + stay.size)]
         return replace(self, kept=kept, copies=copies, models=models)
 
     def reduce_tree(self, tree: Tree) -> Tree:
-        """A tree over all taxa without the copies: a start for the search, polytomies resolved."""
+        """Remove the copies from a tree over all taxa, polytomies resolved, as a start."""
         tree = tree.resolved(BranchSettings.minimum)
         ends, lengths = (tree.edge_halves // 3).tolist(), tree.lengths.tolist()
         return _without(ends, lengths, self.copies.tolist(), self.kept, tree.n_tips)

@@ -1,7 +1,7 @@
-"""Bootstrap replicates: the search that each one is, under weights and from a start of its own.
+"""Bootstrap replicates: a search each, under drawn weights and from starts of its own.
 
-A replicate is a function of the seed and its number: its weights come from one random stream of its
-own, its start, and how copies of sequences are put back, from another.
+A replicate is a function of the seed and its number. Its weights come from one random stream of its
+own; its start, and how copies of sequences are put back, from another.
 """
 
 from __future__ import annotations
@@ -27,76 +27,76 @@ from mltree.tree.parsimony import REFERENCE, ParsimonyEngine
 from mltree.tree.parsimony_spr import reweighted_trees
 from mltree.tree.random_trees import resolved_at_random
 from mltree.tree.topology import Tree
-from mltree.treesearch.checkpoint import Lineage
+from mltree.treesearch.checkpoint import CandidateTree
 from mltree.treesearch.constraint import Constraint, constrained_start
-from mltree.treesearch.driver import StartingTree, beginning, play, replicate_acts
 from mltree.treesearch.duplicates import Collapsed
-from mltree.treesearch.quest import Quest
+from mltree.treesearch.search import StartingTree, beginning, replicate_search
+from mltree.treesearch.search_context import SearchContext
 from mltree.treesearch.site_rates import group_patterns
 
-# Where the weights of replicates are while their trees are searched, several side by side.
+# Replicate slots: places in a likelihood for replicates that are searched side by side.
 #
-# As rows of weights over all patterns, whatever the likelihood; or, where it has berths, with the
-# patterns that were drawn alone: those of 63 % of the sites, for all the work on them.
+# A slot is a row of weights over all patterns, in any likelihood; or, where the likelihood has room
+# for patterns of their own, parts with the drawn patterns alone: those of 63 % of the sites.
 
 
-class Spot(NamedTuple):
-    """What a replicate has of a likelihood."""
+class ReplicateSlot(NamedTuple):
+    """The place of a replicate in a likelihood."""
 
     row: int
-    """Of weights."""
+    """Row of weights."""
     first_part: int
-    """Where its parts begin."""
+    """First part."""
 
 
-class Spots(ABC):
+class ReplicateSlots(ABC):
     """Spots of one likelihood, for searches that come and go."""
 
     def __init__(self, count: int) -> None:
         self.count = count
-        """Searches that there is one for at a time."""
+        """Slots, which is how many replicates are searched side by side."""
         self._free = list(range(count))[::-1]
         self._fresh: dict[int, Float64] = {}
-        """Weights that the likelihood lacks, by spot."""
+        """Weights that the likelihood has yet to load, by slot."""
 
-    def take(self, weights: Float64) -> Spot:
-        """One for weights f64[L], which the likelihood has after :meth:`load`."""
+    def take(self, weights: Float64) -> ReplicateSlot:
+        """Take a slot for weights f64[L], which the likelihood has after :meth:`load`."""
         number = self._free.pop()
         self._fresh[number] = weights
-        return self._spot(number)
+        return self._slot(number)
 
-    def give_back(self, spot: Spot) -> None:
-        """It is of no more use."""
-        self._free.append(self._number(spot))
+    def give_back(self, slot: ReplicateSlot) -> None:
+        """Free a slot."""
+        self._free.append(self._number(slot))
 
     def load(self, likelihood: SearchLikelihood) -> None:
-        """Hand over what the likelihood lacks."""
+        """Load the weights that the likelihood lacks."""
         fresh, self._fresh = self._fresh, {}
         if fresh:
             self._load(likelihood, fresh)
 
     @abstractmethod
-    def _spot(self, number: int) -> Spot: ...
+    def _slot(self, number: int) -> ReplicateSlot: ...
 
     @abstractmethod
-    def _number(self, spot: Spot) -> int: ...
+    def _number(self, slot: ReplicateSlot) -> int: ...
 
     @abstractmethod
     def _load(self, likelihood: SearchLikelihood, fresh: dict[int, Float64]) -> None: ...
 
 
-class WeightRows(Spots):
-    """A row of weights each, over the same patterns."""
+class WeightRows(ReplicateSlots):
+    """Slots that are rows of weights over the same patterns."""
 
     def __init__(self, count: int, n_patterns: int) -> None:
         super().__init__(count)
         self._table: Float64 = np.zeros((count, n_patterns))
 
-    def _spot(self, number: int) -> Spot:
-        return Spot(number, 0)
+    def _slot(self, number: int) -> ReplicateSlot:
+        return ReplicateSlot(number, 0)
 
-    def _number(self, spot: Spot) -> int:
-        return spot.row
+    def _number(self, slot: ReplicateSlot) -> int:
+        return slot.row
 
     def _load(self, likelihood: SearchLikelihood, fresh: dict[int, Float64]) -> None:
         for row, weights in fresh.items():
@@ -105,110 +105,112 @@ class WeightRows(Spots):
 
 
 @runtime_checkable
-class _WithBerths(Protocol):
-    """What is asked of :class:`mltree.runs.engines.BerthLikelihood`."""
+class _WithPatternSlots(Protocol):
+    """A likelihood whose parts take patterns of their own while it is in use."""
 
     def load_patterns(self, first_part: int, patterns: Patterns) -> None: ...
 
 
-class Berths(Spots):
-    """A berth each: as many parts as the alignment has, with what was drawn of them."""
+class PatternSlots(ReplicateSlots):
+    """Slots of as many parts as the alignment has, with the drawn patterns of each."""
 
     def __init__(self, count: int, patterns: Patterns, sizes: Sequence[int]) -> None:
-        """``patterns``: that are drawn from; ``sizes``: of a berth, part by part."""
+        """``patterns``: to draw from; ``sizes``: patterns of a slot, part by part."""
         super().__init__(count)
         self._patterns, self._sizes = patterns, tuple(sizes)
 
-    def _spot(self, number: int) -> Spot:
-        return Spot(0, number * len(self._sizes))
+    def _slot(self, number: int) -> ReplicateSlot:
+        return ReplicateSlot(0, number * len(self._sizes))
 
-    def _number(self, spot: Spot) -> int:
-        return spot.first_part // len(self._sizes)
+    def _number(self, slot: ReplicateSlot) -> int:
+        return slot.first_part // len(self._sizes)
 
     def _load(self, likelihood: SearchLikelihood, fresh: dict[int, Float64]) -> None:
-        if not isinstance(likelihood, _WithBerths):
-            raise ValueError("a likelihood without berths")
+        if not isinstance(likelihood, _WithPatternSlots):
+            raise ValueError("a likelihood without slots for patterns")
         for number, weights in fresh.items():
-            own = drawn(self._patterns, weights, self._sizes)
-            likelihood.load_patterns(self._spot(number).first_part, own)
+            patterns = drawn(self._patterns, weights, self._sizes)
+            likelihood.load_patterns(self._slot(number).first_part, patterns)
 
 
 class LoadWeights(Request, eq=False):
-    """That the likelihood has what is drawn: once for all replicates that begin together."""
+    """Load the drawn weights: once for all replicates that begin together."""
 
-    spots: Spots
+    slots: ReplicateSlots
 
     @property
     def kind(self) -> Hashable:
-        """Of the same spots."""
-        return type(self), id(self.spots)
+        """Requests for the same slots can be joined."""
+        return type(self), id(self.slots)
 
     def answer(self, likelihood: SearchLikelihood) -> Sequence[None]:
-        """Nothing."""
-        self.spots.load(likelihood)
+        """Load the weights; the answers are empty."""
+        self.slots.load(likelihood)
         return [None] * len(self.trees)
 
 
 NAME = "bootstrap"
-"""Of what is drawn."""
+"""Name that the random streams of bootstrap replicates are drawn under."""
 
 TIED = 1.5
-"""Times the shortest length: inner branches up to there have none."""
+"""Longest inner branch without length, in shortest lengths."""
 
 
-class Replicate(Value):
-    """What the search of a replicate found."""
+class ReplicateTree(Value):
+    """The tree of a bootstrap replicate."""
 
     number: int
-    """From 1."""
+    """Number of the replicate, from 1."""
     tree: Tree
-    """Of all taxa."""
+    """Tree over all taxa."""
     lnl: float
-    """Natural log, under the replicate's weights."""
+    """lnL under the replicate's weights, natural log."""
 
 
 class Replicates(Value):
-    """What the replicates of a run have in common."""
+    """The replicates of a run: data, model and settings that they share."""
 
     distinct: Collapsed
-    """The alignment that is drawn from, without copies of sequences."""
+    """The alignment to draw from, without copies of sequences."""
     model: PartitionModel
-    """Fixed."""
+    """Model, which is fixed."""
     settings: SearchSettings
     seed: int
     constraint: Constraint | None = None
     name: str = NAME
-    """Of what is drawn."""
+    """Name that the random streams are drawn under."""
     given: Sequence[Tree] = ()
-    """Where replicates 1, 2, ... start, over the distinct sequences; at trees of their own if none.
+    """Starting trees of replicates 1, 2, ..., over the distinct sequences; drawn if there are none.
     """
     parsimony: ParsimonyEngine = REFERENCE
-    """Which makes those."""
+    """Engine that makes drawn starting trees."""
 
     @property
     def resampling(self) -> Resampling:
-        """What draws them."""
+        """The resampling that draws the weights."""
         return Resampling.of(self.distinct.groups, self.seed, self.name)
 
-    def searches(self, numbers: Iterable[int], spots: Spots) -> Iterator[Steps[Replicate]]:
-        """The searches of these replicates, of which as many are under way as there are spots.
+    def searches(
+        self, numbers: Iterable[int], slots: ReplicateSlots
+    ) -> Iterator[Steps[ReplicateTree]]:
+        """Yield the searches of replicates, of which as many are under way as there are slots.
 
-        Their starts are made as many at a time.
+        Starting trees are made for as many replicates at a time.
         """
         resampling = self.resampling
         left = iter(numbers)
-        while batch := list(islice(left, spots.count)):
+        while batch := list(islice(left, slots.count)):
             weights = np.concatenate([resampling.rows(range(k, k + 1)) for k in batch])
             rngs = [self.rng(number) for number in batch]
             if self.given:
                 starts = [[self.given[number - 1].copy()] for number in batch]
             else:
                 starts = self._starts(weights, rngs)
-            for number, own, start, rng in zip(batch, weights, starts, rngs, strict=True):
-                yield self._search(number, own, start, rng, spots)
+            for number, row, trees, rng in zip(batch, weights, starts, rngs, strict=True):
+                yield self._search(number, row, trees, rng, slots)
 
     def _starts(self, weights: Float64, rngs: Sequence[np.random.Generator]) -> list[list[Tree]]:
-        """Those of every row of weights."""
+        """Make the starting trees of every row of weights."""
         make = partial(
             replicate_starts, self.distinct.groups, weights, rngs, self.constraint, self.parsimony
         )
@@ -216,10 +218,10 @@ class Replicates(Value):
             make(improved=number == 0 or self.settings.improves_all_starts)
             for number in range(self.settings.parsimony_starts)
         ]
-        return [list(own) for own in zip(*tries, strict=True)]
+        return [list(trees) for trees in zip(*tries, strict=True)]
 
     def rng(self, number: int) -> np.random.Generator:
-        """For all of a replicate but its weights."""
+        """Return the random stream of a replicate, for all but its weights."""
         entropy = [self.seed, *self.name.encode()]
         sequence = np.random.SeedSequence(entropy, spawn_key=(number,))
         return np.random.Generator(np.random.PCG64(sequence))
@@ -230,53 +232,55 @@ class Replicates(Value):
         weights: Float64,
         starts: Sequence[Tree],
         rng: np.random.Generator,
-        spots: Spots,
-    ) -> Steps[Replicate]:
-        spot = spots.take(weights)
+        slots: ReplicateSlots,
+    ) -> Steps[ReplicateTree]:
+        slot = slots.take(weights)
         for start in starts:
             start.lengths = self.model.spread(start.lengths)
-        first = [StartingTree(start, f"replicate {number}") for start in starts]
-        state = beginning(first, self.model, self.settings, rng)
-        quest = Quest(self.settings, state, ignore, self.constraint, *spot)
-        yield LoadWeights(starts[:1], [quest.case], spots)
-        yield from group_patterns(quest)
-        yield from play(quest, replicate_acts(self.settings))
-        yield from self._settle(quest)
-        spots.give_back(spot)
-        (found,) = state.lineages
-        found.tree.lengths = self.model.mean_lengths(found.tree.lengths)
-        tree = self.without_ties(found.tree, self._tied, rng)
-        return Replicate(number, self.distinct.shuffled(rng).restore(tree), found.lnl)
+        origin = f"replicate {number}"
+        state = beginning(
+            [StartingTree(start, origin) for start in starts], self.model, self.settings, rng
+        )
+        search = SearchContext(self.settings, state, ignore, self.constraint, *slot)
+        yield LoadWeights(starts[:1], [search.case], slots)
+        yield from group_patterns(search)
+        yield from replicate_search(search)
+        yield from self._settle(search)
+        slots.give_back(slot)
+        (best,) = state.candidates
+        best.tree.lengths = self.model.mean_lengths(best.tree.lengths)
+        tree = self.without_ties(best.tree, self._tied, rng)
+        return ReplicateTree(number, self.distinct.shuffled(rng).restore(tree), best.lnl)
 
-    def _settle(self, quest: Quest) -> Steps[None]:
-        """Let inner branches that came near no length begin there, and grow if that gains.
+    def _settle(self, search: SearchContext) -> Steps[None]:
+        """Set inner branches that came near no length to it, and let them grow if that gains.
 
         Steps towards no length divide it, and end once they gain next to nothing: of 200 replicates
         of 6 taxa x 200 sites 266 of 477 such branches were left at 3e-6, and these were not TIED.
         """
-        (found,) = quest.state.lineages
-        tree = found.tree.copy()
+        (best,) = search.state.candidates
+        tree = best.tree.copy()
         lengths = tree.lengths[..., tree.inner_edges]
         is_free = lengths <= self.settings.perturbation.free_length
         shortest = np.minimum(lengths, self.settings.branches.minimum)
         if (is_free & (lengths > shortest)).any():
             tree.lengths[..., tree.inner_edges] = np.where(is_free, shortest, lengths)
-            settled = Lineage(tree, -np.inf, found.origin)
-            epsilon = self.settings.rounds.trial_epsilon
-            yield from quest.smooth([settled], epsilon)
-            if settled.lnl >= found.lnl - epsilon:
-                quest.state.lineages = [settled]
+            settled = CandidateTree(tree, -np.inf, best.origin)
+            epsilon = self.settings.rounds.full_epsilon
+            yield from search.smooth([settled], epsilon)
+            if settled.lnl >= best.lnl - epsilon:
+                search.state.candidates = [settled]
 
     @property
     def _tied(self) -> float:
-        """Inner branches up to here have no length, once they have settled."""
+        """Longest inner branch without length, once branches have settled."""
         shortest, _ = self.settings.branches.bounds(
             sum(patterns.n_sites for patterns in self.distinct.groups)
         )
         return TIED * shortest
 
     def without_ties(self, tree: Tree, longest: float, rng: np.random.Generator) -> Tree:
-        """The tree with inner branches up to so long drawn anew, but for those of the constraint.
+        """Draw inner branches up to so long anew, but for those of the constraint.
 
         Data that leave a branch no length leave no length to those that could stand in its place
         either. Which of them a search ends with, slopes at the shortest length decide, in much the
@@ -297,9 +301,9 @@ def replicate_starts(
     engine: ParsimonyEngine = REFERENCE,
     improved: bool = True,
 ) -> list[Tree]:
-    """A start for every row of weights f64[n, L], by its rng: parsimony, or what fits a constraint.
+    """Make a start for every row of weights f64[n, L]: by parsimony, or to fit a constraint.
 
-    A tree does not depend on the others. ``improved``: see :func:`reweighted_trees`.
+    A tree depends on its rng, not on the other trees. ``improved``: see :func:`reweighted_trees`.
     """
     if constraint is not None:
         return [constrained_start(constraint, rng) for rng in rngs]

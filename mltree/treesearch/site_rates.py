@@ -1,4 +1,4 @@
-"""Rates of sites (+PSR) in a search: found for the best tree, between the rounds."""
+"""Rates of sites (+PSR) in a search: fitted to the best tree, between the phases."""
 
 from __future__ import annotations
 
@@ -13,15 +13,14 @@ from mltree.models.partitioned import Linkage, PartitionModel
 from mltree.models.rates import FittedRates, SiteRates
 from mltree.program.cases import Case
 from mltree.system.events import ModelOptimised
-from mltree.system.values import Value
 from mltree.tree.topology import Tree
 from mltree.treesearch.checkpoint import best_of
-from mltree.treesearch.quest import Quest
+from mltree.treesearch.search_context import SearchContext
 
 
 @runtime_checkable
 class _PerSite(Protocol):
-    """What is asked of :class:`mltree.likelihood.site_rates.PerSiteLikelihood`."""
+    """Protocol of :class:`mltree.likelihood.site_rates.PerSiteLikelihood`."""
 
     def group(self, rates: Sequence[SiteRates]) -> None: ...
 
@@ -35,66 +34,61 @@ def _per_site(likelihood: SearchLikelihood) -> _PerSite:
 
 
 class _SiteRates(Request, eq=False):
-    """The rates that suit every part of each tree best."""
+    """Fit the site rates of every part of each tree."""
 
     def answer(self, likelihood: SearchLikelihood) -> list[list[FittedRates]]:
-        """Those of the parts of every tree."""
+        """Return the fitted rates of the parts of every tree."""
         pairs = zip(self.trees, self.cases, strict=True)
         return [_per_site(likelihood).site_rates(tree, case) for tree, case in pairs]
 
 
 class _GroupPatterns(Request, eq=False):
-    """That patterns have these rates from now on, for all that follows."""
+    """Give the patterns rates, for all requests that follow."""
 
     rates: Sequence[SiteRates]
 
     @property
     def kind(self) -> Hashable:
-        """Alone."""
+        """Requests of this kind are not joined."""
         return type(self), id(self)
 
     def answer(self, likelihood: SearchLikelihood) -> list[None]:
-        """Nothing."""
+        """Group the patterns; the answers are empty."""
         _per_site(likelihood).group(self.rates)
         return [None] * len(self.trees)
 
 
-def group_patterns(quest: Quest) -> Steps[None]:
-    """Let the patterns have the rates of the search's model, where it has any that are known."""
-    rates = quest.state.model.site_rates
+def group_patterns(search: SearchContext) -> Steps[None]:
+    """Give the patterns the site rates of the search's model, if they are known."""
+    rates = search.state.model.site_rates
     if any(form.category.size for form in rates):
-        yield _GroupPatterns([best_of(quest.state.lineages).tree], [quest.case], rates)
+        yield _GroupPatterns([best_of(search.state.candidates).tree], [search.case], rates)
 
 
-class FitSiteRates(Value):
-    """The rates of all sites, on the best tree; kept only if its lnL is no lower."""
-
-    def step(self, quest: Quest) -> Steps[bool]:
-        """In one step."""
-        state = quest.state
-        best = best_of(state.lineages)
-        answer: Any = yield _SiteRates([best.tree], [quest.case])
-        fitted: list[FittedRates] = answer[0]
-        lnl = sum(part.lnl for part in fitted)
-        if lnl < best.lnl:
-            return True
-        state.model, factor = _with_rates(state.model, fitted)
-        for lineage in (*state.lineages, *state.waiting):
-            lengths = quest.settings.branches.scaled(lineage.tree.lengths, factor)
-            lineage.tree.lengths = lengths
-        best.lnl = lnl
-        yield from group_patterns(quest)
-        quest.emit(ModelOptimised(state.model.text, lnl))
-        return True
+def fit_site_rates(search: SearchContext) -> Steps[None]:
+    """Fit the rates of all sites to the best tree; they are kept unless its lnL is lower."""
+    state = search.state
+    best = best_of(state.candidates)
+    answer: Any = yield _SiteRates([best.tree], [search.case])
+    fitted: list[FittedRates] = answer[0]
+    lnl = sum(part.lnl for part in fitted)
+    if lnl < best.lnl:
+        return
+    state.model, factor = _with_rates(state.model, fitted)
+    for candidate in (*state.candidates, *state.waiting):
+        candidate.tree.lengths = search.settings.branches.scaled(candidate.tree.lengths, factor)
+    best.lnl = lnl
+    yield from group_patterns(search)
+    search.emit(ModelOptimised(state.model.text, lnl))
 
 
 def _with_rates(
     model: PartitionModel, fitted: Sequence[FittedRates]
 ) -> tuple[PartitionModel, float]:
-    """The model with these rates, and the factor on branch lengths that makes up for their means.
+    """Return the model with new rates, and the factor on branch lengths that offsets their means.
 
-    Where parts have scalers, those do; else the rates have mean 1 over all parts. The rates were
-    found without any scalers: new ones stand in the place of those that there were.
+    Where parts have scalers, these take the means up; else the rates have mean 1 over all parts.
+    The rates were fitted without scalers, so that new scalers replace the old ones.
     """
     speeds = np.array([part.speed for part in fitted])
     scalers, relative, factor = speeds, np.ones_like(speeds), 1.0
@@ -107,6 +101,6 @@ def _with_rates(
         for form, part, ratio in zip(model.site_rates, fitted, relative.tolist(), strict=True)
     ]
     models = [
-        replace(own, heterogeneity=form) for own, form in zip(model.models, forms, strict=True)
+        replace(part, heterogeneity=form) for part, form in zip(model.models, forms, strict=True)
     ]
     return model.with_parts(models, scalers), factor

@@ -13,7 +13,7 @@ from mltree.analyses import model_selection
 from mltree.analyses.simulate import letters, sites
 from mltree.data.alphabet import DNA, PROTEIN
 from mltree.data.patterns import Patterns
-from mltree.fit.alternation import settle
+from mltree.fit.coordinate_ascent import ascend
 from mltree.fit.model_optimiser import Fit
 from mltree.fit.settings import PRESETS
 from mltree.likelihood.requests import perform
@@ -99,7 +99,7 @@ def test_the_quick_tree_is_at_the_maximum_of_parts_as_one(tmp_path: Path, asked:
     model = known.models[0].with_empirical_frequencies(whole)
     (lnl,) = likelihood.log_likelihoods([tree], [Case(alone(model).arrays())])
     best = Fit(tree.copy(), alone(parse_model("GTR+FC+G4", DNA).with_empirical_frequencies(whole)))
-    perform(likelihood, settle([best], PRESETS["thorough"]))
+    perform(likelihood, ascend([best], PRESETS["thorough"]))
     assert lnl == pytest.approx(best.lnl, abs=0.2)
 
 

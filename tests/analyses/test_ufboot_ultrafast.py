@@ -25,7 +25,7 @@ from mltree.tree.newick import write_newick
 from mltree.tree.random_trees import random_topology
 from mltree.tree.splits import SplitSums, splits
 from mltree.tree.topology import Tree
-from mltree.treesearch.driver import SearchResult
+from mltree.treesearch.search import SearchOutcome
 
 DATASETS = Path(__file__).parents[2] / "datasets"
 MODEL = "HKY{1/8}+FC+G4{0.4}"
@@ -39,7 +39,7 @@ TOPOLOGIES = 105
 @pytest.fixture(scope="module", params=["", *ASCERTAINED])
 def searched(
     request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory
-) -> tuple[TreeSearch, SearchResult]:
+) -> tuple[TreeSearch, SearchOutcome]:
     """Six primates by few sites, which leave much open."""
     lines = (DATASETS / "primates.phy").read_text().splitlines()[1:]
     named = [line.split() for line in lines if line.strip()][5:11]
@@ -75,7 +75,7 @@ def all_topologies(tree: Tree) -> list[Tree]:
 
 
 def test_replicates_hold_the_best_of_all_topologies(
-    searched: tuple[TreeSearch, SearchResult],
+    searched: tuple[TreeSearch, SearchOutcome],
 ) -> None:
     ready, found = searched
     likelihood, case = ready.computation.likelihood, Case(found.model.arrays())
@@ -100,7 +100,7 @@ def test_replicates_hold_the_best_of_all_topologies(
 
 
 def test_weights_that_come_a_few_at_a_time_change_no_bit(
-    searched: tuple[TreeSearch, SearchResult], monkeypatch: pytest.MonkeyPatch
+    searched: tuple[TreeSearch, SearchOutcome], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     ready, found = searched
     expected = ultrafast(ready, found, REPLICATES, seed=2)
@@ -163,7 +163,7 @@ def test_quartets_are_met_again_around_other_trees() -> None:
 
 
 def test_climbing_replicates_get_better_under_their_weights(
-    searched: tuple[TreeSearch, SearchResult],
+    searched: tuple[TreeSearch, SearchOutcome],
 ) -> None:
     ready, found = searched
     likelihood = ready.computation.likelihood

@@ -30,7 +30,7 @@ from mltree.fit.settings import PhaseSettings, RoundSettings
 from mltree.likelihood.likelihood import Likelihood
 from mltree.likelihood.requests import perform
 from mltree.system.errors import DeviceError
-from mltree.treesearch.checkpoint import Lineage
+from mltree.treesearch.checkpoint import CandidateTree
 from mltree.treesearch.spr import spr_round
 
 if TYPE_CHECKING:
@@ -51,9 +51,9 @@ def searched(engine: Any, problem: Problem) -> list[np.ndarray]:
     """What a round makes of several trees: it smooths, scans, re-scores and tries."""
     likelihood, trees = Likelihood(engine, BOUNDS), [tree.copy() for tree in problem.trees]
     lnls = likelihood.smooth(trees, [problem.case] * len(trees), 0.1)
-    lineages = [Lineage(tree, lnl, "start") for tree, lnl in zip(trees, lnls, strict=True)]
-    phase, settings = PhaseSettings(8, 60.0, trials=3), RoundSettings(keep=4, window=60.0)
-    outcomes = perform(likelihood, spr_round(lineages, problem.case, phase, settings))
+    candidates = [CandidateTree(tree, lnl, "start") for tree, lnl in zip(trees, lnls, strict=True)]
+    phase, settings = PhaseSettings(8, 60.0, fully_smoothed=3), RoundSettings(keep=4, window=60.0)
+    outcomes = perform(likelihood, spr_round(candidates, problem.case, phase, settings))
     return [lnls, *(tree.lengths for tree in trees), np.array([o.lnl for o in outcomes])]
 
 

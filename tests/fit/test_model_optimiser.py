@@ -11,7 +11,7 @@ import pytest
 from scipy.optimize import minimize
 
 from mltree.fit import model_optimiser
-from mltree.fit.alternation import alternate
+from mltree.fit.coordinate_ascent import ascend_best
 from mltree.fit.model_optimiser import Fit, best_fit, optimise_models, starts_of
 from mltree.fit.settings import BranchSettings, ModelSettings, SearchSettings
 from mltree.likelihood.requests import perform, perform_all
@@ -221,7 +221,7 @@ class Joint:
         scalers = fit.model.scalers
         return bool(((scalers > 1.01 * SCALER_MIN) & (scalers < 0.99 * SCALER_MAX)).all())
 
-    def climb(self, start: np.ndarray, iterations: int) -> float:
+    def optimiser(self, start: np.ndarray, iterations: int) -> float:
         """The lnL where L-BFGS-B ends."""
         options = {"maxiter": iterations, "maxfun": 10**6}
         return -minimize(self, start, method="L-BFGS-B", bounds=self.bounds, options=options).fun
@@ -247,12 +247,12 @@ def test_parts_end_where_another_optimiser_ends(
     fit = parted(data)
     joint = Joint(data, fit.model, textbook_lnls)
     start = joint.vector(fit)
-    found = perform(data.likelihood, alternate([fit], SearchSettings(), ignore))
+    found = perform(data.likelihood, ascend_best([fit], SearchSettings(), ignore))
     lnls = textbook_lnls(data.patterns, found.tree, found.model.arrays())
     assert found.lnl == pytest.approx(lnls.sum(), rel=1e-11)
     if joint.has_room(found):
-        assert found.lnl > joint.climb(start, 200) - LOWER_TOP
-        assert found.lnl > joint.climb(joint.vector(found), 20) - TOLERANCE
+        assert found.lnl > joint.optimiser(start, 200) - LOWER_TOP
+        assert found.lnl > joint.optimiser(joint.vector(found), 20) - TOLERANCE
 
 
 @pytest.mark.parametrize("linkage", list(Linkage))
@@ -266,11 +266,11 @@ def test_free_rates_of_parts_end_at_a_maximum(
     data = make_parts(4, sizes, case, linkage, texts[: len(sizes)])
     fit = parted(data, FREE_RATES[1:] * 2 if case % 4 == 1 else FREE_RATES)
     joint = Joint(data, fit.model, textbook_lnls)
-    found = perform(data.likelihood, alternate([fit], SearchSettings(), ignore))
+    found = perform(data.likelihood, ascend_best([fit], SearchSettings(), ignore))
     lnls = textbook_lnls(data.patterns, found.tree, found.model.arrays())
     assert found.lnl == pytest.approx(lnls.sum(), rel=1e-11)
     if joint.has_room(found):
-        assert found.lnl > joint.climb(joint.vector(found), 20) - ON_RIDGE
+        assert found.lnl > joint.optimiser(joint.vector(found), 20) - ON_RIDGE
 
 
 @pytest.mark.parametrize("linkage", list(Linkage))

@@ -1,4 +1,4 @@
-"""Quasi-Newton climbs in a box, against SciPy's."""
+"""L-BFGS in a box, against SciPy's."""
 
 from __future__ import annotations
 
@@ -8,21 +8,21 @@ import numpy as np
 import pytest
 from scipy.optimize import minimize
 
-from mltree.fit.quasi_newton import Ascent, Guided
+from mltree.fit.quasi_newton import LBFGS, GradientLBFGS
 from mltree.fit.trust_region import advance
 
 STEP = 1e-3
 LAUNCHES = 200
 """Most need 60, from anywhere in a box in which values differ by e^10."""
 SHORT = 0.05
-"""What a climb may be short of the top that SciPy finds, its epsilon 1e-3."""
+"""Shortfall of an optimiser below the top that SciPy finds, its epsilon 1e-3."""
 
 Function = Callable[[np.ndarray], np.ndarray]
 
 
-def climbed(function: Function, start: np.ndarray, low: np.ndarray, high: np.ndarray) -> Ascent:
-    """The end of a climb; values never fall, and ends never leave the box."""
-    found = Ascent(start, low, high, STEP, 1e-3)
+def optimised(function: Function, start: np.ndarray, low: np.ndarray, high: np.ndarray) -> LBFGS:
+    """The optimiser at its end; values never fall, and ends never leave the box."""
+    found = LBFGS(start, low, high, STEP, 1e-3)
     for _ in range(LAUNCHES):
         if found.done:
             break
@@ -52,7 +52,7 @@ def test_tops_are_scipy_s(case: int) -> None:
     n = int(rng.integers(40, 90))
     low, high = rng.uniform(-6, -1, n), rng.uniform(0.5, 5, n)
     function = counted(n, rng)
-    found = climbed(function, rng.uniform(low, high), low, high)
+    found = optimised(function, rng.uniform(low, high), low, high)
     best = minimize(
         lambda x: -float(function(x)), np.zeros(n), bounds=list(zip(low, high, strict=True)),
         options={"maxfun": 200_000, "maxiter": 5_000, "ftol": 1e-13},
@@ -63,7 +63,7 @@ def test_tops_are_scipy_s(case: int) -> None:
 
 def test_a_flat_function_ends_where_it_began() -> None:
     start = np.full(50, 0.5)
-    found = climbed(lambda x: np.zeros(len(x)), start, np.zeros(50), np.ones(50))
+    found = optimised(lambda x: np.zeros(len(x)), start, np.zeros(50), np.ones(50))
     assert found.converged
     np.testing.assert_array_equal(found.x, start)
 
@@ -72,7 +72,7 @@ def test_a_start_at_its_bounds_leaves_only_inwards() -> None:
     """Uphill is outwards along one half of the axes, and inwards along the other."""
     slope = np.where(np.arange(40) % 2, 1.0, -1.0)
     low, high = np.zeros(40), np.ones(40)
-    found = climbed(lambda x: (x * slope).sum(axis=-1), np.zeros(40), low, high)
+    found = optimised(lambda x: (x * slope).sum(axis=-1), np.zeros(40), low, high)
     np.testing.assert_allclose(found.x, np.where(slope > 0, 1.0, 0.0))
 
 
@@ -92,17 +92,17 @@ def test_told_slopes_lead_to_scipy_s_tops(case: int) -> None:
         return np.asarray((counts - np.exp(mix @ x)) @ mix)
 
     low, high = rng.uniform(-6, -1, n), rng.uniform(0.5, 5, n)
-    climb = Guided(rng.uniform(low, high), low, high, STEP, 1e-3)
+    optimiser = GradientLBFGS(rng.uniform(low, high), low, high, STEP, 1e-3)
     for _ in range(LAUNCHES):
-        if climb.done:
+        if optimiser.done:
             break
-        before = climb.value
-        climb.note(lnl(climb.points()))
-        assert climb.value >= before
-        if climb.is_lost:
-            climb.tell(slope(climb.x), counts)
+        before = optimiser.value
+        optimiser.update(lnl(optimiser.points()))
+        assert optimiser.value >= before
+        if optimiser.needs_gradient:
+            optimiser.set_gradient(slope(optimiser.x), counts)
     best = minimize(
         lambda x: -float(lnl(x)), np.zeros(n), jac=lambda x: -slope(x),
         bounds=list(zip(low, high, strict=True)), options={"maxiter": 5_000, "ftol": 1e-13},
     )  # fmt: skip
-    assert -best.fun - SHORT < climb.value
+    assert -best.fun - SHORT < optimiser.value

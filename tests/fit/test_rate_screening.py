@@ -13,7 +13,7 @@ from mltree.analyses.simulate import evolve
 from mltree.data.alphabet import DNA
 from mltree.data.patterns import Patterns
 from mltree.device.discovery import REFERENCE
-from mltree.fit.alternation import settle
+from mltree.fit.coordinate_ascent import ascend
 from mltree.fit.model_optimiser import Fit, starting_models
 from mltree.fit.rate_screening import RateScreening
 from mltree.likelihood.likelihood import Likelihood
@@ -60,11 +60,11 @@ class Data:
         self.patterns = patterns_of(self.tree, truths, 150, rng)
         likelihoods: dict[int, Likelihood] = {}
 
-        def likelihood_of(width: int) -> Likelihood:
-            if width not in likelihoods:
-                placed = place(on, self.patterns, width, BOUNDS)
-                likelihoods[width] = placed.likelihood(self.patterns)
-            return likelihoods[width]
+        def likelihood_of(categories: int) -> Likelihood:
+            if categories not in likelihoods:
+                placed = place(on, self.patterns, categories, BOUNDS)
+                likelihoods[categories] = placed.likelihood(self.patterns)
+            return likelihoods[categories]
 
         self.likelihood_of = likelihood_of
         self.screening = RateScreening(self.patterns, FITTING, likelihood_of, WIDTH)
@@ -81,7 +81,7 @@ class Data:
         for (part, _), found in zip(models, self.screening.fitted(starts), strict=True):
             lengths = FITTING.branches.scaled(self.tree.lengths, found.scale)
             fits.append(self.fit(part, found.model, lengths))
-        self.screening.settle(fits)
+        self.screening.ascend(fits)
         return fits
 
     def fit(self, part: int, model: Model, lengths: np.ndarray) -> Fit:
@@ -104,7 +104,7 @@ def test_screenings_end_as_high_as_steps_that_ask_for_every_point(case: int) -> 
             data.fit(part, model, data.tree.lengths.copy())
             for model in starting_models(data.model(term))
         ]
-        perform(data.likelihood_of(WIDTH), settle(others, FITTING))
+        perform(data.likelihood_of(WIDTH), ascend(others, FITTING))
         short = LOWER_TOP if term == "+R3" else COARSE
         assert fit.lnl > max(other.lnl for other in others) - short, term
         (lnl,) = data.likelihood_of(WIDTH).log_likelihoods([fit.tree], [fit.case])
@@ -124,7 +124,7 @@ def test_a_layer_after_the_other_is_as_all_at_once(
 ) -> None:
     wanted = [(0, "+R2"), (1, "+R2"), (1, "+G4")]
     together = data(2).screened(wanted)
-    monkeypatch.setattr(mltree.fit.rate_screening, "AT_ONCE", 1)
+    monkeypatch.setattr(mltree.fit.rate_screening, "PROFILE_BATCH", 1)
     for fit, other in zip(together, data(2).screened(wanted), strict=True):
         assert fit.lnl == other.lnl
 

@@ -14,11 +14,11 @@ def test_the_window_widens_with_the_alignment_and_never_narrows() -> None:
 
 def test_less_is_hopeless_in_trees_of_many_taxa_and_alignments_of_many_sites() -> None:
     fast = preset("fast")
-    assert fast.for_data(50, 1_000).rounds.hopeless == fast.rounds.hopeless
-    few, more, most, too = (fast.for_data(n, 1_000).rounds.hopeless for n in (60, 120, 200, 9_999))
-    assert fast.rounds.hopeless < few < more < most == too
+    assert fast.for_data(50, 1_000).rounds.rejection == fast.rounds.rejection
+    few, more, most, too = (fast.for_data(n, 1_000).rounds.rejection for n in (60, 120, 200, 9_999))
+    assert fast.rounds.rejection < few < more < most == too
     wide = fast.for_data(50, 50_000).rounds
-    assert wide.hopeless / wide.window == fast.rounds.hopeless / fast.rounds.window
+    assert wide.rejection / wide.window == fast.rounds.rejection / fast.rounds.window
 
 
 @pytest.mark.parametrize("name", PRESETS)

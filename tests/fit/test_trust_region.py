@@ -9,7 +9,14 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from mltree.fit.trust_region import FLAT, REACH, Climb, Quadratic, Stencil
+from mltree.fit.trust_region import (
+    FLAT_CURVATURE,
+    MAX_STEP,
+    Quadratic,
+    Stencil,
+    TrustRegion,
+    advance,
+)
 
 Function = Callable[[np.ndarray], np.ndarray]
 """f64 [n] values at f64 [n, variables]."""
@@ -18,21 +25,21 @@ STEP = 1e-3
 EPSILON = 1e-6
 
 
-def climb(
+def optimiser(
     function: Function,
     start: list[float],
     low: float | list[float] = -50.0,
     high: float | list[float] = 50.0,
     epsilon: float = EPSILON,
     launches: int = 100,
-) -> tuple[Climb, int]:
-    """A climb, and how many launches it took; its value never falls."""
+) -> tuple[TrustRegion, int]:
+    """An optimiser at its end, and how many launches it took; its value never falls."""
     n = len(start)
     bounds = (np.broadcast_to(np.asarray(bound, float), n) for bound in (low, high))
-    found = Climb(np.array(start), *bounds, STEP, epsilon)
+    found = TrustRegion(np.array(start), *bounds, STEP, epsilon)
     used, last = 0, -np.inf
     while not found.done and used < launches:
-        found.take(function(found.points()))
+        advance([found], [function(found.points())])
         used += 1
         assert found.value >= last
         assert found.value == function(found.x[None])[0]
@@ -50,22 +57,22 @@ def banana(x: np.ndarray) -> np.ndarray:
 
 
 def test_a_bowl_within_the_first_radius_takes_one_step() -> None:
-    found, launches = climb(bowl(0.4, -0.3, 0.2), [0.0, 0.0, 0.0])
+    found, launches = optimiser(bowl(0.4, -0.3, 0.2), [0.0, 0.0, 0.0])
     np.testing.assert_allclose(found.x, [0.4, -0.3, 0.2], atol=1e-6)
     assert found.converged
     assert launches == 2
 
 
 def test_a_far_bowl_is_reached_in_growing_steps() -> None:
-    found, launches = climb(bowl(20.0, -9.0), [0.0, 0.0])
+    found, launches = optimiser(bowl(20.0, -9.0), [0.0, 0.0])
     np.testing.assert_allclose(found.x, [20.0, -9.0], atol=1e-6)
     assert found.converged
-    assert launches <= 3 + 20 / REACH
+    assert launches <= 3 + 20 / MAX_STEP
 
 
 @pytest.mark.parametrize("start", [[-1.2, 1.0], [5.0, -5.0], [-3.0, 9.0]])
 def test_a_curved_ridge_is_followed_to_its_top(start: list[float]) -> None:
-    found, launches = climb(banana, start)
+    found, launches = optimiser(banana, start)
     np.testing.assert_allclose(found.x, [1.0, 1.0], atol=1e-2)
     assert found.value > -1e-5
     assert found.converged
@@ -81,10 +88,10 @@ def test_a_step_that_fails_shrinks_the_region_and_is_no_end() -> None:
     def steep(x: np.ndarray) -> np.ndarray:
         return 10 * x[:, 0] - np.exp(np.minimum(40 * x[:, 0], 600)) - (x[:, 1] - 3.0) ** 2
 
-    found, _ = climb(steep, [-10.0, 0.0])
+    found, _ = optimiser(steep, [-10.0, 0.0])
     assert found.converged
     np.testing.assert_allclose(found.x, [np.log(10 / 40) / 40, 3.0], atol=1e-3)
-    short, _ = climb(cliff, [-10.0, 0.0])
+    short, _ = optimiser(cliff, [-10.0, 0.0])
     assert short.value > -0.1
     assert not short.converged  # 0.001 from an edge no difference tells how high it goes
 
@@ -95,19 +102,19 @@ def test_bounds_hold_and_hold_back_no_other() -> None:
     def coupled(x: np.ndarray) -> np.ndarray:
         return -((x[:, 0] - 5) ** 2) - (x[:, 0] + x[:, 1] - 1) ** 2
 
-    found, _ = climb(coupled, [0.0, 0.0], high=[2.0, 50.0])
+    found, _ = optimiser(coupled, [0.0, 0.0], high=[2.0, 50.0])
     np.testing.assert_allclose(found.x, [2.0, -1.0], atol=1e-6)
     assert found.converged
 
 
 def test_a_corner_is_a_maximum() -> None:
-    found, _ = climb(lambda x: x.sum(axis=1), [0.0, 0.0, 0.0], low=-1.0, high=1.0)
+    found, _ = optimiser(lambda x: x.sum(axis=1), [0.0, 0.0, 0.0], low=-1.0, high=1.0)
     np.testing.assert_array_equal(found.x, [1.0, 1.0, 1.0])
     assert found.converged
 
 
 def test_a_start_outside_is_moved_to_its_bound() -> None:
-    found, _ = climb(bowl(0.0), [70.0], low=3.0, high=60.0)
+    found, _ = optimiser(bowl(0.0), [70.0], low=3.0, high=60.0)
     assert found.x == [3.0]
     assert found.converged
 
@@ -116,7 +123,7 @@ def test_a_saddle_is_left_even_where_nothing_slopes() -> None:
     def saddle(x: np.ndarray) -> np.ndarray:
         return -(x[:, 0] ** 2) + 4 * x[:, 1] ** 2 - x[:, 1] ** 4
 
-    found, _ = climb(saddle, [0.5, 0.0])
+    found, _ = optimiser(saddle, [0.5, 0.0])
     np.testing.assert_allclose(np.abs(found.x), [0.0, np.sqrt(2)], atol=1e-3)
     assert found.value == pytest.approx(4.0)
     assert found.converged
@@ -124,7 +131,7 @@ def test_a_saddle_is_left_even_where_nothing_slopes() -> None:
 
 def test_a_long_tail_is_walked_to_its_end() -> None:
     """An exponential tail promises little at every step, and never a quadratic's top."""
-    found, _ = climb(lambda x: -np.exp(-x[:, 0]), [0.0], high=40.0, epsilon=1e-3)
+    found, _ = optimiser(lambda x: -np.exp(-x[:, 0]), [0.0], high=40.0, epsilon=1e-3)
     assert found.converged
     assert found.value > -2e-3
 
@@ -144,9 +151,9 @@ def test_a_curvature_that_is_off_costs_no_height(seed: int) -> None:
         return -(bends * along**2 + 0.3 * np.abs(along) ** 3).sum(axis=1)
 
     wrong = axes @ np.diag(2.0 * bends * rng.uniform(0.98, 1.02, n)) @ axes.T
-    found = Climb(np.zeros(n), np.full(n, -9.0), np.full(n, 9.0), STEP, 1e-3, wrong)
+    found = TrustRegion(np.zeros(n), np.full(n, -9.0), np.full(n, 9.0), STEP, 1e-3, wrong)
     while not found.done:
-        found.take(ridge(found.points()))
+        advance([found], [ridge(found.points())])
     assert found.converged
     assert found.value > -2e-3
 
@@ -154,24 +161,26 @@ def test_a_curvature_that_is_off_costs_no_height(seed: int) -> None:
 def test_around_a_short_step_only_the_gradient_is_measured() -> None:
     """Of 6 variables 7 points instead of 28, and no end of a shorter step beside them."""
     at = np.linspace(-0.1, 0.1, 6)
-    found = Climb(np.zeros(6), np.full(6, -9.0), np.full(6, 9.0), STEP, EPSILON)
+    found = TrustRegion(np.zeros(6), np.full(6, -9.0), np.full(6, 9.0), STEP, EPSILON)
     counts = []
     while not found.done:
         points = found.points()
         counts.append(len(points))
-        found.take(bowl(*at)(points))
+        advance([found], [bowl(*at)(points)])
     assert counts == [1 + 12 + 15, 1 + 6]
     assert found.converged
 
 
 def test_a_short_step_that_leads_down_has_the_curvature_measured() -> None:
-    """It was told to be a hundredth of what it is, so that the step is ten times too long."""
-    found = Climb(np.zeros(3), np.full(3, -9.0), np.full(3, 9.0), STEP, EPSILON, 0.02 * np.eye(3))
+    """It is given as a hundredth of what it is, so that the step is ten times too long."""
+    found = TrustRegion(
+        np.zeros(3), np.full(3, -9.0), np.full(3, 9.0), STEP, EPSILON, 0.02 * np.eye(3)
+    )
     counts, last = [], -np.inf
     while not found.done:
         points = found.points()
         counts.append(len(points))
-        found.take(bowl(0.002, -0.001, 0.001)(points))
+        advance([found], [bowl(0.002, -0.001, 0.001)(points)])
         assert found.value >= last
         last = found.value
     assert counts[0] == 1 + 3
@@ -193,23 +202,23 @@ def test_the_curvature_learns_from_how_the_gradient_changes(seed: int) -> None:
 
     wrong = bends * np.exp(rng.normal(scale=0.05, size=(n, 1)))
     wrong = (wrong + wrong.T) / 2
-    found = Climb(np.zeros(n), np.full(n, -9.0), np.full(n, 9.0), STEP, 1e-9, wrong)
-    found.take(hill(found.points()))
+    found = TrustRegion(np.zeros(n), np.full(n, -9.0), np.full(n, 9.0), STEP, 1e-9, wrong)
+    advance([found], [hill(found.points())])
     assert len(found.points()) == 1 + n
     step = found.points()[0] - found.x
-    found.take(hill(found.points()))
+    advance([found], [hill(found.points())])
     assert found.curvature is not None
     np.testing.assert_allclose(found.curvature @ step, bends @ step, rtol=0.01, atol=1e-3)
     assert np.linalg.eigvalsh(found.curvature).min() > 0.0
 
 
 def test_nothing_to_vary_is_an_end() -> None:
-    found, launches = climb(lambda x: np.full(len(x), 7.0), [])
+    found, launches = optimiser(lambda x: np.full(len(x), 7.0), [])
     assert (launches, found.value, found.converged) == (1, 7.0, True)
 
 
 def test_too_few_launches_are_no_convergence() -> None:
-    found, _ = climb(banana, [-1.2, 1.0], launches=3)
+    found, _ = optimiser(banana, [-1.2, 1.0], launches=3)
     assert not found.done
     assert not found.converged
 
@@ -239,7 +248,7 @@ def test_what_is_concave_stays_and_what_is_not_becomes_so() -> None:
     found = bent.concave(low, high)
     np.testing.assert_array_equal(found.curvature[:, 0], bent.curvature[:, 0])
     np.testing.assert_array_equal(found.gradient[:, 0], bent.gradient[:, 0])
-    wanted = turn * np.maximum(values, FLAT)[..., None, :] @ turn.swapaxes(-1, -2)
+    wanted = turn * np.maximum(values, FLAT_CURVATURE)[..., None, :] @ turn.swapaxes(-1, -2)
     np.testing.assert_allclose(found.curvature, wanted, atol=1e-12)
     np.testing.assert_allclose(found.gradient, bent.gradient, atol=1e-12)
 

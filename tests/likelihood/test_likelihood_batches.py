@@ -15,7 +15,7 @@ from mltree.program.engine import Engine, Result, Room
 from mltree.program.program import Program
 from mltree.system.errors import DeviceError, DeviceMemoryError
 from mltree.tree.topology import Tree
-from mltree.treesearch.checkpoint import Lineage
+from mltree.treesearch.checkpoint import CandidateTree
 from mltree.treesearch.scoring import Neighbourhood
 from mltree.treesearch.spr import spr_round
 
@@ -66,13 +66,14 @@ def everything(likelihood: Likelihood, problem: Problem) -> list[np.ndarray]:
         likelihood.log_likelihoods(trees, problem.cases),
         likelihood.smooth(trees, [problem.case] * len(trees), 0.1),
     ]
-    lineages = [
-        Lineage(tree, float(lnl), "start") for tree, lnl in zip(trees, results[-1], strict=True)
+    candidates = [
+        CandidateTree(tree, float(lnl), "start")
+        for tree, lnl in zip(trees, results[-1], strict=True)
     ]
-    phase, settings = PhaseSettings(8, 60.0, trials=3), RoundSettings(keep=4, window=60.0)
+    phase, settings = PhaseSettings(8, 60.0, fully_smoothed=3), RoundSettings(keep=4, window=60.0)
     for _ in range(2):
-        outcomes = perform(likelihood, spr_round(lineages, problem.case, phase, settings))
-        results.append(np.array([(o.lnl, o.moves, o.candidates, o.rescored) for o in outcomes]))
+        outcomes = perform(likelihood, spr_round(candidates, problem.case, phase, settings))
+        results.append(np.array([(o.lnl, o.moves, o.insertions, o.rescored) for o in outcomes]))
     assert any(outcome.moves for outcome in outcomes)
     return results + [array for tree in trees for array in (tree.twin, tree.edge, tree.lengths)]
 

@@ -19,8 +19,8 @@ from mltree.program.engine import Engine, Room
 from mltree.program.reference import ReferenceEngine
 from mltree.tree.random_trees import random_topology
 from mltree.tree.topology import Tree
-from mltree.treesearch.explored import Explored
-from mltree.treesearch.scoring import Rules, ScoredMoves, score_moves
+from mltree.treesearch.move_cache import MoveCache
+from mltree.treesearch.scoring import MoveRules, ScoredMoves, score_moves
 
 if TYPE_CHECKING:
     from conftest import Problem
@@ -115,8 +115,8 @@ def test_smoothing(open_engine: Callable[..., Engine], gene_trees: GeneTrees) ->
 
 
 def scored(used: Likelihood, trees: list[Tree], cases: list[Case]) -> list[ScoredMoves]:
-    known = [Explored() for _ in trees]
-    return score_moves(used, trees, cases, [-1e6] * len(trees), known, Rules(PHASE, ROUNDS))
+    known = [MoveCache() for _ in trees]
+    return score_moves(used, trees, cases, [-1e6] * len(trees), known, MoveRules(PHASE, ROUNDS))
 
 
 @pytest.mark.cases(4, 60)
@@ -134,7 +134,7 @@ def test_moves(open_device: Callable[..., Engine], gene_trees: GeneTrees) -> Non
         (expected,) = scored(lone, [tree], [own])
         (single,) = scored(used, [tree], [cases[n]])
         for got in (together[n], narrow[n]):
-            assert got.candidates == expected.candidates
+            assert got.insertions == expected.insertions
             for mine, alone in zip(got.moves, single.moves, strict=True):
                 np.testing.assert_array_equal(mine, alone)
         np.testing.assert_array_equal(together[n].moves.target, expected.moves.target)

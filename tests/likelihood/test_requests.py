@@ -33,10 +33,10 @@ from mltree.program.reference import ReferenceEngine
 from mltree.tree.random_trees import random_topology
 from mltree.tree.topology import Tree
 from mltree.treesearch.constraint import Constraint
-from mltree.treesearch.driver import SearchResult, StartingTree, beginning, search_steps
-from mltree.treesearch.explored import Explored
-from mltree.treesearch.quest import Quest
-from mltree.treesearch.scoring import Rules, ScoreMoves
+from mltree.treesearch.move_cache import MoveCache
+from mltree.treesearch.scoring import MoveRules, ScoreMoves
+from mltree.treesearch.search import SearchOutcome, StartingTree, beginning, search_steps
+from mltree.treesearch.search_context import SearchContext
 
 if TYPE_CHECKING:
     from simulated import Simulated
@@ -206,7 +206,9 @@ def scoring(
     rounds: RoundSettings = ROUNDS,
     constraint: Constraint | None = None,
 ) -> ScoreMoves:
-    return ScoreMoves([numbered(1)], [ONE], [-1.0], [Explored()], Rules(phase, rounds, constraint))
+    return ScoreMoves(
+        [numbered(1)], [ONE], [-1.0], [MoveCache()], MoveRules(phase, rounds, constraint)
+    )
 
 
 CONSTRAINT = Constraint(NO_SPLIT, NO_SPLIT)
@@ -266,7 +268,7 @@ def test_moves_are_scored_with_the_lnls_of_all() -> None:
 
 
 SETTINGS = SearchSettings(
-    phases=(PhaseSettings(5, 50.0, trials=2),),
+    phases=(PhaseSettings(5, 50.0, fully_smoothed=2),),
     rounds=RoundSettings(keep=1, window=5.0),
     perturbation=PerturbationSettings(copies=1, patience=1),
 )
@@ -277,7 +279,7 @@ Bits = list[np.ndarray]
 
 def searching(
     model: PartitionModel, n_tips: int, number: int, unlinked: bool = False, **where: int
-) -> Steps[SearchResult]:
+) -> Steps[SearchOutcome]:
     """A search of its own starts, model and random numbers."""
     rng = np.random.default_rng([4, number])
     trees = [random_topology(n_tips, rng) for _ in range(1 + number % 2)]
@@ -285,22 +287,22 @@ def searching(
         tree.lengths = np.tile(tree.lengths, (model.n_parts, 1))
     starts = [StartingTree(tree, f"random {n}") for n, tree in enumerate(trees)]
     state = beginning(starts, model, SETTINGS, rng)
-    return search_steps(Quest(SETTINGS, state, lambda _: None, **where))
+    return search_steps(SearchContext(SETTINGS, state, lambda _: None, **where))
 
 
-def bits(found: SearchResult) -> Bits:
+def bits(found: SearchOutcome) -> Bits:
     values: list[np.ndarray] = [found.tree.twin, found.tree.edge, found.tree.lengths]
     values += [
         np.array(array) for arrays in found.model.arrays() for array in vars(arrays).values()
     ]
     values += [np.array([entry.lnl for entry in found.pool.trees])]
     values += [np.array([entry.key for entry in found.pool.trees], dtype=np.uint64)]
-    return [*values, np.array([found.lnl, found.rounds, found.candidates, found.moves])]
+    return [*values, np.array([found.lnl, found.rounds, found.insertions, found.moves])]
 
 
 def assert_as_alone(
-    likelihood: Likelihood, make: Callable[[int], Steps[SearchResult]], count: int, at_once: int
-) -> list[SearchResult]:
+    likelihood: Likelihood, make: Callable[[int], Steps[SearchOutcome]], count: int, at_once: int
+) -> list[SearchOutcome]:
     """The bits of each search alone, in fewer launches."""
     engine = Launches(likelihood)
     lone = [perform(likelihood, make(number)) for number in range(count)]
@@ -346,7 +348,7 @@ def test_searches_under_rows_of_weights_are_as_each_alone(
     likelihood.engine.load_weights(bootstrapped(patterns, 2))
     model = alone(parse_model("K80+FE+G2", DNA))
 
-    def make(number: int) -> Steps[SearchResult]:
+    def make(number: int) -> Steps[SearchOutcome]:
         return searching(model, 5, number, weights=number)
 
     found = assert_as_alone(likelihood, make, 3, 2)
@@ -362,7 +364,7 @@ def test_searches_of_parts_are_as_each_alone(
     data = make_parts(5, (40, 30), 7, linkage)
     model = replace(data.model, models=tuple(parse_model("K80+FE+G2", DNA) for _ in range(2)))
 
-    def make(number: int) -> Steps[SearchResult]:
+    def make(number: int) -> Steps[SearchOutcome]:
         return searching(model, 5, number, unlinked=linkage == Linkage.UNLINKED)
 
     assert_as_alone(data.likelihood, make, 2, 2)
@@ -377,7 +379,7 @@ def test_loci_are_searched_as_each_alone(
     data = make_parts(6, (40, 9, 70), 2, texts=("JC", "JC", "JC"))
     model, taxa = alone(parse_model("K80+FE+G2", DNA)), (5, 4, 6)
 
-    def make(number: int) -> Steps[SearchResult]:
+    def make(number: int) -> Steps[SearchOutcome]:
         return searching(model, taxa[number], number, first_part=number)
 
     found = assert_as_alone(verified(data.patterns, open_native), make, 3, 2)

@@ -16,7 +16,7 @@ from mltree.runs.computation import has_berths, resampled
 from mltree.runs.engines import BerthLikelihood, BerthPlan, Resources, plan_berths
 from mltree.runs.problem import Problem, read_problem
 from mltree.runs.workspace import Entry, MemoryJournal
-from mltree.treesearch.replicates import Berths, WeightRows
+from mltree.treesearch.replicates import PatternSlots, WeightRows
 
 REPLICATES = 5
 MODELS = {"dna": "HKY{3}+FU{0.3/0.2/0.2/0.3}+G2{0.5}", "protein": "LG+G2{0.7}"}
@@ -101,7 +101,7 @@ def test_replicates_are_those_under_rows_of_weights(
 
 
 def test_what_replicates_are_searched_with(tmp_path: Path, lone: Problem) -> None:
-    """Berths but where patterns without a weight are needed, or the engine has none."""
+    """PatternSlots but where patterns without a weight are needed, or the engine has none."""
     path = str(tmp_path / "x.fa")
     everywhere = [
         (lone, Resources(), True),
@@ -116,8 +116,8 @@ def test_what_replicates_are_searched_with(tmp_path: Path, lone: Problem) -> Non
         assert has_berths(ready.computation, ready.replicates) == expected
         with resampled(ready.computation, ready.replicates, [1, 2, 3], 3) as own:
             assert isinstance(own.likelihood, BerthLikelihood) == expected
-            assert isinstance(own.spots, Berths if expected else WeightRows)
-            assert 1 <= own.spots.count <= 3
+            assert isinstance(own.slots, PatternSlots if expected else WeightRows)
+            assert 1 <= own.slots.count <= 3
 
 
 def test_the_fingerprint_tells_which(lone: Problem, monkeypatch: pytest.MonkeyPatch) -> None:

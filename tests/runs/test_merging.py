@@ -19,7 +19,7 @@ from mltree.runs import merging
 from mltree.runs.computation import open_computation
 from mltree.runs.engines import Resources
 from mltree.runs.merging import merge_parts
-from mltree.runs.model_choice import Candidate, Choice, Criterion, Scored
+from mltree.runs.model_choice import CandidateModel, Criterion, RankedModels, ScoredModel
 from mltree.runs.problem import Problem, load_problem
 from mltree.runs.steps import evaluate
 from mltree.system.errors import InputError
@@ -50,7 +50,7 @@ class Data:
     regimes: list[int]
 
     @property
-    def choices(self) -> list[Choice]:
+    def choices(self) -> list[RankedModels]:
         """What a model choice would have found, without one."""
         names = list(MODELS)
         found = []
@@ -59,12 +59,12 @@ class Data:
                 self.problem.part(number)
             )
             own = replace(self.tree, lengths=self.tree.lengths * REGIMES[regime][1])
-            candidate = Candidate(*("HKY+FC", "+G4") if regime == 0 else ("JC", ""))
+            candidate = CandidateModel(*("HKY+FC", "+G4") if regime == 0 else ("JC", ""))
             free = free_parameters(model) + own.n_edges
             n_sites = self.problem.part(number).n_sites
-            scored = Scored(candidate, -1.0, free, n_sites, model, own, whole=True)
+            scored = ScoredModel(candidate, -1.0, free, n_sites, model, own, whole=True)
             part = self.problem.model.names[number]
-            found.append(Choice(part, Criterion.BIC, {candidate.name: scored}))
+            found.append(RankedModels(part, Criterion.BIC, {candidate.name: scored}))
         return found
 
 
@@ -109,14 +109,14 @@ def test_genes_of_a_regime_become_one(tmp_path: Path, linkage: Linkage) -> None:
 def test_pairs_that_are_left_early_would_not_have_been_merged(
     case: int, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """As against every pair climbed to its end, from no curvature that is known."""
+    """As against every pair optimised to its end, from no curvature that is known."""
     rng = np.random.default_rng([case, 77])
     regimes = rng.integers(0, 2, 5).tolist()
     data = simulated(tmp_path, regimes, int(rng.integers(60, 300)), case, Linkage.SCALED)
     schemes, scores = [], []
     for is_whole in (False, True):
         if is_whole:
-            monkeypatch.setattr(merging, "MARGIN", np.inf)
+            monkeypatch.setattr(merging, "ABANDON_MARGIN", np.inf)
             monkeypatch.setattr(merging, "_of_both", lambda *_: None)
         events: list[Event] = []
         subsets = merge_parts(

@@ -18,7 +18,14 @@ from mltree.models.partitioned import alone
 from mltree.program.cases import Case
 from mltree.runs.computation import open_computation
 from mltree.runs.engines import Resources
-from mltree.runs.model_choice import MARGIN, Choice, Criterion, Known, choose_models, matrices
+from mltree.runs.model_choice import (
+    REFIT_MARGIN,
+    Criterion,
+    KnownModels,
+    RankedModels,
+    choose_models,
+    matrices,
+)
 from mltree.runs.problem import Problem, load_problem
 from mltree.runs.steps import FIXED_TOPOLOGY, evaluate
 from mltree.system.events import CandidatesScored, Emit, Event, ModelChosen, ignore
@@ -81,7 +88,7 @@ def simulated(folder: Path, truths: Sequence[str], sites: int, seed: int) -> Dat
 
 def chosen(
     data: Data, criterion: Criterion = Criterion.BIC, emit: Emit = ignore, on: Resources = ON
-) -> list[Choice]:
+) -> list[RankedModels]:
     problem = data.problem
     return choose_models(problem.groups[0], problem.model.names, data.tree, on, criterion, emit)
 
@@ -100,7 +107,7 @@ def optimised(data: Data, name: str, part: int = 0) -> float:
 
 
 @pytest.fixture(scope="module")
-def single(tmp_path_factory: pytest.TempPathFactory) -> tuple[Data, Choice, list[Event]]:
+def single(tmp_path_factory: pytest.TempPathFactory) -> tuple[Data, RankedModels, list[Event]]:
     data = simulated(tmp_path_factory.mktemp("single"), TRUTHS[:1], 300, 1)
     events: list[Event] = []
     (choice,) = chosen(data, emit=events.append)
@@ -153,7 +160,9 @@ def test_fits_may_begin_with_a_model_and_on_an_open_likelihood(single) -> None:
     problem = data.problem
     (again,) = choose_models(
         problem.groups[0], problem.model.names, data.tree, ON, Criterion.BIC, ignore,
-        Known(models=[start.with_empirical_frequencies(problem.groups[0])], likelihoods={4: own}),
+        KnownModels(
+            models=[start.with_empirical_frequencies(problem.groups[0])], likelihoods={4: own}
+        ),
     )  # fmt: skip
     assert again.best.name == choice.best.name
     assert again.best.lnl == pytest.approx(choice.best.lnl, abs=COARSE)
@@ -172,8 +181,10 @@ def test_rates_that_came_near_are_tried_under_the_best_matrix(single) -> None:
     _, choice, _ = single
     reference = [one for one in choice.ranked if one.candidate.matrix == matrices(DNA)[0]]
     scores = {one.candidate.rates: one.score(Criterion.BIC) for one in reference}
-    assert min(scores.values()) > choice.best.score(Criterion.BIC) + MARGIN
-    near = [rates for rates, score in scores.items() if score <= min(scores.values()) + MARGIN]
+    assert min(scores.values()) > choice.best.score(Criterion.BIC) + REFIT_MARGIN
+    near = [
+        rates for rates, score in scores.items() if score <= min(scores.values()) + REFIT_MARGIN
+    ]
     assert len(near) > 1
     assert choice.scored.keys() >= {choice.best.candidate.matrix + rates for rates in near}
 

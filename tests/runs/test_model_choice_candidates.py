@@ -16,7 +16,7 @@ from mltree.models.parameters import free_parameters, names, vector, with_vector
 from mltree.models.substitution import DNA_MODELS
 from mltree.runs.model_choice import (
     REFERENCE_RATES,
-    Candidate,
+    CandidateModel,
     Criterion,
     free_rates,
     is_held,
@@ -76,13 +76,13 @@ def test_free_parameters_are_counted_as_iq_tree_does(matrix: str, rates: str) ->
 
 @pytest.mark.parametrize(("matrix", "free"), [("LG", 0), ("WAG+FC", 19)])
 def test_free_parameters_of_proteins(matrix: str, free: int) -> None:
-    assert free_parameters(parse_model(Candidate(matrix, "+I+G4").name, PROTEIN)) == free + 2
+    assert free_parameters(parse_model(CandidateModel(matrix, "+I+G4").name, PROTEIN)) == free + 2
 
 
 @pytest.mark.parametrize("alphabet", [DNA, PROTEIN])
 def test_every_name_is_a_model(alphabet) -> None:
     for matrix in matrices(alphabet):
-        model = parse_model(Candidate(matrix, "+I+R3").name, alphabet)
+        model = parse_model(CandidateModel(matrix, "+I+R3").name, alphabet)
         assert matrix.startswith(model.name)
 
 

@@ -9,21 +9,27 @@ import pytest
 
 from mltree.data.alphabet import DNA
 from mltree.models.grammar import parse_model
-from mltree.runs.model_choice import Candidate, Choice, Criterion, Scored, matrices_near
+from mltree.runs.model_choice import (
+    CandidateModel,
+    Criterion,
+    RankedModels,
+    ScoredModel,
+    matrices_near,
+)
 from mltree.tree.random_trees import uniform_tree
 
 FREE = {"JC": 0, "K80": 1, "SYM": 5}
 
 
-def table(sites: int, lnls: dict[str, tuple[float, float]]) -> Choice:
+def table(sites: int, lnls: dict[str, tuple[float, float]]) -> RankedModels:
     """A part's choice: lnLs of matrices without rates among sites, and under +G4."""
-    choice = Choice("part", Criterion.BIC)
+    choice = RankedModels("part", Criterion.BIC)
     tree = uniform_tree(4, 0.1, np.random.default_rng(1))
     for matrix, own in lnls.items():
         for number, (rates, lnl) in enumerate(zip(("", "+G4"), own, strict=True)):
             name = matrix + rates
-            choice.scored[name] = Scored(
-                Candidate(matrix, rates), lnl, 5 + FREE[matrix] + number, sites,
+            choice.scored[name] = ScoredModel(
+                CandidateModel(matrix, rates), lnl, 5 + FREE[matrix] + number, sites,
                 parse_model(name, DNA), tree, whole=True,
             )  # fmt: skip
     return choice

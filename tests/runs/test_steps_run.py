@@ -52,7 +52,7 @@ def test_a_search_gives_back_a_tree_of_all_taxa(problem: Problem) -> None:
     assert search.distinct.groups[0].n_tips == 7
     assert any("t7 = t2" in event.text for event in events if isinstance(event, Notice))
     assert events[-1] == SearchFinished(
-        found.lnl, found.search.rounds, found.search.candidates, found.search.moves
+        found.lnl, found.search.rounds, found.search.insertions, found.search.moves
     )
     computation = open_computation(problem, Resources(), ignore)
     scored = computation.likelihood.log_likelihoods([found.tree], [Case(found.model.arrays())])[0]

@@ -18,13 +18,13 @@ from mltree.system.events import CheckpointWritten, Event, Notice, ignore
 from mltree.tree.random_trees import random_topology
 from mltree.treesearch.checkpoint import (
     VERSION,
+    CandidateTree,
     Checkpoint,
-    Lineage,
     Pool,
     SearchState,
     fingerprint,
 )
-from mltree.treesearch.explored import Explored
+from mltree.treesearch.move_cache import MoveCache
 
 ALWAYS = CheckpointSettings(first=0.0, growth=0.0, share=math.inf)
 
@@ -55,15 +55,15 @@ def state_of(model: PartitionModel, parts: int) -> SearchState:
         tree.lengths = rng.random((parts, tree.n_edges) if parts > 1 else tree.n_edges)
     pool = Pool(4)
     pool.add(trees[0], -1 / 3)
-    lineages = [Lineage(trees[0], -np.pi, "parsimony 1", False, 3, 2)]
-    copies = [Lineage(trees[1], -np.inf, "copy 1"), Lineage(trees[2], -2.0, "copy 2")]
+    candidates = [CandidateTree(trees[0], -np.pi, "parsimony 1", False, 3, 2)]
+    copies = [CandidateTree(trees[1], -np.inf, "copy 1"), CandidateTree(trees[2], -2.0, "copy 2")]
     keys = np.sort(rng.integers(0, 2**64, (4, 5), np.uint64))
     return SearchState(
-        lineages, model, rng, pool, 0.15,
-        waiting=[Lineage(trees[1].copy(), -np.inf, "parsimony 2")], starts=3,
-        explored=Explored(*keys, reach=(25.0, np.inf, 1.5, 8.0)),
-        copies=copies, act=5, entered=True, batches=2, failures=1, returned=6,
-        rounds=17, candidates=4711, moves=42,
+        candidates, model, rng, pool, 0.15,
+        waiting=[CandidateTree(trees[1].copy(), -np.inf, "parsimony 2")], starts=3,
+        cache=MoveCache(*keys, reach=(25.0, np.inf, 1.5, 8.0)),
+        copies=copies, step="phase 2", phase_rounds=3, batches=2, failures=1, returned=6,
+        rounds=17, insertions=4711, moves=42,
     )  # fmt: skip
 
 
@@ -84,8 +84,8 @@ def test_reads_back_the_same_bits(
     again = checkpoint.load(start)
     assert again is not None
     for mine, theirs in zip(
-        [*state.lineages, *state.copies, *state.waiting],
-        [*again.lineages, *again.copies, *again.waiting],
+        [*state.candidates, *state.copies, *state.waiting],
+        [*again.candidates, *again.copies, *again.waiting],
         strict=True,
     ):
         assert (mine.tree.twin == theirs.tree.twin).all()
@@ -99,11 +99,11 @@ def test_reads_back_the_same_bits(
     assert (again.model.names, again.model.linkage) == (model.names, model.linkage)
     assert again.rng.random() == state.rng.random()
     assert [e.key for e in again.pool.trees] == [e.key for e in state.pool.trees]
-    for name in ("moves", "prunes", "idle", "ends"):
-        assert (getattr(again.explored, name) == getattr(state.explored, name)).all()
-    assert again.explored.reach == state.explored.reach
+    for name in ("moves", "prunes", "stalled", "converged"):
+        assert (getattr(again.cache, name) == getattr(state.cache, name)).all()
+    assert again.cache.reach == state.cache.reach
     counters = (
-        "fraction", "act", "entered", "batches", "failures", "returned", "starts", "rounds",
+        "fraction", "step", "phase_rounds", "batches", "failures", "returned", "starts", "rounds",
         "moves",
     )  # fmt: skip
     assert all(getattr(again, name) == getattr(state, name) for name in counters)
@@ -239,14 +239,14 @@ def test_what_is_kept_is_nobody_elses(state: SearchState, tmp_path: Path) -> Non
     assert kept is not None
     checkpoint.save(kept)
     before = checkpoint.path.read_bytes()
-    for lineage in [*state.lineages, *state.copies]:
-        lineage.tree.lengths += 1.0
-        lineage.tree.twin[:] = 0
-        lineage.lnl, lineage.active = 0.0, not lineage.active
+    for candidate in [*state.candidates, *state.copies]:
+        candidate.tree.lengths += 1.0
+        candidate.tree.twin[:] = 0
+        candidate.lnl, candidate.active = 0.0, not candidate.active
     state.rng.random()
     state.pool.add(random_topology(9, state.rng), 0.0)
-    state.lineages.append(state.copies.pop())
-    state.act += 1
+    state.candidates.append(state.copies.pop())
+    state.step = "finish"
     checkpoint.save(kept)
     assert checkpoint.path.read_bytes() == before
 

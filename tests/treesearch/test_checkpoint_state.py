@@ -6,7 +6,7 @@ import numpy as np
 
 from mltree.tree.random_trees import random_topology
 from mltree.tree.topology import Tree
-from mltree.treesearch.checkpoint import Lineage, Pool, best_of
+from mltree.treesearch.checkpoint import CandidateTree, Pool, best_of
 
 
 def trees(count: int) -> list[Tree]:
@@ -26,8 +26,8 @@ def test_the_pool_keeps_distinct_trees_best_first() -> None:
 
 def test_the_best_is_the_first_of_equals() -> None:
     lnls = {"x": -2.0, "y": -1.0, "z": -1.5, "w": -1.0}
-    lineages = [
-        Lineage(tree, lnl, origin)
+    candidates = [
+        CandidateTree(tree, lnl, origin)
         for tree, (origin, lnl) in zip(trees(4), lnls.items(), strict=True)
     ]
-    assert best_of(lineages).origin == "y"
+    assert best_of(candidates).origin == "y"

@@ -13,15 +13,15 @@ from mltree.fit.settings import PerturbationSettings
 from mltree.system.errors import InputError
 from mltree.tree.moves import spr
 from mltree.tree.random_trees import random_topology
-from mltree.treesearch.checkpoint import Lineage
+from mltree.treesearch.checkpoint import CandidateTree
 from mltree.treesearch.constraint import (
     Constraint,
     constrained_start,
     read_constraint,
     tips_behind_edges,
 )
-from mltree.treesearch.quest import perturbed_copies
 from mltree.treesearch.scoring import Neighbourhood
+from mltree.treesearch.search_context import perturbed_copies
 
 TAXA = tuple("abcdefghij")
 TEXT = "((a,b,(c,d)),(e,f),g,h);"
@@ -114,7 +114,7 @@ def test_perturbation_keeps_every_split() -> None:
     tree.lengths[tree.inner_edges[::2]] = 1e-6
     settings = PerturbationSettings(copies=20)
     copies = perturbed_copies(
-        Lineage(tree, 0.0, "start"), settings, 0.5, np.random.default_rng(2), constraint
+        CandidateTree(tree, 0.0, "start"), settings, 0.5, np.random.default_rng(2), constraint
     )
     assert all(constraint.satisfied(copy.tree) for copy in copies)
 

@@ -41,17 +41,16 @@ from mltree.system.events import (
 from mltree.tree.random_trees import random_topology
 from mltree.tree.splits import splits, topology_key
 from mltree.tree.topology import Tree, tree_from_edges
-from mltree.treesearch.driver import (
-    SearchResult,
+from mltree.treesearch.duplicates import collapse
+from mltree.treesearch.replicates import Replicates, WeightRows
+from mltree.treesearch.search import (
+    SearchOutcome,
     StartingTree,
     beginning,
-    play,
-    replicate_acts,
+    replicate_search,
     search,
 )
-from mltree.treesearch.duplicates import collapse
-from mltree.treesearch.quest import Quest
-from mltree.treesearch.replicates import Replicates, WeightRows
+from mltree.treesearch.search_context import SearchContext
 
 if TYPE_CHECKING:
     from simulated import Simulated
@@ -91,17 +90,17 @@ trials, leaves two below a top that one more move would have shown; a last phase
 cut of 10 leaves three; the presets none. Of seeds 3 to 21 `fast` leaves three."""
 
 LARGE = SearchSettings(
-    phases=(PhaseSettings(25, 200.0, trials=16),),
+    phases=(PhaseSettings(25, 200.0, fully_smoothed=16),),
     cull_factor=1.0,
     rounds=RoundSettings(keep=30, window=60.0, min_gain=0.02, waves=(25,)),
     perturbation=PerturbationSettings(
-        fraction=0.2, copies=8, patience=3, phase=PhaseSettings(25, 200.0, trials=4)
+        fraction=0.2, copies=8, patience=3, phase=PhaseSettings(25, 200.0, fully_smoothed=4)
     ),
 )
 """A search with more of everything than the presets have."""
 
 EXHAUSTIVE = SearchSettings(
-    phases=(PhaseSettings(99, np.inf, trials=30),),
+    phases=(PhaseSettings(99, np.inf, fully_smoothed=30),),
     rounds=RoundSettings(keep=99, window=1e3, min_gain=0.02, waves=()),
     perturbation=PerturbationSettings(patience=0),
 )
@@ -127,7 +126,7 @@ def searched(
     trees: Sequence[Tree],
     model: PartitionModel,
     emit: Emit = ignore,
-) -> SearchResult:
+) -> SearchOutcome:
     """A search as a run makes it, always with the same random numbers."""
     starts = [StartingTree(tree, f"random {n}") for n, tree in enumerate(trees, 1)]
     adapted = settings.for_data(patterns.n_tips, patterns.n_sites)
@@ -243,15 +242,15 @@ def left_to_gain(
 def test_a_replicate_ends_where_its_last_phase_finds_nothing(
     seed: int, make_rugged: MakeRugged, open_native: Open
 ) -> None:
-    """However much was hopeless on the way: remembered to the end, it hid 5.7 and 4.4 lnL."""
+    """However much was rejected on the way: remembered to the end, it hid 5.7 and 4.4 lnL."""
     patterns = make_rugged(40, 300, 3, seed)
     model = alone(parse_model("JC", patterns.alphabet))
     likelihood = likelihood_of(open_native, patterns, model)
     settings = REPLICATE.for_data(patterns.n_tips, patterns.n_sites)
     starts = [StartingTree(tree, "random") for tree in random_trees(patterns, 3, seed)]
     state = beginning(starts, model, settings, np.random.default_rng(5))
-    perform(likelihood, play(Quest(settings, state, ignore), replicate_acts(settings)))
-    (found,) = state.lineages
+    perform(likelihood, replicate_search(SearchContext(settings, state, ignore)))
+    (found,) = state.candidates
     again = replace(without_perturbation(settings), phases=settings.phases[-1:])
     assert searched(likelihood, patterns, again, [found.tree], model).lnl - found.lnl <= SHORT
 
@@ -331,7 +330,7 @@ def test_no_step_of_a_search_loses(case: int, make_rugged: MakeRugged, open_nati
     assert any(isinstance(event, TreePerturbed) for event in events)
     assert found.rounds == len(rounds)
     assert found.moves == sum(event.moves for event in rounds)
-    assert found.candidates == sum(event.candidates for event in rounds)
+    assert found.insertions == sum(event.candidates for event in rounds)
     again = likelihood.log_likelihoods([found.tree], [Case(found.model.arrays())])[0]
     assert told[-1] == found.lnl == pytest.approx(again, abs=ROUNDING)
 

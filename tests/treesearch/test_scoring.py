@@ -12,10 +12,10 @@ from mltree.fit.settings import PhaseSettings, RoundSettings
 from mltree.models.partitioned import Linkage
 from mltree.tree.moves import SprLengths, spr
 from mltree.treesearch import scoring
-from mltree.treesearch.explored import Explored
+from mltree.treesearch.move_cache import MoveCache
 from mltree.treesearch.scoring import (
+    MoveRules,
     Neighbourhood,
-    Rules,
     ScoredMoves,
     rescore,
     scan,
@@ -124,27 +124,27 @@ def test_shares_score_as_the_whole(data: Simulated, monkeypatch: pytest.MonkeyPa
     other.lengths[:] *= 1.5
     trees, cases = [data.tree, other], [data.under] * 2
     lnls = data.likelihood.log_likelihoods(trees, cases).tolist()
-    rules = Rules(PhaseSettings(25, 40.0), RoundSettings(waves=(2, 3)))
-    known = [Explored(), Explored()]
+    rules = MoveRules(PhaseSettings(25, 40.0), RoundSettings(waves=(2, 3)))
+    known = [MoveCache(), MoveCache()]
 
     def scored() -> list[ScoredMoves]:
         return score_moves(data.likelihood, trees, cases, lnls, known, rules)
 
     whole = scored()
     for found in whole:  # so that some prunes and moves are known to be hopeless the second time
-        known[0].add([found.lesson])
+        known[0].add([found.update])
     whole += scored()
     monkeypatch.setattr(scoring, "LEAST_SHARE", 12)
     monkeypatch.setattr(data.likelihood, "planners", 3)
-    known = [Explored(), Explored()]
+    known = [MoveCache(), MoveCache()]
     shared = scored()
     for found in shared:
-        known[0].add([found.lesson])
+        known[0].add([found.update])
     shared += scored()
     assert sum(found.moves.prune.size for found in whole) > 50
     for one, many in zip(whole, shared, strict=True):
-        assert many.candidates == one.candidates
-        for keys, of_shares in zip(one.lesson, many.lesson, strict=True):
+        assert many.insertions == one.insertions
+        for keys, of_shares in zip(one.update, many.update, strict=True):
             np.testing.assert_array_equal(np.sort(of_shares), np.sort(keys))
         first, second = (
             moves.at(np.lexsort((moves.target, moves.prune))) for moves in (one.moves, many.moves)

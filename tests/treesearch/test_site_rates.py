@@ -23,7 +23,7 @@ from mltree.runs.engines import Resources
 from mltree.runs.problem import Problem
 from mltree.system.events import Event, ModelOptimised, RoundDone, ignore
 from mltree.treesearch.checkpoint import Checkpoint
-from mltree.treesearch.driver import SearchResult, StartingTree, search
+from mltree.treesearch.search import SearchOutcome, StartingTree, search
 from mltree.treesearch.site_rates import _per_site
 
 if TYPE_CHECKING:
@@ -57,7 +57,7 @@ def model_of(data: Simulated, text: str = "HKY+FC+PSR6") -> PartitionModel:
 def searched(
     data: Simulated, model: PartitionModel, emit: Callable[[Event], None] = ignore,
     checkpoint: Checkpoint | None = None,
-) -> SearchResult:  # fmt: skip
+) -> SearchOutcome:  # fmt: skip
     start = StartingTree(data.tree.copy(), "user 1")
     rng = np.random.default_rng(3)
     used = opened(data.patterns, model)
@@ -115,7 +115,7 @@ class _Stopped(Exception):
 def test_it_goes_on_with_the_same_bits(
     make_case: Callable[..., Simulated], tmp_path: Path, stop_at: int
 ) -> None:
-    """Stopped after some acts, before and after rates are known."""
+    """Stopped after some steps, before and after rates are known."""
     data = make_case(6, 60, text="GTR+FE+G4{0.4}")
     model = model_of(data)
     whole = searched(data, model)

@@ -18,8 +18,8 @@ from mltree.tree.moves import nni
 from mltree.tree.random_trees import random_topology
 from mltree.tree.splits import robinson_foulds, same_topology
 from mltree.tree.topology import Tree
-from mltree.treesearch.checkpoint import Lineage
-from mltree.treesearch.explored import Explored
+from mltree.treesearch.checkpoint import CandidateTree
+from mltree.treesearch.move_cache import MoveCache
 from mltree.treesearch.scoring import Neighbourhood
 from mltree.treesearch.spr import RoundOutcome, spr_round
 
@@ -58,42 +58,44 @@ class Flatterer:
         return lnl + self._rng.uniform(0.0, self._most, lnl.size), lengths
 
 
-def lineages_of(case: Simulated, trees: Sequence[Tree]) -> list[Lineage]:
+def candidates_of(case: Simulated, trees: Sequence[Tree]) -> list[CandidateTree]:
     """Copies of trees with branch lengths that fit."""
     copies = [tree.copy() for tree in trees]
     lnls = case.likelihood.smooth(copies, [case.under] * len(copies), 1e-4)
-    return [Lineage(tree, float(lnl), "user") for tree, lnl in zip(copies, lnls, strict=True)]
+    return [CandidateTree(tree, float(lnl), "user") for tree, lnl in zip(copies, lnls, strict=True)]
 
 
 def true_lnl(case: Simulated, tree: Tree) -> float:
     return float(case.likelihood.log_likelihoods([tree], [case.under])[0])
 
 
-@pytest.mark.parametrize("trials", [0, 4])
+@pytest.mark.parametrize("fully_smoothed", [0, 4])
 @pytest.mark.cases(3, 200)
-def test_no_round_loses(case: int, trials: int, make_case: Callable[..., Simulated]) -> None:
+def test_no_round_loses(
+    case: int, fully_smoothed: int, make_case: Callable[..., Simulated]
+) -> None:
     """Forty sites: many wrong trees are but a little worse, and must not be taken."""
     data, rng = make_case(6, 40, case), np.random.default_rng(case)
-    lineages = lineages_of(data, [data.tree, random_topology(6, rng)])
-    before = [lineage.copy() for lineage in lineages]
-    phase = PhaseSettings(25, np.inf, trials=trials)
+    candidates = candidates_of(data, [data.tree, random_topology(6, rng)])
+    before = [candidate.copy() for candidate in candidates]
+    phase = PhaseSettings(25, np.inf, fully_smoothed=fully_smoothed)
     likelihood = Flatterer(data, rng)
-    outcomes = perform(likelihood, spr_round(lineages, data.under, phase, RoundSettings()))
-    for lineage, old, outcome in zip(lineages, before, outcomes, strict=True):
-        assert outcome.lnl == lineage.lnl >= old.lnl
-        assert outcome.gain == lineage.lnl - old.lnl
-        assert true_lnl(data, lineage.tree) == pytest.approx(lineage.lnl, abs=ROUNDING)
-        assert (outcome.moves > 0) == (lineage.lnl > old.lnl)
+    outcomes = perform(likelihood, spr_round(candidates, data.under, phase, RoundSettings()))
+    for candidate, old, outcome in zip(candidates, before, outcomes, strict=True):
+        assert outcome.lnl == candidate.lnl >= old.lnl
+        assert outcome.gain == candidate.lnl - old.lnl
+        assert true_lnl(data, candidate.tree) == pytest.approx(candidate.lnl, abs=ROUNDING)
+        assert (outcome.moves > 0) == (candidate.lnl > old.lnl)
         if not outcome.moves:
-            np.testing.assert_array_equal(lineage.tree.twin, old.tree.twin)
-            np.testing.assert_array_equal(lineage.tree.lengths, old.tree.lengths)
+            np.testing.assert_array_equal(candidate.tree.twin, old.tree.twin)
+            np.testing.assert_array_equal(candidate.tree.lengths, old.tree.lengths)
 
 
 @pytest.mark.parametrize("refusals", [1, 9])
 def test_a_batch_that_fails_is_halved(make_case: Callable[..., Simulated], refusals: int) -> None:
     """Every try starts from the same tree; after the last half nothing is left to try."""
     data = make_case(9, 60)
-    (start,) = lineages_of(data, [random_topology(9, np.random.default_rng(2))])
+    (start,) = candidates_of(data, [random_topology(9, np.random.default_rng(2))])
     before = start.copy()
     away: list[int] = []
 
@@ -117,15 +119,15 @@ def test_a_batch_that_fails_is_halved(make_case: Callable[..., Simulated], refus
         assert start.lnl == before.lnl
 
 
-@pytest.mark.parametrize(("trials", "moves"), [(0, 0), (8, 1)])
-def test_trials_redeem_what_scores_too_low(
-    make_case: Callable[..., Simulated], trials: int, moves: int
+@pytest.mark.parametrize(("fully_smoothed", "moves"), [(0, 0), (8, 1)])
+def test_full_smoothing_redeems_what_scores_too_low(
+    make_case: Callable[..., Simulated], fully_smoothed: int, moves: int
 ) -> None:
     """An interchange away from the truth, and every candidate scored just below the tree."""
     data = make_case(7, 200)
     tree = data.tree.copy()
     nni(tree, int(tree.inner_edges[0]), 0)
-    (start,) = lineages_of(data, [tree])
+    (start,) = candidates_of(data, [tree])
     before = start.lnl
 
     class Doubter(Flatterer):
@@ -134,7 +136,7 @@ def test_trials_redeem_what_scores_too_low(
             return np.minimum(lnl, before) - 0.5, lengths
 
     likelihood = Doubter(data, np.random.default_rng(1))
-    phase = PhaseSettings(2, np.inf, trials=trials)
+    phase = PhaseSettings(2, np.inf, fully_smoothed=fully_smoothed)
     settings = RoundSettings(window=1e3)
     (outcome,) = perform(likelihood, spr_round([start], data.under, phase, settings))
     assert outcome.moves == moves
@@ -142,44 +144,44 @@ def test_trials_redeem_what_scores_too_low(
     assert start.active == bool(moves)
 
 
-@pytest.mark.parametrize("looks_once", [False, True])
+@pytest.mark.parametrize("skips_stalled", [False, True])
 def test_nothing_is_looked_at_again_where_nothing_gained(
-    make_case: Callable[..., Simulated], looks_once: bool
+    make_case: Callable[..., Simulated], skips_stalled: bool
 ) -> None:
     """After a round that found nothing; in the repair of copies, after every round."""
     data = make_case(9, 300)
-    phase = PhaseSettings(25, np.inf, looks_once=looks_once)
-    settings = RoundSettings(hopeless=1e3, window=1e3)
+    phase = PhaseSettings(25, np.inf, skips_stalled=skips_stalled)
+    settings = RoundSettings(rejection=1e3, window=1e3)
     tree = data.tree.copy()
     nni(tree, int(tree.inner_edges[0]), 0)
-    lineages, explored = lineages_of(data, [tree]), Explored()
+    candidates, cache = candidates_of(data, [tree]), MoveCache()
 
     def round_() -> RoundOutcome:
-        steps = spr_round(lineages, data.under, phase, settings, explored=explored)
+        steps = spr_round(candidates, data.under, phase, settings, cache=cache)
         (outcome,) = perform(data.likelihood, steps)
         return outcome
 
     assert round_().moves > 0
     while (last := round_()).moves:
         pass
-    every = Neighbourhood(lineages[0].tree)
+    every = Neighbourhood(candidates[0].tree)
     every.extend(phase.radius)
-    assert (last.candidates < every.size) == looks_once
-    assert round_().candidates == 0
+    assert (last.insertions < every.size) == skips_stalled
+    assert round_().insertions == 0
 
 
 def test_outcomes_count_what_was_done(case: Simulated) -> None:
     wrong = random_topology(case.tree.n_tips, np.random.default_rng(3))
-    lineages = lineages_of(case, [wrong, case.tree])
+    candidates = candidates_of(case, [wrong, case.tree])
     keep = 2
     settings = RoundSettings(keep=keep, window=1e9, waves=())
-    outcomes = perform(case.likelihood, spr_round(lineages, case.under, PHASE, settings))
+    outcomes = perform(case.likelihood, spr_round(candidates, case.under, PHASE, settings))
     n_tips = case.tree.n_tips
-    assert [outcome.candidates for outcome in outcomes] == [4 * (n_tips - 3) * (n_tips - 2)] * 2
+    assert [outcome.insertions for outcome in outcomes] == [4 * (n_tips - 3) * (n_tips - 2)] * 2
     prunes = 3 * (n_tips - 2)
     assert all(prunes < outcome.rescored <= keep * prunes for outcome in outcomes)
     assert outcomes[0].moves > 0
-    assert [lineage.rounds for lineage in lineages] == [1, 1]
+    assert [candidate.rounds for candidate in candidates] == [1, 1]
 
 
 @pytest.mark.parametrize(
@@ -188,23 +190,23 @@ def test_outcomes_count_what_was_done(case: Simulated) -> None:
 def test_a_lineage_rests_when_rounds_gain_little_or_are_spent(
     case: Simulated, gain: float, max_rounds: int, active: bool
 ) -> None:
-    (lineage,) = lineages_of(case, [random_topology(8, np.random.default_rng(3))])
+    (candidate,) = candidates_of(case, [random_topology(8, np.random.default_rng(3))])
     phase = PhaseSettings(2, np.inf, min_round_gain=gain)
     settings = RoundSettings(max_rounds=max_rounds)
-    (outcome,) = perform(case.likelihood, spr_round([lineage], case.under, phase, settings))
+    (outcome,) = perform(case.likelihood, spr_round([candidate], case.under, phase, settings))
     assert outcome.moves > 0
-    assert lineage.active == active
+    assert candidate.active == active
 
 
 def test_a_lineage_without_a_move_rests(case: Simulated) -> None:
-    (lineage,) = lineages_of(case, [case.tree])
+    (candidate,) = candidates_of(case, [case.tree])
     phase = PhaseSettings(25, np.inf, min_round_gain=0.0)
     for _ in range(5):
-        steps = spr_round([lineage], case.under, phase, RoundSettings())
+        steps = spr_round([candidate], case.under, phase, RoundSettings())
         (outcome,) = perform(case.likelihood, steps)
-        if not lineage.active:
+        if not candidate.active:
             break
-    assert (outcome.moves, outcome.gain, lineage.active) == (0, 0.0, False)
+    assert (outcome.moves, outcome.gain, candidate.active) == (0, 0.0, False)
 
 
 @pytest.mark.parametrize("linkage", list(Linkage))
@@ -220,22 +222,22 @@ def test_rounds_on_parts_tell_the_lnl_of_their_trees(
     data, rng = make_parts(6, (50, 30), case, linkage), np.random.default_rng(case)
     wrong = random_topology(6, rng)
     wrong.lengths = np.full_like(data.tree.lengths, 0.1)
-    lineages = lineages_of(data, [wrong, data.tree])
+    candidates = candidates_of(data, [wrong, data.tree])
     settings = RoundSettings(keep=3, window=10.0)
     moves = 0
-    while active := [lineage for lineage in lineages if lineage.active]:
-        before = [lineage.lnl for lineage in active]
+    while active := [candidate for candidate in candidates if candidate.active]:
+        before = [candidate.lnl for candidate in active]
         outcomes = perform(data.likelihood, spr_round(active, data.under, PHASE, settings))
-        for lineage, old, outcome in zip(active, before, outcomes, strict=True):
-            lineage.tree.validate()
-            lnls = textbook_lnls(data.patterns, lineage.tree, data.under.models)
-            assert outcome.lnl == lineage.lnl == pytest.approx(lnls.sum(), rel=1e-11)
-            assert outcome.gain == lineage.lnl - old >= 0.0
+        for candidate, old, outcome in zip(active, before, outcomes, strict=True):
+            candidate.tree.validate()
+            lnls = textbook_lnls(data.patterns, candidate.tree, data.under.models)
+            assert outcome.lnl == candidate.lnl == pytest.approx(lnls.sum(), rel=1e-11)
+            assert outcome.gain == candidate.lnl - old >= 0.0
         moves += sum(outcome.moves for outcome in outcomes)
-    assert moves > 0 or lineages[0].lnl > lineages[1].lnl - settings.min_gain
-    for lineage in lineages if linkage == Linkage.UNLINKED else ():
-        here = replace(data, tree=lineage.tree)
-        lnls = textbook_lnls(data.patterns, lineage.tree, data.under.models)
+    assert moves > 0 or candidates[0].lnl > candidates[1].lnl - settings.min_gain
+    for candidate in candidates if linkage == Linkage.UNLINKED else ():
+        here = replace(data, tree=candidate.tree)
+        lnls = textbook_lnls(data.patterns, candidate.tree, data.under.models)
         for part in range(2):
             lone = part_alone(here, part)
             (lnl,) = lone.likelihood.smooth([lone.tree], [lone.under], 1e-4)

@@ -8,12 +8,12 @@ from mltree.tree.moves import spr
 from mltree.tree.random_trees import random_topology
 from mltree.tree.splits import robinson_foulds
 from mltree.tree.topology import Tree
-from mltree.treesearch.scoring import Moves, Neighbourhood
+from mltree.treesearch.scoring import Neighbourhood, RescoredMoves
 from mltree.treesearch.spr import apply_moves, best_moves, better_half
 
 
-def moves_of(prune: list[int], target: list[int], lnl: list[float]) -> Moves:
-    return Moves(
+def moves_of(prune: list[int], target: list[int], lnl: list[float]) -> RescoredMoves:
+    return RescoredMoves(
         np.array(prune, dtype=np.int32),
         np.array(target, dtype=np.int32),
         np.array(lnl),
@@ -21,11 +21,11 @@ def moves_of(prune: list[int], target: list[int], lnl: list[float]) -> Moves:
     )
 
 
-def all_moves(tree: Tree, seed: int = 1) -> Moves:
+def all_moves(tree: Tree, seed: int = 1) -> RescoredMoves:
     found = Neighbourhood(tree)
     found.extend(25)
     lnl = np.random.default_rng(seed).normal(size=found.size)
-    return Moves(found.prune, found.target, lnl, np.full((found.size, 4), 0.1))
+    return RescoredMoves(found.prune, found.target, lnl, np.full((found.size, 4), 0.1))
 
 
 def test_takes_the_best_target_of_every_prune_in_order_of_gain() -> None:
@@ -66,7 +66,7 @@ def test_moves_that_only_break_the_rule_together_are_left_out() -> None:
     found = Neighbourhood(tree)
     found.extend(1)
     lnl = np.random.default_rng(7).random(found.size)
-    moves = Moves(found.prune, found.target, lnl, np.full((found.size, 4), 0.1))
+    moves = RescoredMoves(found.prune, found.target, lnl, np.full((found.size, 4), 0.1))
     free = apply_moves(start.copy(), best_moves(moves, 0.0, 0.0))
     assert free.prune.size > 1
     done = apply_moves(tree, best_moves(moves, 0.0, 0.0), WithinOneInterchange(start))

@@ -37,9 +37,9 @@ from mltree.system.events import (
 )
 from mltree.tree.random_trees import random_topology
 from mltree.tree.splits import robinson_foulds
-from mltree.treesearch.checkpoint import Checkpoint
+from mltree.treesearch.checkpoint import Checkpoint, SearchState
 from mltree.treesearch.constraint import Constraint, tips_behind_edges
-from mltree.treesearch.driver import SearchResult, StartingTree, search
+from mltree.treesearch.search import SearchOutcome, StartingTree, search
 
 if TYPE_CHECKING:
     from simulated import Simulated
@@ -79,16 +79,16 @@ def small(make_case: Callable[..., Simulated]) -> Simulated:
 
 
 @pytest.fixture(scope="module")
-def found(small: Simulated) -> SearchResult:
+def found(small: Simulated) -> SearchOutcome:
     return run(small)
 
 
-def test_finds_the_tree_that_made_the_data(small: Simulated, found: SearchResult) -> None:
+def test_finds_the_tree_that_made_the_data(small: Simulated, found: SearchOutcome) -> None:
     assert robinson_foulds(found.tree, small.tree) == 0
     found.tree.validate()
 
 
-def test_reports_the_lnl_of_its_tree_and_model(small: Simulated, found: SearchResult) -> None:
+def test_reports_the_lnl_of_its_tree_and_model(small: Simulated, found: SearchOutcome) -> None:
     lnl = small.likelihood.log_likelihoods([found.tree], [Case(found.model.arrays())])[0]
     assert lnl == pytest.approx(found.lnl, abs=1e-8)
     assert found.pool.trees[0].lnl == found.lnl
@@ -96,7 +96,7 @@ def test_reports_the_lnl_of_its_tree_and_model(small: Simulated, found: SearchRe
     assert len(set(keys)) == len(keys)
 
 
-def test_the_same_seed_gives_the_same_bits(small: Simulated, found: SearchResult) -> None:
+def test_the_same_seed_gives_the_same_bits(small: Simulated, found: SearchOutcome) -> None:
     again = run(small)
     assert again.lnl == found.lnl
     assert (again.tree.twin == found.tree.twin).all()
@@ -164,7 +164,7 @@ class Killed(Exception):
 
 @pytest.mark.parametrize("after", [1, 4, 9])
 def test_resumes_with_the_same_bits(
-    small: Simulated, found: SearchResult, tmp_path: Path, after: int
+    small: Simulated, found: SearchOutcome, tmp_path: Path, after: int
 ) -> None:
     path = tmp_path / "run.ckp"
     written = 0
@@ -181,7 +181,7 @@ def test_resumes_with_the_same_bits(
     assert resumed.lnl == found.lnl
     assert (resumed.tree.twin == found.tree.twin).all()
     assert (resumed.tree.lengths == found.tree.lengths).all()
-    assert (resumed.rounds, resumed.candidates) == (found.rounds, found.candidates)
+    assert (resumed.rounds, resumed.insertions) == (found.rounds, found.insertions)
 
 
 @pytest.mark.parametrize("linkage", list(Linkage))
@@ -201,7 +201,7 @@ def test_parts_resume_with_the_same_bits(
         if written == 3:
             raise Killed
 
-    def go(**more: object) -> SearchResult:
+    def go(**more: object) -> SearchOutcome:
         start = StartingTree(first.copy(), "random 1")
         rng = np.random.default_rng(5)
         return search(case.likelihood, [start], model, quick, rng, **more)  # type: ignore[arg-type]
@@ -239,6 +239,27 @@ def test_goes_on_with_the_same_bits_from_what_is_kept_at_any_time(
         assert resumed.lnl == whole.lnl
         assert (resumed.tree.twin == whole.tree.twin).all()
         assert (resumed.tree.lengths == whole.tree.lengths).all()
+
+
+def test_goes_on_with_the_same_bits_from_every_step(
+    small: Simulated, found: SearchOutcome, tmp_path: Path
+) -> None:
+    """The last time that each step comes."""
+
+    class Watching(Checkpoint):
+        def step(self, state: SearchState, *args: object, **more: object) -> None:
+            Checkpoint(tmp_path / state.step, "data", ALWAYS).save(state)
+            super().step(state, *args, **more)  # type: ignore[arg-type]
+
+    never = CheckpointSettings(first=np.inf)
+    run(small, checkpoint=Watching(tmp_path / "own", "data", never))
+    steps = {path.name for path in tmp_path.iterdir()} - {"own"}
+    assert {"phase 2", "repair", "accept", "last look", "finish", "ended"} < steps
+    for name in steps:
+        resumed = run(small, checkpoint=Checkpoint(tmp_path / name, "data", never))
+        assert resumed.lnl == found.lnl
+        assert (resumed.tree.twin == found.tree.twin).all()
+        assert (resumed.tree.lengths == found.tree.lengths).all()
 
 
 def test_a_constraint_holds_to_the_end(small: Simulated) -> None:
@@ -317,7 +338,7 @@ def test_a_search_of_parts_resumes_with_the_same_bits(
         if isinstance(event, CheckpointWritten) and next(left, True):
             raise Killed
 
-    def go(emit: Emit) -> SearchResult:
+    def go(emit: Emit) -> SearchOutcome:
         checkpoint, rng = Checkpoint(tmp_path / "x", "data", ALWAYS), np.random.default_rng(5)
         return search(data.likelihood, [start], model, QUICK, rng, emit, checkpoint)
 

@@ -1,4 +1,4 @@
-"""Near misses smoothed as whole trees, by a likelihood that says what it is told."""
+"""Fully smoothed candidates, by a likelihood with given answers."""
 
 from __future__ import annotations
 
@@ -15,14 +15,14 @@ from mltree.tree.moves import SprLengths, spr
 from mltree.tree.random_trees import random_topology
 from mltree.tree.splits import same_topology, splits, topology_key
 from mltree.tree.topology import Tree
-from mltree.treesearch.checkpoint import Lineage
-from mltree.treesearch.scoring import Moves, Neighbourhood, rescore
-from mltree.treesearch.spr import Trials, tried_moves
+from mltree.treesearch.checkpoint import CandidateTree
+from mltree.treesearch.scoring import Neighbourhood, RescoredMoves, rescore
+from mltree.treesearch.spr import FullSmoothing, fully_smoothed_moves
 
 if TYPE_CHECKING:
     from simulated import Simulated
 
-SETTINGS = RoundSettings(trial_margin=2.0, min_gain=0.05)
+SETTINGS = RoundSettings(smoothing_margin=2.0, min_gain=0.05)
 
 BEFORE = -100.0
 """lnL of the tree that finds no move."""
@@ -49,24 +49,24 @@ class Oracle:
         return np.array(every[: len(self.trees)][-len(trees) :])
 
 
-def lineage(seed: int = 1) -> Lineage:
-    return Lineage(random_topology(10, np.random.default_rng(seed)), BEFORE, "user")
+def candidate(seed: int = 1) -> CandidateTree:
+    return CandidateTree(random_topology(10, np.random.default_rng(seed)), BEFORE, "user")
 
 
-def moves_of(tree: Tree, lnl: Callable[[int], np.ndarray], depth: int = 2) -> Moves:
+def moves_of(tree: Tree, lnl: Callable[[int], np.ndarray], depth: int = 2) -> RescoredMoves:
     found = Neighbourhood(tree)
     found.extend(depth)
     size = found.size
-    return Moves(found.prune, found.target, lnl(size), np.full((size, 4), 0.1))
+    return RescoredMoves(found.prune, found.target, lnl(size), np.full((size, 4), 0.1))
 
 
-def distinct_near(tree: Tree, moves: Moves) -> list[int]:
+def distinct_near(tree: Tree, moves: RescoredMoves) -> list[int]:
     """Keys of the topologies that near misses lead to: the best target of each prune."""
     keys = {}
     order = np.argsort(-moves.lnl, kind="stable")
     taken: set[int] = set()
     for n in order.tolist():
-        if moves.prune[n] not in taken and moves.lnl[n] >= BEFORE - SETTINGS.trial_margin:
+        if moves.prune[n] not in taken and moves.lnl[n] >= BEFORE - SETTINGS.smoothing_margin:
             taken.add(int(moves.prune[n]))
             moved = tree.copy()
             spr(moved, int(moves.prune[n]), int(moves.target[n]))
@@ -74,20 +74,24 @@ def distinct_near(tree: Tree, moves: Moves) -> list[int]:
     return list(keys)
 
 
-def tried(oracle: Oracle, own: Lineage, moves: Moves, trials: int) -> Moves:
-    (found,) = perform(oracle, tried_moves([own], UNDER, [moves], Trials(trials, SETTINGS)))  # type: ignore[arg-type]
+def smoothed_of(
+    oracle: Oracle, own: CandidateTree, moves: RescoredMoves, count: int
+) -> RescoredMoves:
+    (found,) = perform(
+        oracle, fully_smoothed_moves([own], UNDER, [moves], FullSmoothing(count, SETTINGS))
+    )  # type: ignore[arg-type]
     return found
 
 
-@pytest.mark.parametrize("trials", [1, 5, 1000])
-def test_the_nearest_misses_are_tried_once_each(trials: int) -> None:
-    own, rng = lineage(), np.random.default_rng(2)
+@pytest.mark.parametrize("count", [1, 5, 1000])
+def test_the_nearest_misses_are_smoothed_once_each(count: int) -> None:
+    own, rng = candidate(), np.random.default_rng(2)
     moves = moves_of(own.tree, lambda size: BEFORE - rng.uniform(0.0, 8.0, size))
     oracle = Oracle()
-    assert tried(oracle, own, moves, trials).prune.size == 0
+    assert smoothed_of(oracle, own, moves, count).prune.size == 0
     expected = distinct_near(own.tree, moves)
     assert len(expected) > 5
-    assert list(map(topology_key, oracle.trees)) == expected[:trials]
+    assert list(map(topology_key, oracle.trees)) == expected[:count]
 
 
 FREE = 1e-4
@@ -100,9 +104,9 @@ def shape(tree: Tree) -> frozenset[bytes]:
 
 
 @pytest.mark.cases(3, 60)
-def test_the_order_of_branches_without_length_is_not_tried(case: int) -> None:
+def test_the_order_of_branches_without_length_is_not_smoothed(case: int) -> None:
     """Half of the inner branches have none, and so have many that the moves make."""
-    own, rng = lineage(case), np.random.default_rng(case)
+    own, rng = candidate(case), np.random.default_rng(case)
     inner = own.tree.inner_edges
     own.tree.lengths[rng.choice(inner, inner.size // 2, replace=False)] = 1e-6
     moves = moves_of(own.tree, lambda size: BEFORE - rng.uniform(0.0, 2.0, size))
@@ -117,16 +121,18 @@ def test_the_order_of_branches_without_length_is_not_tried(case: int) -> None:
         expected.append(shape(moved))
     distinct = [found for found in dict.fromkeys(expected) if found != shape(own.tree)]
     oracle = Oracle()
-    perform(oracle, tried_moves([own], UNDER, [moves], Trials(1000, SETTINGS, FREE)))  # type: ignore[arg-type]
+    perform(
+        oracle, fully_smoothed_moves([own], UNDER, [moves], FullSmoothing(1000, SETTINGS, FREE))
+    )  # type: ignore[arg-type]
     assert [shape(tree) for tree in oracle.trees] == distinct
     assert 5 < len(distinct) < len(expected)
 
 
 def test_of_those_that_are_redeemed_the_best_is_taken_alone() -> None:
-    own, rng = lineage(), np.random.default_rng(3)
+    own, rng = candidate(), np.random.default_rng(3)
     moves = moves_of(own.tree, lambda size: BEFORE - rng.uniform(0.0, 2.0, size))
     oracle = Oracle([BEFORE + 0.3, BEFORE - 5.0, BEFORE + 2.0, BEFORE + 1.0])
-    found = tried(oracle, own, moves, 4)
+    found = smoothed_of(oracle, own, moves, 4)
     assert found.lnl.tolist() == [BEFORE + 2.0]
     moved = own.tree.copy()
     spr(moved, int(found.prune[0]), int(found.target[0]))
@@ -135,28 +141,28 @@ def test_of_those_that_are_redeemed_the_best_is_taken_alone() -> None:
 
 @pytest.mark.parametrize(("gain", "taken"), [(0.04, 0), (0.06, 1)])
 def test_a_gain_too_small_is_none(gain: float, taken: int) -> None:
-    own = lineage()
+    own = candidate()
     moves = moves_of(own.tree, lambda size: np.full(size, BEFORE - 1.0))
-    assert tried(Oracle([BEFORE + gain]), own, moves, 3).prune.size == taken
+    assert smoothed_of(Oracle([BEFORE + gain]), own, moves, 3).prune.size == taken
 
 
 def test_far_misses_are_not_tried() -> None:
-    own, oracle = lineage(), Oracle()
+    own, oracle = candidate(), Oracle()
     moves = moves_of(own.tree, lambda size: np.full(size, BEFORE - 2.1))
-    assert tried(oracle, own, moves, 3).prune.size == 0
+    assert smoothed_of(oracle, own, moves, 3).prune.size == 0
     assert oracle.trees == []
 
 
-def test_every_tree_has_trials_of_its_own() -> None:
+def test_every_tree_has_candidates_of_its_own() -> None:
     """Two trees side by side, with nothing near for a third."""
-    every = [lineage(1), lineage(2), lineage(3)]
+    every = [candidate(1), candidate(2), candidate(3)]
     depths = (BEFORE - 1.0, BEFORE - 9.0, BEFORE - 1.0)
     moves = [
         moves_of(own.tree, lambda size, lnl=lnl: np.full(size, lnl))  # type: ignore[misc]
         for own, lnl in zip(every, depths, strict=True)
     ]
     oracle = Oracle([BEFORE, BEFORE + 1.0, BEFORE + 4.0, BEFORE + 3.0])
-    found = perform(oracle, tried_moves(every, UNDER, moves, Trials(2, SETTINGS)))  # type: ignore[arg-type]
+    found = perform(oracle, fully_smoothed_moves(every, UNDER, moves, FullSmoothing(2, SETTINGS)))  # type: ignore[arg-type]
     assert [part.lnl.tolist() for part in found] == [[BEFORE + 1.0], [], [BEFORE + 4.0]]
 
 
@@ -175,7 +181,7 @@ def test_what_reaches_its_floor_is_not_given_up(
     found.extend(3)
     (moves,) = rescore(used, cases, found, np.arange(found.size, dtype=np.int32))
     trees = []
-    for n in np.flatnonzero(moves.lnl > lnl - RoundSettings().trial_margin):
+    for n in np.flatnonzero(moves.lnl > lnl - RoundSettings().smoothing_margin):
         trees.append(tree.copy())
         spr(trees[-1], int(moves.prune[n]), int(moves.target[n]), SprLengths(*moves.lengths[n]))
     assert trees

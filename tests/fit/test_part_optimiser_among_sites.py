@@ -1,4 +1,4 @@
-"""Free rates fitted to curves before a climb: as high as points tell, in few of them."""
+"""Free rates fitted to curves before all else: as good as full stencils, for fewer points."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from scipy.optimize import minimize
 
 from mltree.data.alphabet import DNA, PROTEIN
 from mltree.fit.model_optimiser import Fit, optimise_models
-from mltree.fit.part_climb import fit_among_sites
+from mltree.fit.part_optimiser import fit_among_sites
 from mltree.fit.settings import BranchSettings, ModelSettings
 from mltree.likelihood.requests import RateCurves, perform
 from mltree.models.grammar import parse_model

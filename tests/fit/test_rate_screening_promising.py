@@ -1,4 +1,4 @@
-"""What is left in a sieve, against all of it taken to the end."""
+"""Screened fits against all fits taken to their ends."""
 
 from __future__ import annotations
 
@@ -10,9 +10,9 @@ import pytest
 from mltree.analyses.simulate import evolve
 from mltree.data.alphabet import DNA
 from mltree.data.patterns import Patterns
-from mltree.fit.alternation import settle
+from mltree.fit.coordinate_ascent import ascend
 from mltree.fit.model_optimiser import Fit
-from mltree.fit.rate_screening import SIEVE, settle_promising, within_reach
+from mltree.fit.rate_screening import SCREENING_MARGIN, ascend_promising, within_reach
 from mltree.likelihood.likelihood import Likelihood
 from mltree.likelihood.requests import perform
 from mltree.models.grammar import parse_model
@@ -24,7 +24,7 @@ from mltree.tree.random_trees import uniform_tree
 from mltree.tree.topology import Tree
 
 SITES = 400
-NEAR = 10.0
+SHORT_STEP = 10.0
 """Of a score: what a choice looks at again."""
 
 COARSE = 0.1
@@ -70,10 +70,10 @@ class Data:
         tree = Tree(self.tree.twin, self.tree.edge, self.tree.lengths.copy(), self.tree.n_tips)
         return Fit(tree, alone(self.models[part][n]), first_part=part)
 
-    def sieved(self, parts: tuple[int, ...]) -> list[float]:
+    def screened(self, parts: tuple[int, ...]) -> list[float]:
         """LnLs of all."""
         fits, penalties = self.fits(parts), np.tile(self.penalties, len(parts))
-        settle_promising(self.likelihood, fits, penalties, np.full(2, np.inf), FITTING)
+        ascend_promising(self.likelihood, fits, penalties, np.full(2, np.inf), FITTING)
         return [fit.lnl for fit in fits]
 
 
@@ -82,10 +82,10 @@ def test_none_is_left_that_ends_near_the_best(case: int) -> None:
     data = Data(case)
     for part in (0, 1):
         every = data.fits((part,))
-        perform(data.likelihood, settle(every, FITTING))
-        ends, found = np.array([fit.lnl for fit in every]), np.array(data.sieved((part,)))
+        perform(data.likelihood, ascend(every, FITTING))
+        ends, found = np.array([fit.lnl for fit in every]), np.array(data.screened((part,)))
         scores = data.penalties - 2.0 * ends
-        near = scores <= scores.min() + NEAR
+        near = scores <= scores.min() + SHORT_STEP
         np.testing.assert_allclose(found[near], ends[near], atol=COARSE)
         assert (found <= ends + COARSE).all()
 
@@ -93,24 +93,24 @@ def test_none_is_left_that_ends_near_the_best(case: int) -> None:
 def test_what_is_far_from_the_best_is_left() -> None:
     data = Data(1)
     every = data.fits((1,))
-    perform(data.likelihood, settle(every, FITTING))
-    lacking = np.array([fit.lnl for fit in every]) - data.sieved((1,))
+    perform(data.likelihood, ascend(every, FITTING))
+    lacking = np.array([fit.lnl for fit in every]) - data.screened((1,))
     assert lacking.max() > 1.0
 
 
 def test_parts_do_not_look_at_each_other() -> None:
     data = Data(2)
-    together = data.sieved((0, 1))
-    np.testing.assert_allclose(together, data.sieved((0,)) + data.sieved((1,)), rtol=1e-9)
+    together = data.screened((0, 1))
+    np.testing.assert_allclose(together, data.screened((0,)) + data.screened((1,)), rtol=1e-9)
 
 
 def test_each_part_has_a_best_of_its_own() -> None:
     """Of fits in any order; a penalty counts like lnL, twice."""
     tree, model = uniform_tree(4, 0.1, np.random.default_rng(1)), alone(parse_model("JC", DNA))
-    low = -900.0 - SIEVE / 2
+    low = -900.0 - SCREENING_MARGIN / 2
     rows = [
-        (0, -100.0, 0.0), (1, -900.0, 0.0), (0, -100.0, SIEVE), (0, -100.0, SIEVE + 0.1),
-        (1, low, 0.1), (1, low, 0.0), (3, -5000.0, 70.0),
+        (0, -100.0, 0.0), (1, -900.0, 0.0), (0, -100.0, SCREENING_MARGIN),
+        (0, -100.0, SCREENING_MARGIN + 0.1), (1, low, 0.1), (1, low, 0.0), (3, -5000.0, 70.0),
     ]  # fmt: skip
     fits = [Fit(tree, model, first_part=part, lnl=lnl) for part, lnl, _ in rows]
     near = within_reach(fits, np.array([penalty for *_, penalty in rows]))

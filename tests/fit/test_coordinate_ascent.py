@@ -10,8 +10,8 @@ import numpy as np
 import pytest
 
 from mltree.data.alphabet import DNA
-from mltree.fit import alternation
-from mltree.fit.alternation import alternate
+from mltree.fit import coordinate_ascent
+from mltree.fit.coordinate_ascent import ascend_best
 from mltree.fit.model_optimiser import Fit
 from mltree.fit.settings import ModelSettings, SearchSettings
 from mltree.likelihood.requests import perform
@@ -46,15 +46,15 @@ def fit_of(case: Simulated, text: str = "GTR+FE+G2") -> Fit:
     return Fit(tree, alone(parse_model(text, case.patterns.alphabet)))
 
 
-def alternated(likelihood, fits: list[Fit], settings: SearchSettings = SETTINGS, **options):
+def ascended(likelihood, fits: list[Fit], settings: SearchSettings = SETTINGS, **options):
     events: list[Event] = []
-    steps = alternate(fits, settings, events.append, **options)
+    steps = ascend_best(fits, settings, events.append, **options)
     return perform(likelihood, steps), events
 
 
 def test_ends_where_neither_gains(case: Simulated) -> None:
-    found, events = alternated(case.likelihood, [fit_of(case)])
-    again, _ = alternated(case.likelihood, [Fit(found.tree.copy(), found.model, lnl=found.lnl)])
+    found, events = ascended(case.likelihood, [fit_of(case)])
+    again, _ = ascended(case.likelihood, [Fit(found.tree.copy(), found.model, lnl=found.lnl)])
     assert found.lnl <= again.lnl < found.lnl + 0.005
     assert not events
 
@@ -63,27 +63,27 @@ def test_the_better_of_two_is_taken(case: Simulated) -> None:
     stuck = fit_of(case, "JC+G2{100}")
     free = fit_of(case)
     for fits in ([stuck, free], [free, stuck]):
-        found, _ = alternated(case.likelihood, [Fit(f.tree.copy(), f.model) for f in fits])
+        found, _ = ascended(case.likelihood, [Fit(f.tree.copy(), f.model) for f in fits])
         assert found.model.lone.name == "GTR"
 
 
 def test_slow_turns_go_on_although_each_gains_little(case: Simulated) -> None:
     """Turns that gain 0.9 of the last one: at a gain of 0.01 there is 0.09 to come."""
     slow = Approaching(gain=0.02, pace=0.9)
-    settings = replace(SETTINGS, max_alternations=100)
-    _, events = alternated(slow, [fit_of(case)], settings, parameters=False)
-    assert slow.lacking < SETTINGS.alternation_epsilon
+    settings = replace(SETTINGS, max_ascent_turns=100)
+    _, events = ascended(slow, [fit_of(case)], settings, parameters=False)
+    assert slow.lacking < SETTINGS.ascent_epsilon
     assert not events
     quick = Approaching(gain=0.02, pace=0.05)
-    alternated(quick, [fit_of(case)], settings, parameters=False)
+    ascended(quick, [fit_of(case)], settings, parameters=False)
     assert quick.smoothings <= 3
 
 
 def test_a_long_ridge_is_walked_to_its_end(case: Simulated) -> None:
     """At the pace that +I+G showed on simulated data, whose maximum lay 0.022 behind 20 turns."""
     slow = Approaching(gain=0.6, pace=0.85)
-    _, events = alternated(slow, [fit_of(case)], parameters=False)
-    assert slow.lacking < SETTINGS.alternation_epsilon
+    _, events = ascended(slow, [fit_of(case)], parameters=False)
+    assert slow.lacking < SETTINGS.ascent_epsilon
     assert not events
 
 
@@ -97,11 +97,11 @@ def test_the_way_of_a_slow_turn_is_followed_further(
     alphabet, lengths = data.patterns.alphabet, np.full_like(data.tree.lengths, 0.1)
     models = [parse_model(text, alphabet) for text in ("K80+FE+R2", "F81+FE+R2")]
     ends = []
-    for fast, turns in ((alternation.FAST_TURNS, 20), (1000, 60)):
-        monkeypatch.setattr(alternation, "FAST_TURNS", fast)
+    for fast, turns in ((coordinate_ascent.FAST_TURNS, 20), (1000, 60)):
+        monkeypatch.setattr(coordinate_ascent, "FAST_TURNS", fast)
         fit = Fit(data.tree.with_lengths(lengths), data.model.with_parts(models))
-        settings = replace(SETTINGS, max_alternations=turns)
-        found, events = alternated(data.likelihood, [fit], settings)
+        settings = replace(SETTINGS, max_ascent_turns=turns)
+        found, events = ascended(data.likelihood, [fit], settings)
         (lnl,) = data.likelihood.log_likelihoods([found.tree], [found.case])
         assert found.lnl == pytest.approx(lnl, abs=1e-9)
         assert not events
@@ -109,46 +109,46 @@ def test_the_way_of_a_slow_turn_is_followed_further(
     assert ends[0] > ends[1] + 0.005
 
 
-def test_stopping_short_is_told(case: Simulated) -> None:
+def test_stopping_short_is_reported(case: Simulated) -> None:
     slow = Approaching(gain=1.0, pace=0.99)
-    _, events = alternated(slow, [fit_of(case)], parameters=False)
+    _, events = ascended(slow, [fit_of(case)], parameters=False)
     (event,) = events
     assert event.what == "branch lengths"
     assert event.lacking == pytest.approx(slow.lacking, rel=0.9)
     assert f"about {event.lacking:.2g} lnL below it" in describe(event)
-    settings = replace(SETTINGS, max_alternations=1)
-    _, events = alternated(case.likelihood, [fit_of(case)], settings)
+    settings = replace(SETTINGS, max_ascent_turns=1)
+    _, events = ascended(case.likelihood, [fit_of(case)], settings)
     assert events == [StoppedShort("model and branch lengths", None)]
     assert "lnL" not in describe(events[0])
 
 
-def test_a_model_that_stops_short_is_told(case: Simulated) -> None:
-    settings = replace(SETTINGS, model=ModelSettings(iterations=1), max_alternations=40)
-    found, events = alternated(case.likelihood, [fit_of(case)], settings)
+def test_a_model_that_stops_short_is_reported(case: Simulated) -> None:
+    settings = replace(SETTINGS, model=ModelSettings(iterations=1), max_ascent_turns=40)
+    found, events = ascended(case.likelihood, [fit_of(case)], settings)
     (event,) = events
-    whole, _ = alternated(case.likelihood, [Fit(found.tree.copy(), found.model)])
+    whole, _ = ascended(case.likelihood, [Fit(found.tree.copy(), found.model)])
     assert event.lacking == pytest.approx(whole.lnl - found.lnl, rel=0.5, abs=0.01)
 
 
 def test_lengths_alone_leave_the_model(case: Simulated) -> None:
     start = fit_of(case)
-    found, events = alternated(case.likelihood, [start], parameters=False)
+    found, events = ascended(case.likelihood, [start], parameters=False)
     assert found.model is start.model
     assert np.ptp(found.tree.lengths) > 0
     assert not events
 
 
-@pytest.mark.parametrize("leapt", [False, True])
-def test_a_gain_behind_a_turn_without_one_is_followed(leapt: bool) -> None:
+@pytest.mark.parametrize("extrapolated", [False, True])
+def test_a_gain_behind_a_turn_without_one_is_followed(extrapolated: bool) -> None:
     """By rounding, a rough turn may gain exactly nothing."""
     fit = Fit(
         random_topology(4, np.random.default_rng(1)), alone(parse_model("JC", DNA)), lnl=-10.0
     )
-    course = alternation.Course(fit)
-    course.note(-10.0)
-    assert (course.gain, course.outlook) == (0.0, 0.0)
-    course.leapt, fit.lnl = leapt, -9.5
-    course.note(-10.0)
-    assert course.outlook == pytest.approx(0.5 * 0.95 / 0.05)
-    course.note(-9.5)
-    assert course.outlook == 0.0
+    progress = coordinate_ascent.Progress(fit)
+    progress.update(-10.0)
+    assert (progress.gain, progress.remaining_gain) == (0.0, 0.0)
+    progress.extrapolated, fit.lnl = extrapolated, -9.5
+    progress.update(-10.0)
+    assert progress.remaining_gain == pytest.approx(0.5 * 0.95 / 0.05)
+    progress.update(-9.5)
+    assert progress.remaining_gain == 0.0

@@ -11,9 +11,9 @@ from mltree.tree.moves import nni, spr
 from mltree.tree.random_trees import random_topology
 from mltree.tree.splits import topology_key
 from mltree.tree.topology import Tree
-from mltree.treesearch import explored as module
-from mltree.treesearch.explored import SURROUNDINGS, Explored, Keys, Lesson
-from mltree.treesearch.scoring import Moves, Neighbourhood
+from mltree.treesearch import move_cache as module
+from mltree.treesearch.move_cache import SURROUNDINGS, CacheUpdate, MoveCache, MoveKeys
+from mltree.treesearch.scoring import Neighbourhood, RescoredMoves
 
 PHASE = PhaseSettings(8, 30.0)
 
@@ -34,54 +34,54 @@ def renumbered(tree: Tree) -> Tree:
     return Tree(twin, edge, tree.lengths.copy(), tree.n_tips)
 
 
-def moves_of(tree: Tree, lnl: float) -> Moves:
+def moves_of(tree: Tree, lnl: float) -> RescoredMoves:
     """All moves up to three edges far, with one lnL."""
     found = Neighbourhood(tree)
     found.extend(3)
     size = found.size
-    return Moves(found.prune, found.target, np.full(size, lnl), np.full((size, 4), 0.1))
+    return RescoredMoves(found.prune, found.target, np.full(size, lnl), np.full((size, 4), 0.1))
 
 
-def learned(tree: Tree, moves: Moves, near: float) -> tuple[Explored, Lesson]:
-    keys, explored = Keys(Forest([tree])), Explored()
+def learned(tree: Tree, moves: RescoredMoves, near: float) -> tuple[MoveCache, CacheUpdate]:
+    keys, cache = MoveKeys(Forest([tree])), MoveCache()
     floors = np.array([near]), np.array([-0.5])
-    (lesson,) = keys.lessons(keys.worthwhile([explored]), [moves], *floors)
-    explored.add([lesson])
-    return explored, lesson
+    (update,) = keys.updates(keys.open_prunes([cache]), [moves], *floors)
+    cache.add([update])
+    return cache, update
 
 
-def test_moves_far_below_are_hopeless_in_any_numbering() -> None:
+def test_moves_far_below_are_rejected_in_any_numbering() -> None:
     tree = some_tree()
     moves = moves_of(tree, -9.0)
     good = moves.prune % 7 == 0
     moves.lnl[good] = -1.0
-    explored, _ = learned(tree, moves, near=-5.0)
+    cache, _ = learned(tree, moves, near=-5.0)
     for same in (tree, renumbered(tree)):
         every = moves_of(same, 0.0)
-        keys = Keys(Forest([some_tree(24, 8), same]))
-        other = Explored()
+        keys = MoveKeys(Forest([some_tree(24, 8), same]))
+        other = MoveCache()
         halves = np.int32(same.twin.size)
-        hopeful = keys.hopeful([other, explored], every.prune + halves, every.target + halves)
-        assert hopeful.sum() == good.sum()
-        assert keys.hopeful([explored, other], every.prune + halves, every.target + halves).all()
-    assert (Keys(Forest([tree])).hopeful([explored], moves.prune, moves.target) == good).all()
+        open_moves = keys.open_moves([other, cache], every.prune + halves, every.target + halves)
+        assert open_moves.sum() == good.sum()
+        assert keys.open_moves([cache, other], every.prune + halves, every.target + halves).all()
+    assert (MoveKeys(Forest([tree])).open_moves([cache], moves.prune, moves.target) == good).all()
 
 
 def test_moves_to_one_topology_of_one_subtree_have_one_key() -> None:
     """Wherever the subtree was before; and no other move has that key."""
     tree = some_tree(9)
-    explored, _ = learned(tree, moves_of(tree, -9.0), near=-5.0)
-    assert explored.moves.size == len(moves_of(tree, 0.0).prune)
+    cache, _ = learned(tree, moves_of(tree, -9.0), near=-5.0)
+    assert cache.moves.size == len(moves_of(tree, 0.0).prune)
     (first, second, *_) = np.flatnonzero(moves_of(tree, 0.0).prune == 3 * 9 + 2)
     moves = moves_of(tree, 0.0)
     moved = tree.copy()
     spr(moved, int(moves.prune[first]), int(moves.target[first]))
     after = moves_of(moved, 0.0)
-    hopeful = Keys(Forest([moved])).hopeful([explored], after.prune, after.target)
+    open_moves = MoveKeys(Forest([moved])).open_moves([cache], after.prune, after.target)
     wanted = tree.copy()
     spr(wanted, int(moves.prune[second]), int(moves.target[second]))
     again = []
-    for prune, target, is_new in zip(after.prune, after.target, hopeful, strict=True):
+    for prune, target, is_new in zip(after.prune, after.target, open_moves, strict=True):
         end = moved.copy()
         spr(end, int(prune), int(target))
         if topology_key(end) == topology_key(wanted) and int(prune) == 3 * 9 + 2:
@@ -89,46 +89,46 @@ def test_moves_to_one_topology_of_one_subtree_have_one_key() -> None:
     assert again == [False]
 
 
-def test_prunes_are_exhausted_where_no_move_came_near() -> None:
+def test_prunes_are_rejected_where_no_move_came_near() -> None:
     tree = some_tree()
     moves = moves_of(tree, -9.0)
     near = int(moves.prune[5])
     moves.lnl[5] = -1.0
-    explored, lesson = learned(tree, moves, near=-5.0)
+    cache, update = learned(tree, moves, near=-5.0)
     prunes = Forest([tree]).inner
-    assert lesson.prunes.size == prunes.size - 1
-    assert Keys(Forest([tree])).worthwhile([explored]).tolist() == [near]
-    assert Keys(Forest([renumbered(tree)])).worthwhile([explored]).size == 1
-    assert Keys(Forest([some_tree(24, 9)])).worthwhile([explored]).size > prunes.size // 2
+    assert update.prunes.size == prunes.size - 1
+    assert MoveKeys(Forest([tree])).open_prunes([cache]).tolist() == [near]
+    assert MoveKeys(Forest([renumbered(tree)])).open_prunes([cache]).size == 1
+    assert MoveKeys(Forest([some_tree(24, 9)])).open_prunes([cache]).size > prunes.size // 2
 
 
-def test_prunes_are_idle_where_some_move_came_near_and_none_gained() -> None:
+def test_prunes_are_stalled_where_some_move_came_near_and_none_gained() -> None:
     tree = some_tree()
     moves = moves_of(tree, -9.0)
     near, gaining = (int(prune) for prune in np.unique(moves.prune)[[4, 9]])
     moves.lnl[np.flatnonzero(moves.prune == near)[0]] = -1.0
     moves.lnl[np.flatnonzero(moves.prune == gaining)[:2]] = -1.0, -0.5
-    explored, lesson = learned(tree, moves, near=-5.0)
-    assert (lesson.idle.size, lesson.prunes.size) == (1, Forest([tree]).inner.size - 2)
+    cache, update = learned(tree, moves, near=-5.0)
+    assert (update.stalled.size, update.prunes.size) == (1, Forest([tree]).inner.size - 2)
     for same in (tree, renumbered(tree)):
-        assert Keys(Forest([same])).worthwhile([explored]).size == 2
-    explored.add([lesson], idle=[lesson])
-    assert Keys(Forest([tree])).worthwhile([explored]).tolist() == [gaining]
-    explored.ended([1])
-    explored.forget_ends(idle=False)
-    assert explored.has_ended([1]) == [False]
-    assert Keys(Forest([tree])).worthwhile([explored]).tolist() == [gaining]
-    explored.forget_ends()
-    assert Keys(Forest([tree])).worthwhile([explored]).tolist() == [near, gaining]
+        assert MoveKeys(Forest([same])).open_prunes([cache]).size == 2
+    cache.add([update], stalled=[update])
+    assert MoveKeys(Forest([tree])).open_prunes([cache]).tolist() == [gaining]
+    cache.add_converged([1])
+    cache.forget_converged(stalled=False)
+    assert cache.has_converged([1]) == [False]
+    assert MoveKeys(Forest([tree])).open_prunes([cache]).tolist() == [gaining]
+    cache.forget_converged()
+    assert MoveKeys(Forest([tree])).open_prunes([cache]).tolist() == [near, gaining]
 
 
 def test_what_changes_near_by_makes_a_prune_worth_another_look() -> None:
     tree = some_tree(60, 11)
-    explored, _ = learned(tree, moves_of(tree, -9.0), near=-5.0)
+    cache, _ = learned(tree, moves_of(tree, -9.0), near=-5.0)
     changed = tree.copy()
     edge = int(tree.inner_edges[20])
     nni(changed, edge, 0)
-    again = Keys(Forest([changed])).worthwhile([explored])
+    again = MoveKeys(Forest([changed])).open_prunes([cache])
     distance = edges_between(changed, edge)
     assert set(again.tolist()) >= {h for h in Forest([changed]).inner.tolist() if distance[h] == 0}
     assert all(distance[half] <= SURROUNDINGS + 1 for half in again.tolist())
@@ -137,9 +137,9 @@ def test_what_changes_near_by_makes_a_prune_worth_another_look() -> None:
 
 def edges_between(tree: Tree, edge: int) -> dict[int, int]:
     """From the node of a half-edge to the nearer end of an edge."""
-    ends = [int(half) // 3 for half in tree.edge_halves[edge]]
-    steps = dict.fromkeys(ends, 0)
-    wave = ends
+    converged = [int(half) // 3 for half in tree.edge_halves[edge]]
+    steps = dict.fromkeys(converged, 0)
+    wave = converged
     while wave:
         halves = [half for node in wave for half in range(3 * node, 3 * node + 3)]
         beyond = [int(tree.twin[half]) // 3 for half in halves if tree.twin[half] >= 0]
@@ -150,57 +150,57 @@ def edges_between(tree: Tree, edge: int) -> dict[int, int]:
 
 
 def test_a_wider_phase_looks_again_and_a_narrower_one_does_not() -> None:
-    some = Lesson(*(np.arange(size, dtype=np.uint64) for size in (4, 3, 2)))
-    explored = Explored()
+    some = CacheUpdate(*(np.arange(size, dtype=np.uint64) for size in (4, 3, 2)))
+    cache = MoveCache()
 
     def sizes() -> tuple[int, int, int]:
-        return explored.moves.size, explored.prunes.size, explored.idle.size
+        return cache.moves.size, cache.prunes.size, cache.stalled.size
 
-    explored.add([some], idle=[some])
-    explored.enter(PHASE)
+    cache.add([some], stalled=[some])
+    cache.enter(PHASE)
     assert sizes() == (0, 0, 0)
     for narrower in (PhaseSettings(7, 30.0), PhaseSettings(7, 20.0)):
-        explored.add([some], idle=[some])
-        explored.enter(narrower)
+        cache.add([some], stalled=[some])
+        cache.enter(narrower)
         assert sizes() == (4, 3, 2)
-    explored.enter(PHASE)
+    cache.enter(PHASE)
     assert sizes() == (0, 0, 0), "seen in narrower phases alone"
 
 
 def test_trials_look_again_at_ends() -> None:
-    explored = Explored()
-    explored.enter(PHASE)
-    explored.ended([7, 3])
+    cache = MoveCache()
+    cache.enter(PHASE)
+    cache.add_converged([7, 3])
     rows = np.arange(6, dtype=np.uint64).reshape(2, 3)
-    explored.add([Lesson(np.empty(0, np.uint64), *rows)])
-    assert explored.has_ended([3, 4, 7]) == [True, False, True]
-    explored.enter(PhaseSettings(8, 30.0, trials=2))
-    assert explored.has_ended([3, 4, 7]) == [False] * 3
-    assert explored.prunes.size == 3
+    cache.add([CacheUpdate(np.empty(0, np.uint64), *rows)])
+    assert cache.has_converged([3, 4, 7]) == [True, False, True]
+    cache.enter(PhaseSettings(8, 30.0, fully_smoothed=2))
+    assert cache.has_converged([3, 4, 7]) == [False] * 3
+    assert cache.prunes.size == 3
 
 
 def test_what_is_known_rises_and_is_known_once() -> None:
-    rng, explored, known = np.random.default_rng(5), Explored(), set[int]()
+    rng, cache, known = np.random.default_rng(5), MoveCache(), set[int]()
     for size in (0, 3, 40, 0, 200, 1):
         rows = rng.integers(0, 300, (2, size)).astype(np.uint64)
-        explored.add([Lesson(own, own[:0], own) for own in rows], idle=[])
+        cache.add([CacheUpdate(own, own[:0], own) for own in rows], stalled=[])
         known.update(rows.ravel().tolist())
-        assert explored.moves.tolist() == sorted(known)
-        assert not explored.idle.size
+        assert cache.moves.tolist() == sorted(known)
+        assert not cache.stalled.size
 
 
 def test_it_forgets_before_it_grows_too_large(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(module, "MOST_KEYS", 10)
-    explored = Explored()
+    cache = MoveCache()
     for first in (0, 6, 12):
-        explored.ended(range(first, first + 6))
-        assert explored.has_ended([first, first + 5]) == [True, True]
-    assert explored.ends.size <= 10
+        cache.add_converged(range(first, first + 6))
+        assert cache.has_converged([first, first + 5]) == [True, True]
+    assert cache.converged.size <= 10
 
 
 def test_a_copy_keeps_what_was_known() -> None:
-    explored = Explored()
-    explored.ended([1])
-    kept = explored.copy()
-    explored.ended([2])
-    assert kept.has_ended([1, 2]) == [True, False]
+    cache = MoveCache()
+    cache.add_converged([1])
+    kept = cache.copy()
+    cache.add_converged([2])
+    assert kept.has_converged([1, 2]) == [True, False]

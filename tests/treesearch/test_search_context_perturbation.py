@@ -8,18 +8,18 @@ import pytest
 from mltree.fit.settings import PerturbationSettings
 from mltree.tree.random_trees import random_topology
 from mltree.tree.splits import robinson_foulds, same_topology, topology_key
-from mltree.treesearch.checkpoint import Lineage
+from mltree.treesearch.checkpoint import CandidateTree
 from mltree.treesearch.constraint import tips_behind_edges
-from mltree.treesearch.quest import fallen_back, next_fraction, perturbed_copies
+from mltree.treesearch.search_context import fallen_back, next_fraction, perturbed_copies
 
 
-def lineage(n_tips: int = 33, seed: int = 1) -> Lineage:
-    return Lineage(random_topology(n_tips, np.random.default_rng(seed)), -5.0, "parsimony 1")
+def candidate(n_tips: int = 33, seed: int = 1) -> CandidateTree:
+    return CandidateTree(random_topology(n_tips, np.random.default_rng(seed)), -5.0, "parsimony 1")
 
 
 @pytest.mark.parametrize(("fraction", "crossed"), [(0.1, 3), (0.3, 9), (0.001, 1)])
 def test_every_copy_leaves_the_tree_by_a_share_of_its_edges(fraction: float, crossed: int) -> None:
-    best = lineage()
+    best = candidate()
     before = best.tree.copy()
     settings = PerturbationSettings(copies=12)
     copies = perturbed_copies(best, settings, fraction, np.random.default_rng(2))
@@ -35,7 +35,7 @@ def test_every_copy_leaves_the_tree_by_a_share_of_its_edges(fraction: float, cro
 
 def test_edges_without_length_are_crossed_in_every_copy_and_no_more_others() -> None:
     """Of the splits of other edges a copy misses no more than it was to cross."""
-    best = lineage()
+    best = candidate()
     inner = best.tree.inner_edges
     free = inner[::3]
     best.tree.lengths[free] = 1e-6
@@ -56,9 +56,9 @@ def test_edges_without_length_are_crossed_in_every_copy_and_no_more_others() -> 
 
 def test_copies_that_fell_back_are_counted() -> None:
     """Other trees that are just as good are nothing new either."""
-    best = lineage()
+    best = candidate()
     lnls = (-5.0, -4.995, -5.005, -4.98, -5.02, -np.inf, -7.0)
-    copies = [Lineage(best.tree, lnl, "copy") for lnl in lnls]
+    copies = [CandidateTree(best.tree, lnl, "copy") for lnl in lnls]
     assert fallen_back(copies, [False] * 7, best, 0.01) == 3
     assert fallen_back(copies, [True, *[False] * 5, True], best, 0.01) == 4
 

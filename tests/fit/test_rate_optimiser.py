@@ -9,7 +9,7 @@ from scipy.special import softmax
 
 from mltree.data.alphabet import DNA
 from mltree.fit.model_optimiser import starting_models
-from mltree.fit.rate_climb import Task, fitted_among_sites
+from mltree.fit.rate_optimiser import Task, fitted_among_sites
 from mltree.fit.settings import ModelSettings
 from mltree.models.grammar import parse_model
 from mltree.models.rate_profiles import PROFILED, Curves, RateProfiles
@@ -17,11 +17,11 @@ from mltree.models.rates import Categories, gamma_rates, with_invariable
 from mltree.runs.model_choice import with_matrix_held
 
 EPSILON = 1e-3
-"""lnL: where a climb stops."""
+"""lnL: where an optimiser stops."""
 
 SHORT, LOWER_TOP = 0.02, 0.2
-"""lnL that a climb may lack to the best of all starts; where there are several tops, as three and
-four free rates have: of 80 such climbs two ended 0.03 and 0.11 lower."""
+"""lnL that an optimiser may lack to the best of all starts; where there are several tops, as three
+and four free rates have: of 80 such optimisers two ended 0.03 and 0.11 lower."""
 
 STARTS = 5
 
@@ -87,7 +87,7 @@ def test_no_start_of_scipy_ends_above(text: str, case: int) -> None:
     assert found.lnl == pytest.approx(profiles.lnl(scaled), abs=1e-9)
 
 
-def test_a_climb_never_ends_below_its_start() -> None:
+def test_an_optimiser_never_ends_below_its_start() -> None:
     profiles = curves(np.random.default_rng(2))
     model = with_matrix_held(parse_model("JC+R3{0.01/1/30}{0.4/0.3/0.3}", DNA))
     start = profiles.lnl(model.heterogeneity.categories)
@@ -107,7 +107,7 @@ def test_tasks_side_by_side_are_as_each_alone() -> None:
 
 
 @pytest.mark.parametrize("text", ["+I+G4", "+R2", "+R4"])
-def test_climbs_that_begin_on_a_sketch_end_where_others_do(
+def test_optimisers_that_begin_on_a_sketch_end_where_others_do(
     text: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     profiles = curves(np.random.default_rng(7), 20_000)

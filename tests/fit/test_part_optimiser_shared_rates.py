@@ -12,7 +12,7 @@ from scipy.optimize import minimize
 
 from mltree.data.alphabet import PROTEIN
 from mltree.fit.model_optimiser import Fit
-from mltree.fit.part_climb import share_exchangeabilities
+from mltree.fit.part_optimiser import share_exchangeabilities
 from mltree.fit.settings import ModelSettings
 from mltree.likelihood.classes import Columns
 from mltree.likelihood.likelihood import Likelihood
@@ -32,7 +32,7 @@ from mltree.program.reference import ReferenceEngine
 
 BOUNDS = (1e-6, 100.0)
 SHORT = 0.05
-"""lnL that a climb may be short of SciPy's best."""
+"""lnL that an optimiser may be short of SciPy's best."""
 
 
 @pytest.fixture

@@ -5,8 +5,8 @@ and the log of a factor on the part's branch lengths; all else is held. lnL and 
 the logs of rates and weights come from :class:`mltree.models.rate_profiles.RateProfiles`; how those
 depend on the variables, from differences, which cost as little.
 
-Where patterns are many and starts several, climbs begin on a sketch of them and go on under all
-from where those end, one from each summit: of 130 expansions of 78,794 patterns, in a choice of
+Where patterns are many and starts several, optimisers begin on a sketch of them and go on under all
+from where those end, one from each maximum: of 130 expansions of 78,794 patterns, in a choice of
 models, 44 were left.
 """
 
@@ -20,7 +20,7 @@ from typing import NamedTuple
 import numpy as np
 
 from mltree.fit.settings import ModelSettings
-from mltree.fit.trust_region import FIRST, REACH, SHORTER, Quadratic, Stencil
+from mltree.fit.trust_region import FIRST_RADIUS, MAX_STEP, SHORTER_STEPS, Quadratic, Stencil
 from mltree.models.parameters import among_sites, bounds, variables_among_sites, vector, with_vector
 from mltree.models.portable import exp, log, product
 from mltree.models.rate_profiles import RateProfiles
@@ -28,14 +28,14 @@ from mltree.models.rates import Categories, with_invariable
 from mltree.models.substitution import Model
 from mltree.system.arrays import Float64
 
-TWINS = 0.25
-"""Between the variables of two ends, most of them logs, below which they are under one summit."""
+SAME_MAXIMUM = 0.25
+"""Largest difference between variables of two ends, most of them logs, at one maximum."""
 
 _TINIEST = np.finfo(np.float64).tiny
 
 
 class FittedAmongSites(NamedTuple):
-    """Rates among sites that suit the patterns of a part."""
+    """Rates among sites fitted to the patterns of a part."""
 
     model: Model
     scale: float
@@ -50,136 +50,142 @@ class FittedAmongSites(NamedTuple):
 
     @property
     def categories(self) -> Categories:
-        """Of all sites, their rates times the factor."""
+        """Categories of all sites, their rates times the factor."""
         variable, p_invariant = self.model.heterogeneity.categories, self.model.p_invariant
         rates, weights = with_invariable(variable, p_invariant)
         return Categories(self.scale * rates, weights)
 
 
 class Task(NamedTuple):
-    """What is to be fitted."""
+    """Rates among sites to fit to a part."""
 
     profiles: RateProfiles
     starts: Sequence[Model]
     scale: float = 1.0
     """Factor on branch lengths to begin with."""
     limits: tuple[float, float] | None = None
-    """Of its log; without, those of the settings."""
+    """Bounds on the log of the factor; None: those of the settings."""
 
 
 def fitted_among_sites(
     tasks: Sequence[Task], settings: ModelSettings, epsilon: float
 ) -> list[FittedAmongSites]:
-    """The best of the maxima above the starts of each task; the climbs share their algebra.
+    """Return the best maximum from the starts of each task; the optimisers share their algebra.
 
-    A climb ends where no step promises ``epsilon`` (natural log units).
+    An optimiser ends where no step promises ``epsilon`` (natural log units).
     """
     starts = [
         [FittedAmongSites(model, task.scale, -np.inf) for model in task.starts] for task in tasks
     ]
-    ends = _climbed(tasks, starts, settings, epsilon)
-    return [max(own, key=lambda end: end.lnl) for own in ends]
+    ends = _optimised(tasks, starts, settings, epsilon)
+    return [max(ends_of_task, key=lambda end: end.lnl) for ends_of_task in ends]
 
 
-def _climbed(
+def _optimised(
     tasks: Sequence[Task],
     starts: Sequence[Sequence[FittedAmongSites]],
     settings: ModelSettings,
     epsilon: float,
 ) -> list[list[FittedAmongSites]]:
-    """Where climbs from the starts of each task end.
+    """Return the ends of the optimisers from the starts of each task.
 
-    Those of several begin where they end on a sketch; one alone is where it was best before.
+    Several starts are first optimised on a sketch of the patterns; one alone is not.
     """
     begun = dict(enumerate(starts))
     several = (n for n, own in begun.items() if len(own) > 1)
     sketches = {n: own for n in several if (own := tasks[n].profiles.sketch)}
     if sketches:
         rough = [tasks[n]._replace(profiles=own) for n, own in sketches.items()]
-        ends = _climbed(rough, [starts[n] for n in sketches], settings, epsilon)
-        begun |= zip(sketches, map(_apart, ends), strict=True)
-    climbs = [
-        [_Climb(task, start, settings, epsilon) for start in begun[n]]
+        ends = _optimised(rough, [starts[n] for n in sketches], settings, epsilon)
+        begun |= zip(sketches, map(_distinct, ends), strict=True)
+    optimisers = [
+        [_RateOptimiser(task, start, settings, epsilon) for start in begun[n]]
         for n, task in enumerate(tasks)
     ]
-    every = list(chain.from_iterable(climbs))
+    every = list(chain.from_iterable(optimisers))
     for _ in range(settings.iterations):
-        by_size: dict[int, list[_Climb]] = {}
-        for climb in every:
-            if not climb.done:
-                by_size.setdefault(climb.x.size, []).append(climb)
+        by_size: dict[int, list[_RateOptimiser]] = {}
+        for optimiser in every:
+            if not optimiser.done:
+                by_size.setdefault(optimiser.x.size, []).append(optimiser)
         for alike in by_size.values():
             _advance(alike)
-    return [[climb.end for climb in own] for own in climbs]
+    return [[optimiser.end for optimiser in own] for own in optimisers]
 
 
-def _apart(ends: Sequence[FittedAmongSites]) -> list[FittedAmongSites]:
-    """Those that are not below another one nearby; the best first."""
-    found: list[FittedAmongSites] = []
+def _distinct(ends: Sequence[FittedAmongSites]) -> list[FittedAmongSites]:
+    """Return the ends without a better one nearby; the best first."""
+    distinct: list[FittedAmongSites] = []
     for end in sorted(ends, key=lambda end: -end.lnl):
-        near = (np.abs(end.x - other.x).max(initial=0.0) <= TWINS for other in found)
+        near = (np.abs(end.x - other.x).max(initial=0.0) <= SAME_MAXIMUM for other in distinct)
         if not any(near):
-            found.append(end)
-    return found
+            distinct.append(end)
+    return distinct
 
 
-def _advance(climbs: Sequence[_Climb]) -> None:
-    """Take a step of climbs of as many variables, or end them."""
-    quadratics = Quadratic(*map(np.stack, zip(*(climb.quadratic for climb in climbs), strict=True)))
-    low = np.stack([climb.low - climb.x for climb in climbs])
-    high = np.stack([climb.high - climb.x for climb in climbs])
+def _advance(optimisers: Sequence[_RateOptimiser]) -> None:
+    """Take a step of optimisers with the same number of variables, or end them."""
+    quadratics = Quadratic(
+        *map(np.stack, zip(*(optimiser.quadratic for optimiser in optimisers), strict=True))
+    )
+    low = np.stack([optimiser.low - optimiser.x for optimiser in optimisers])
+    high = np.stack([optimiser.high - optimiser.x for optimiser in optimisers])
     concave = quadratics.concave(low, high)
-    radii = np.array([[(REACH,) for _ in climbs], [(climb.radius,) for climb in climbs]])
+    radii = np.array(
+        [[(MAX_STEP,) for _ in optimisers], [(optimiser.radius,) for optimiser in optimisers]]
+    )
     farthest, steps = concave.summit(low, high, radii)
-    for climb, promise, step in zip(climbs, quadratics.gain(farthest), steps, strict=True):
-        climb.done = bool(promise < climb.epsilon)
-        if not climb.done:
-            climb.take(step)
+    for optimiser, predicted_gain, step in zip(
+        optimisers, quadratics.gain(farthest), steps, strict=True
+    ):
+        optimiser.done = bool(predicted_gain < optimiser.epsilon)
+        if not optimiser.done:
+            optimiser.take(step)
 
 
-class _Climb:
-    """The way up from a start."""
+class _RateOptimiser:
+    """The optimiser from one start."""
 
     def __init__(
         self, task: Task, start: FittedAmongSites, settings: ModelSettings, epsilon: float
     ) -> None:
         self._profiles, self._model = task.profiles, start.model
         x = start.x
-        own = variables_among_sites(self._model) + 1
-        self._held, self.x = np.split(x, [len(x) - own])
+        n = variables_among_sites(self._model) + 1
+        self._held, self.x = np.split(x, [len(x) - n])
         """f64[n]: the best point so far."""
         limits = task.limits or (-settings.scale_limit, settings.scale_limit)
         every = [*bounds(self._model)[len(self._held) :], limits]
         self.low, self.high = np.array(every, np.float64).T
-        self._stencil = Stencil.of(own, settings.step)
-        self.epsilon = max(epsilon, own * self._profiles.blur)
+        self._stencil = Stencil.of(n, settings.step)
+        self.epsilon = max(epsilon, n * self._profiles.blur)
         """The least that a step must promise."""
         self._lnl, self.quadratic = self._expanded(self.x)
-        """What it has, and what steps from it bring."""
-        self.radius = FIRST
+        """lnL at x, and the expansion about it."""
+        self.radius = FIRST_RADIUS
         """The longest next step."""
         self.done = False
 
     @property
     def end(self) -> FittedAmongSites:
-        """Where it stands."""
+        """The rates at x."""
         scale = float(exp(self.x[-1:])[0])
         model = with_vector(self._model, np.append(self._held, self.x[:-1]))
         return FittedAmongSites(model, scale, self._lnl)
 
     def take(self, step: Float64) -> None:
-        """A step f64[n], if it leads up; else the next is shorter, or none."""
+        """Take a step f64[n] if it leads up; else plan a shorter one, or none."""
         x, length = np.clip(self.x + step, self.low, self.high), float(np.abs(step).max())
         lnl, quadratic = self._expanded(x)
         if lnl > self._lnl:
             self.x, self._lnl, self.quadratic = x, lnl, quadratic
-            self.radius = min(max(self.radius, 2.0 * length), REACH)
+            self.radius = min(max(self.radius, 2.0 * length), MAX_STEP)
         else:
-            self.radius = SHORTER[1] * length
+            self.radius = SHORTER_STEPS[1] * length
             self.done = length < self._stencil.step
 
     def _expanded(self, x: Float64) -> tuple[float, Quadratic]:
-        """Of f64[n]: lnL, and what steps from there bring."""
+        """Return the lnL at f64[n] and the expansion about it."""
         n = x.size
         points = x + self._stencil.offsets
         rates, weights = among_sites(self._model, points[:, :-1])

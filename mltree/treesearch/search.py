@@ -1,0 +1,415 @@
+"""The search: starting trees in, the best tree and its model out.
+
+:func:`tree_search` is the whole search on one page, in the order of the table in docs/search.md, "A
+plan". Its *steps* follow in the order in which they are called. A step is a launch's worth of work
+(a smoothing, an SPR round on all candidate trees); it turns one :class:`.checkpoint.SearchState`
+into the next, so that a checkpoint between any two steps is enough to go on with the same bits.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+import numpy as np
+
+from mltree.fit.coordinate_ascent import ascend_best
+from mltree.fit.model_optimiser import best_fit, optimise_models
+from mltree.fit.settings import SearchSettings
+from mltree.likelihood.requests import Ask, SearchLikelihood, Steps, part_log_likelihoods, perform
+from mltree.models.partitioned import PartitionModel
+from mltree.system.errors import InputError, MltreeError
+from mltree.system.events import (
+    Emit,
+    Event,
+    Notice,
+    PhaseStarted,
+    SearchFinished,
+    SearchResumed,
+    StartsEnded,
+    StartTree,
+    TreePerturbed,
+    TreeScored,
+    TreesCulled,
+    ignore,
+)
+from mltree.system.values import Value
+from mltree.tree.topology import Tree
+from mltree.treesearch.checkpoint import (
+    CandidateTree,
+    Checkpoint,
+    Pool,
+    SearchState,
+    best_of,
+    shapes,
+)
+from mltree.treesearch.constraint import Constraint
+from mltree.treesearch.search_context import (
+    SearchContext,
+    fallen_back,
+    next_fraction,
+    perturbed_copies,
+)
+from mltree.treesearch.site_rates import fit_site_rates, group_patterns
+
+
+def tree_search(search: SearchContext) -> Steps[None]:
+    """Search for the best tree and its model, from the step on that the state names."""
+    settings, step = search.settings, search.step
+    if search.only_fits:
+        yield from step("score", score(search))
+        yield from step("finish", finish(search))
+        return
+    yield from step("smooth starts", smooth_starts(search))
+    yield from fit_model(search, "of starts")
+    for number in range(1, len(settings.phases) + 1):
+        if number > 1:
+            yield from fit_model(search, f"before phase {number}")
+        yield from rearrange(search, number, f"phase {number}")
+        if number == 1:
+            yield from step("cull", cull(search))
+    if settings.phases:
+        yield from step("end starts", end_starts(search))
+    if settings.perturbs:
+        yield from fit_model(search, "before perturbation")
+        yield from perturb(search, refits=not search.has_site_rates)
+        yield from rearrange(search, len(settings.phases), "last look")
+    elif search.has_site_rates and not settings.phases:
+        yield from fit_model(search, "at the end")
+    if search.has_site_rates:
+        return  # near a maximum is enough: its tree is but where other models begin
+    while (yield from step("finish", finish(search, looks_again=settings.perturbs))):
+        yield from rearrange(search, len(settings.phases), "last look")
+
+
+def replicate_search(search: SearchContext) -> Steps[None]:
+    """Search for the best tree of a bootstrap replicate, whose model is given."""
+    settings, step = search.settings, search.step
+    yield from step("smooth starts", smooth_starts(search))
+    yield from step("smooth", smooth(search, settings.rounds.smooth_epsilon))
+    for number in range(1, len(settings.phases) + 1):
+        yield from rearrange(search, number, f"phase {number}")
+    yield from step("end starts", end_starts(search))
+    if settings.perturbs:
+        yield from perturb(search)
+        yield from rearrange(search, len(settings.phases), "last look")
+    yield from step("smooth at the end", smooth(search, settings.rounds.full_epsilon))
+
+
+def fit_model(search: SearchContext, when: str) -> Steps[None]:
+    """Fit the model to the best tree, and then all branch lengths to the model."""
+    if search.has_site_rates:
+        yield from search.step(f"site rates {when}", fit_site_rates(search))
+    yield from search.step(f"model {when}", optimise_model(search))
+    epsilon = search.settings.rounds.smooth_epsilon
+    yield from search.step(f"smooth {when}", smooth(search, epsilon))
+
+
+def rearrange(search: SearchContext, number: int, name: str) -> Steps[None]:
+    """Repeat the SPR rounds of a phase, ``number`` from 1, until no candidate tree gains."""
+    while (yield from search.step(name, phase_round(search, number))):
+        pass
+
+
+def perturb(search: SearchContext, *, refits: bool = False) -> Steps[None]:
+    """Repair batches of perturbed copies of the best tree until they bring nothing.
+
+    ``refits``: fit the model to a copy that gained much, so that its model is not another tree's.
+    """
+    while search.may_perturb:
+        yield from search.step("copy", copy_best(search))
+        while (yield from search.step("repair", repair_round(search))):
+            pass
+        yield from search.step("accept", accept_copies(search))
+        if refits and search.has_improved:
+            yield from search.step("refit", optimise_model(search))
+            epsilon = search.settings.rounds.smooth_epsilon
+            yield from search.step("smooth refitted", smooth(search, epsilon))
+
+
+# The steps, in the order in which they are first taken.
+
+
+def score(search: SearchContext) -> Steps[None]:
+    """Score every tree as it is, where lengths may be near a maximum that smoothing would leave.
+
+    Branches of length zero get the shortest length: sequences that differ across them have no
+    likelihood.
+    """
+    candidates = search.state.candidates
+    trees = [candidate.tree for candidate in candidates]
+    for tree in trees:
+        lengths = tree.lengths[..., : tree.n_branches]
+        lengths[lengths == 0.0] = search.settings.branches.minimum
+    lnls = yield from part_log_likelihoods(trees, [search.case] * len(trees))
+    for candidate, lnl in zip(candidates, lnls.sum(axis=1).tolist(), strict=True):
+        candidate.lnl = lnl
+        search.emit(StartTree(candidate.origin, lnl))
+
+
+def smooth_starts(search: SearchContext) -> Steps[None]:
+    """Optimise all branch lengths of the first starts, roughly."""
+    candidates = search.state.candidates
+    yield from search.smooth(candidates, search.settings.first_smooth_epsilon)
+    for candidate in candidates:
+        search.emit(StartTree(candidate.origin, candidate.lnl))
+
+
+def smooth(search: SearchContext, epsilon: float) -> Steps[None]:
+    """Optimise all branch lengths of every candidate tree, until a pass gains less (lnL)."""
+    yield from search.smooth(search.state.candidates, epsilon)
+
+
+def optimise_model(search: SearchContext) -> Steps[None]:
+    """Optimise the model on the best tree, from every start that its rates may need.
+
+    The lnLs of the other trees are stale until they are smoothed.
+    """
+    settings = search.settings
+    best = best_of(search.state.candidates)
+    fits = search.fits(best)
+    yield from optimise_models(
+        fits, settings.model, settings.branches, settings.model.rough_epsilon
+    )
+    search.adopt(best, best_fit(fits))
+
+
+def phase_round(search: SearchContext, number: int) -> Steps[bool]:
+    """Do an SPR round of a phase on all candidate trees; True while another may gain.
+
+    In the first phase further starts are let in once those before them rest.
+    """
+    state, phase = search.state, search.settings.phases[number - 1]
+    if state.phase_rounds == 0:
+        for candidate in state.candidates:
+            candidate.active, candidate.rounds = True, 0
+        state.cache.enter(phase)
+        search.emit(PhaseStarted(number, phase.radius, phase.cut, len(state.candidates)))
+    goes_on = yield from search.round(state.candidates, phase)
+    if not goes_on and number == 1:
+        goes_on = yield from search.admit()
+    state.phase_rounds = state.phase_rounds + 1 if goes_on else 0
+    return goes_on
+
+
+def cull(search: SearchContext) -> Steps[None]:
+    """Drop the starts that cannot catch up, and those whose turn has not come."""
+    state = search.state
+    search.pool(state.candidates)
+    kept = survivors(state.candidates, search.settings)
+    if len(state.candidates) > 1:
+        search.emit(TreesCulled(len(kept), len(state.candidates) - len(kept)))
+    if state.waiting:
+        number, agreed = len(state.waiting), kept[0].starts
+        others = "1 other is" if number == 1 else f"{number} others are"
+        search.emit(Notice(f"{agreed} starts agree; {others} not searched"))
+    state.candidates, state.waiting = kept, []
+    yield from ()
+
+
+def survivors(candidates: list[CandidateTree], settings: SearchSettings) -> list[CandidateTree]:
+    """Return the starts that can still win: distinct, near the best, not too many; best first.
+
+    A start goes on if its lnL lies within ``cull_margin`` of the best, or in the better part
+    (``cull_factor``) of the range between the best and the worst.
+    """
+    ranked = sorted(candidates, key=lambda candidate: -candidate.lnl)
+    best, worst = ranked[0].lnl, ranked[-1].lnl
+    floor = best - max(settings.cull_margin, settings.cull_factor * (best - worst))
+    kept: dict[int, CandidateTree] = {}
+    keys = shapes(ranked, settings.perturbation.free_length)
+    for candidate, key in zip(ranked, keys, strict=True):
+        if key in kept:
+            kept[key].starts += candidate.starts
+        elif candidate.lnl >= floor:
+            kept[key] = candidate
+    return list(kept.values())[: settings.max_survivors]
+
+
+def end_starts(search: SearchContext) -> Steps[None]:
+    """Go on with the best tree alone, and report how many starts led to it."""
+    state = search.state
+    ended = sum(candidate.starts for candidate in state.candidates)
+    search.pool(state.candidates)
+    reached = search.reached(state.candidates)
+    if reached >= search.settings.agreement:
+        perturbation = search.settings.perturbation
+        state.returned = int(perturbation.agreement_share * perturbation.returns)
+    state.ended = StartsEnded(state.starts, ended, reached)
+    search.emit(state.ended)
+    state.candidates = [best_of(state.candidates)]
+    yield from ()
+
+
+def copy_best(search: SearchContext) -> Steps[None]:
+    """Make a batch of perturbed copies of the best tree, and smooth them."""
+    state, perturbation = search.state, search.settings.perturbation
+    state.cache.enter(perturbation.phase)
+    state.copies = perturbed_copies(
+        state.candidates[0], perturbation, state.fraction, state.rng, search.constraint
+    )
+    yield from search.smooth(state.copies, search.settings.rounds.smooth_epsilon)
+
+
+def repair_round(search: SearchContext) -> Steps[bool]:
+    """Do an SPR round on the copies; True while another may gain."""
+    return (yield from search.round(search.state.copies, search.settings.perturbation.phase))
+
+
+def accept_copies(search: SearchContext) -> Steps[None]:
+    """End a batch: replace the best tree by a better copy, and count what the batch brought."""
+    state, perturbation = search.state, search.settings.perturbation
+    least = search.settings.rounds.min_gain
+    best = state.candidates[0]
+    search.pool(state.copies)
+    shape, *others = search.shapes([best, *state.copies])
+    same = [other == shape for other in others]
+    fell_back = fallen_back(state.copies, same, best, least)
+    better = [copy for copy in state.copies if copy.lnl > best.lnl + perturbation.min_gain]
+    gained = any(copy.lnl > best.lnl + least for copy in better)
+    state.batches += 1
+    state.failures = 0 if gained else state.failures + 1
+    state.returned = 0 if gained else state.returned + fell_back
+    state.fraction = next_fraction(state.fraction, fell_back, perturbation)
+    state.candidates = [best_of([best, *better])]
+    lnl = state.candidates[0].lnl
+    search.emit(TreePerturbed(state.batches, len(state.copies), len(better), lnl))
+    state.copies = []
+    yield from ()
+
+
+def finish(search: SearchContext, *, looks_again: bool = False) -> Steps[bool]:
+    """Bring model and branch lengths to a maximum, of the best tree and of its rivals.
+
+    A search goes by one model, its best tree's. Where data say little of it, a rival may be better
+    under a model of its own, and so may trees that were passed over. ``looks_again``: compare
+    rivals, and return True where the last phase is worth another look. Nothing is done where no
+    tree has moved since the last time.
+    """
+    state, settings = search.state, search.settings
+    if state.moves == state.finished:
+        return False
+    state.finished = state.moves
+    best = best_of(state.candidates)
+    state.candidates = [best]
+    rivals = (yield from search.rivals(best)) if looks_again else []
+    fits = search.contenders(best)
+    fits += [fit for rival in rivals for fit in search.fits(rival)]
+    fits[0].lnl = before = best.lnl
+    search.adopt(best, (yield from ascend_best(fits, settings, search.emit)))
+    search.pool([best])
+    return looks_again and best.lnl > before + settings.phases[-1].min_round_gain
+
+
+# How a search begins, and what comes of it.
+
+
+class StartingTree(Value):
+    """A tree to search from."""
+
+    tree: Tree
+    origin: str
+    """``parsimony 1``, ``random 2``, ``user 1``."""
+
+
+class SearchOutcome(Value):
+    """The best tree of a search, under the optimised model."""
+
+    tree: Tree
+    model: PartitionModel
+    lnl: float
+    """Natural log."""
+    pool: Pool
+    """The distinct best trees of the search, with the lnLs that they had when they were met."""
+    rounds: int
+    """SPR rounds done."""
+    insertions: int
+    """Insertions scored."""
+    moves: int
+    """Moves applied and kept."""
+
+
+def search(
+    likelihood: SearchLikelihood,
+    starts: Sequence[StartingTree],
+    model: PartitionModel,
+    settings: SearchSettings,
+    rng: np.random.Generator,
+    emit: Emit = ignore,
+    checkpoint: Checkpoint | None = None,
+    constraint: Constraint | None = None,
+    ask: Ask | None = None,
+) -> SearchOutcome:
+    """Search from all starts side by side; the starting trees are not changed.
+
+    ask  answers the requests of the search in the likelihood's stead
+
+    Raises:
+        InputError: a start violates the constraint, or the checkpoint belongs to another search.
+    """
+    for start in starts if constraint is not None else ():
+        if constraint is not None and not constraint.satisfied(start.tree):
+            raise unfit_start(start.origin)
+    state = checkpoint.load(model) if checkpoint is not None else None
+    if state is None:
+        state = beginning(starts, model, settings, rng)
+    elif checkpoint is not None:
+        emit(SearchResumed(str(checkpoint.path), state.rounds, best_of(state.candidates).lnl))
+        if state.ended is not None:
+            emit(state.ended)
+    context = SearchContext(settings, state, emit, constraint, checkpoint=checkpoint)
+    try:
+        return perform(likelihood, search_steps(context), ask)
+    except MltreeError:  # of a rank, say, that has died
+        if checkpoint is not None:
+            checkpoint.rescue()
+        raise
+
+
+def unfit_start(origin: str) -> InputError:
+    """Return the error of a start that violates the constraint."""
+    return InputError(f"starting tree {origin} does not fit the constraint tree")
+
+
+def beginning(
+    starts: Sequence[StartingTree],
+    model: PartitionModel,
+    settings: SearchSettings,
+    rng: np.random.Generator,
+) -> SearchState:
+    """Return the state before the first step."""
+    candidates = [CandidateTree(start.tree.copy(), -np.inf, start.origin) for start in starts]
+    first = min(settings.starts_at_once or len(candidates), len(candidates))
+    return SearchState(
+        candidates=candidates[:first],
+        waiting=candidates[first:],
+        starts=first,
+        model=model,
+        rng=rng,
+        pool=Pool(settings.pool),
+        fraction=settings.perturbation.fraction,
+    )
+
+
+def search_steps(search: SearchContext) -> Steps[SearchOutcome]:
+    """Search from a state on, as a generator of requests."""
+    state = search.state
+    yield from group_patterns(search)
+    yield from tree_search(search)
+    search.end()
+    best = best_of(state.candidates)
+    search.emit(SearchFinished(best.lnl, state.rounds, state.insertions, state.moves))
+    return SearchOutcome(
+        best.tree, state.model, best.lnl, state.pool, state.rounds, state.insertions, state.moves
+    )
+
+
+def of_one_tree(emit: Emit) -> Emit:
+    """Report the fit of a given tree, which is a search without rearrangements."""
+
+    def tell(event: Event) -> None:
+        if isinstance(event, StartTree):
+            event = TreeScored(event.lnl)
+        if not isinstance(event, SearchFinished):
+            emit(event)
+
+    return tell

@@ -1,0 +1,276 @@
+"""A search under way: how its steps are taken and kept, and what they share."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from itertools import compress
+from typing import TypeVar
+
+import numpy as np
+
+from mltree.fit.model_optimiser import Fit, distant_starts, starts_of
+from mltree.fit.settings import PerturbationSettings, PhaseSettings, SearchSettings
+from mltree.likelihood.requests import Steps, smoothed, topology_keys
+from mltree.program.cases import Case
+from mltree.system.events import Emit, ModelOptimised, RoundDone, StartTree
+from mltree.tree.moves import random_nnis
+from mltree.treesearch.checkpoint import CandidateTree, Checkpoint, SearchState, shapes
+from mltree.treesearch.constraint import Constraint
+from mltree.treesearch.spr import spr_round
+
+T = TypeVar("T")
+
+ENDED = "ended"
+"""Name in the state of a search that has no step left."""
+
+RESOLVINGS = 3
+"""Sweeps of random NNIs over edges without length: no two edges of one sweep share a node."""
+
+# Iterated local search: random interchanges on copies of the best tree.
+
+
+def perturbed_copies(
+    best: CandidateTree,
+    settings: PerturbationSettings,
+    fraction: float,
+    rng: np.random.Generator,
+    constraint: Constraint | None = None,
+) -> list[CandidateTree]:
+    """Copy a tree, with random NNIs on a share of its inner edges; lnLs are not known yet.
+
+    Edges without length are crossed in every copy: that costs nothing, and of the trees on such a
+    plateau only some lie one move below a better one (50 taxa x 600 sites, a tree with 8 of 47
+    inner edges at the bound and 0.20 lnL short: some copies found that move, none of 32 without
+    such crossings; too few draws to tell a rate).
+
+    Under a constraint only edges are crossed that show none of its splits, so that every split
+    keeps the edges that show it.
+    """
+    edges = best.tree.inner_edges
+    if constraint is not None:
+        edges = edges[~constraint.shown_by(best.tree)[:, edges].any(axis=0)]
+    longest = best.tree.lengths.reshape(-1, best.tree.n_edges).max(axis=0)
+    free = edges[longest[edges] <= settings.free_length]
+    result = []
+    for number in range(settings.copies):
+        tree = best.tree.copy()
+        for _ in range(RESOLVINGS if free.size else 0):
+            random_nnis(tree, 1.0, rng, among=free)
+        random_nnis(tree, fraction, rng, among=edges)
+        result.append(CandidateTree(tree, -np.inf, f"copy {number + 1}"))
+    return result
+
+
+def fallen_back(
+    copies: list[CandidateTree], same: list[bool], best: CandidateTree, min_gain: float
+) -> int:
+    """Count the copies that returned to the ``same`` tree they came from, or to one as good."""
+    return sum(
+        is_same or abs(copy.lnl - best.lnl) <= min_gain
+        for copy, is_same in zip(copies, same, strict=True)
+    )
+
+
+def next_fraction(fraction: float, fell_back: int, settings: PerturbationSettings) -> float:
+    """Return the share of edges to perturb in the next batch: larger if most copies fell back."""
+    if fell_back > settings.fall_back_share * settings.copies:
+        return min(fraction * settings.strengthen, settings.max_fraction)
+    return fraction
+
+
+@dataclass
+class SearchContext:
+    """A search under way: its settings and state, and the operations that its steps share."""
+
+    settings: SearchSettings
+    state: SearchState
+    emit: Emit
+    constraint: Constraint | None = None
+    weights: int = 0
+    """Row of pattern weights that the search runs under."""
+    first_part: int = 0
+    """First part of the search's data among the parts of the engine."""
+    checkpoint: Checkpoint | None = None
+    """Checkpoint that keeps the state between steps."""
+
+    def __post_init__(self) -> None:
+        self._resumes_at = self.state.step
+
+    def step(self, name: str, work: Steps[T]) -> Steps[T | None]:
+        """Do a step, the state before it kept; pass it by if the state names a later one.
+
+        The steps of a search are taken by plain control flow. So a search is resumed by going
+        through it again: what decides its branches and loops is in the state, and every step before
+        the one that the state names is passed by. Returns None in that case.
+        """
+        if self._resumes_at not in ("", name):
+            work.close()
+            return None
+        self._resumes_at = ""
+        self._keep(name)
+        return (yield from work)
+
+    def end(self) -> None:
+        """Keep the state after the last step; a search resumed there has no step left."""
+        if self._resumes_at not in ("", ENDED):
+            raise ValueError(f"the search has no step {self._resumes_at!r}")
+        self._keep(ENDED)
+
+    def _keep(self, name: str) -> None:
+        self.state.step = name
+        if self.checkpoint is not None:
+            self.checkpoint.step(self.state, self.emit, is_last=name == ENDED)
+
+    @property
+    def only_fits(self) -> bool:
+        """True if the tree stays and is fitted from its own lengths.
+
+        Models of parts are fitted side by side instead, from the best that each part has.
+        """
+        model = self.state.model
+        return not self.settings.phases and not self.has_site_rates and model.n_parts == 1
+
+    @property
+    def has_site_rates(self) -> bool:
+        """True under +PSR, where every site has a rate of its own."""
+        return self.state.model.has_site_rates
+
+    @property
+    def may_perturb(self) -> bool:
+        """True while another batch of perturbed copies may be worth its time."""
+        state, settings = self.state, self.settings.perturbation
+        return state.failures < settings.patience and state.returned < settings.returns
+
+    @property
+    def has_improved(self) -> bool:
+        """True after a batch of copies that brought a better tree."""
+        return self.state.batches > 0 and self.state.failures == 0
+
+    @property
+    def case(self) -> Case:
+        """Model and data that the trees are computed under now."""
+        return Case(self.state.model.arrays(), self.weights, self.first_part)
+
+    def smooth(self, candidates: Sequence[CandidateTree], epsilon: float) -> Steps[None]:
+        """Optimise the branch lengths of candidates until a pass gains less than epsilon (lnL)."""
+        trees = [candidate.tree for candidate in candidates]
+        lnls = yield from smoothed(trees, [self.case] * len(trees), epsilon)
+        for candidate, lnl in zip(candidates, lnls, strict=True):
+            candidate.lnl = lnl
+
+    def round(self, candidates: Sequence[CandidateTree], phase: PhaseSettings) -> Steps[bool]:
+        """Do an SPR round on the active candidates; True while any stays active."""
+        state = self.state
+        active = [candidate for candidate in candidates if candidate.active]
+        unfinished = yield from self._unfinished(active)
+        if not unfinished:
+            return False
+        topologies, active = list(unfinished), list(unfinished.values())
+        outcomes = yield from spr_round(
+            active,
+            self.case,
+            phase,
+            self.settings.rounds,
+            self.constraint,
+            state.cache,
+            self.settings.perturbation.free_length,
+        )
+        stalled = [outcome.moves == 0 for outcome in outcomes]
+        state.cache.add_converged(compress(topologies, stalled))
+        insertions = sum(outcome.insertions for outcome in outcomes)
+        moves = sum(outcome.moves for outcome in outcomes)
+        state.rounds += 1
+        state.insertions += insertions
+        state.moves += moves
+        self.emit(RoundDone(state.rounds, phase.radius, insertions, moves, state.best.lnl))
+        return any(candidate.active for candidate in candidates)
+
+    def _unfinished(self, candidates: Sequence[CandidateTree]) -> Steps[dict[int, CandidateTree]]:
+        """Return the candidates that may gain more, by topology key; of equal ones the best.
+
+        The others become inactive.
+        """
+        best: dict[int, CandidateTree] = {}
+        trees = [candidate.tree for candidate in candidates]
+        keys = (yield from topology_keys(trees, [self.case] * len(trees))) if trees else []
+        for candidate, key in zip(candidates, keys, strict=True):
+            candidate.active = False
+            best[key] = max(best.get(key, candidate), candidate, key=lambda one: one.lnl)
+        for candidate, is_over in zip(
+            best.values(), self.state.cache.has_converged(list(best)), strict=True
+        ):
+            candidate.active = not is_over
+        return {key: candidate for key, candidate in best.items() if candidate.active}
+
+    def admit(self) -> Steps[bool]:
+        """Let the next starts in unless those before agree; True if any came."""
+        state, settings = self.state, self.settings
+        epsilon = settings.rounds.smooth_epsilon
+        if not state.waiting or self.reached(state.candidates, epsilon) >= settings.agreement:
+            return False
+        count = settings.starts_at_once
+        fresh, state.waiting = state.waiting[:count], state.waiting[count:]
+        yield from self.smooth(fresh, epsilon)
+        for candidate in fresh:
+            candidate.active = True
+            self.emit(StartTree(candidate.origin, candidate.lnl))
+        state.candidates = [*state.candidates, *fresh]
+        state.starts += len(fresh)
+        return True
+
+    def pool(self, candidates: Sequence[CandidateTree]) -> None:
+        """Offer candidates to the pool of distinct best trees."""
+        for candidate in candidates:
+            self.state.pool.add(candidate.tree, candidate.lnl)
+
+    def reached(self, candidates: Sequence[CandidateTree], within: float = 0.0) -> int:
+        """Count the starts that led to the best candidate, or ``within`` so much lnL of it."""
+        shaped = list(zip(candidates, self.shapes(candidates), strict=True))
+        best, shape = max(shaped, key=lambda pair: pair[0].lnl)
+        floor = best.lnl - within
+        return sum(one.starts for one, key in shaped if key == shape or one.lnl >= floor)
+
+    def shapes(self, candidates: Sequence[CandidateTree]) -> list[int]:
+        """Return a shape key of each candidate (:func:`mltree.treesearch.checkpoint.shapes`)."""
+        return shapes(candidates, self.settings.perturbation.free_length)
+
+    def rivals(self, best: CandidateTree) -> Steps[list[CandidateTree]]:
+        """Return pooled trees of other shapes that are near the best one under its model.
+
+        Branch lengths of the best tree and of its rivals are brought to a maximum.
+        """
+        settings = self.settings
+        pooled = [
+            CandidateTree(entry.tree.copy(), entry.lnl, "pool") for entry in self.state.pool.trees
+        ]
+        shape, *others = self.shapes([best, *pooled])
+        distinct: dict[int, CandidateTree] = {}
+        for key, candidate in zip(others, pooled, strict=True):
+            if key != shape:
+                distinct.setdefault(key, candidate)
+        rivals = list(distinct.values())[: settings.max_survivors - 1]
+        yield from self.smooth([best, *rivals], settings.final_smooth_epsilon)
+        return [one for one in rivals if one.lnl > best.lnl - settings.cull_margin]
+
+    def adopt(self, candidate: CandidateTree, fit: Fit) -> None:
+        """Give a candidate the tree of a fit, and the search its model."""
+        gain = fit.lnl - candidate.lnl
+        self.state.model = fit.model
+        self.state.cache.forget_converged(stalled=gain >= self.settings.rounds.min_gain)
+        candidate.tree, candidate.lnl = fit.tree, fit.lnl
+        self.emit(ModelOptimised(fit.model.text, fit.lnl))
+
+    def fits(self, candidate: CandidateTree) -> list[Fit]:
+        """Return fits of a tree that begin at the model, and at other starts that it may have."""
+        row = self.weights, self.first_part
+        return [Fit(candidate.tree.copy(), start, *row) for start in starts_of(self.state.model)]
+
+    def contenders(self, candidate: CandidateTree) -> list[Fit]:
+        """Return the same fits and distant ones: lnL has several maxima in branch lengths too."""
+        tree, row = candidate.tree, (self.weights, self.first_part)
+        distant = [
+            Fit(tree.with_lengths(np.full_like(tree.lengths, length)), model, *row)
+            for length, model in distant_starts(self.state.model)
+        ]
+        return [*self.fits(candidate), *distant]

@@ -1,0 +1,205 @@
+"""Which trees of a search go on, and which rest."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from itertools import pairwise
+from typing import TYPE_CHECKING
+
+import numpy as np
+import pytest
+
+from mltree.fit.settings import PerturbationSettings, PhaseSettings, SearchSettings
+from mltree.likelihood.requests import perform
+from mltree.system.events import Event, ModelOptimised, StartTree, TreePerturbed
+from mltree.tree.random_trees import random_topology
+from mltree.tree.splits import topology_key
+from mltree.treesearch.checkpoint import CandidateTree
+from mltree.treesearch.move_cache import CacheUpdate
+from mltree.treesearch.search import StartingTree, beginning, end_starts, finish, perturb
+from mltree.treesearch.search_context import SearchContext
+
+if TYPE_CHECKING:
+    from simulated import Simulated
+
+PHASE = PhaseSettings(3, np.inf)
+
+Make = Callable[..., SearchContext]
+
+
+@pytest.fixture
+def data(make_case: Callable[..., Simulated]) -> Simulated:
+    return make_case(8, 120)
+
+
+@pytest.fixture
+def make_context(data: Simulated) -> Make:
+    def make(emit: Callable[[Event], None] = lambda _: None, **settings: object) -> SearchContext:
+        rng = np.random.default_rng(4)
+        starts = [StartingTree(random_topology(8, rng), f"random {n}") for n in range(1, 6)]
+        chosen = SearchSettings(phases=(PHASE,), **settings)  # type: ignore[arg-type]
+        return SearchContext(chosen, beginning(starts, data.model, chosen, rng), emit)
+
+    return make
+
+
+def test_of_equal_trees_the_best_goes_on(data: Simulated, make_context: Make) -> None:
+    context = make_context()
+    worse, better = (CandidateTree(data.tree.copy(), lnl, "x") for lnl in (-9e3, -8e3))
+    goes_on = perform(data.likelihood, context.round([worse, better], PHASE))
+    assert (worse.active, worse.lnl, worse.rounds) == (False, -9e3, 0)
+    assert better.rounds == 1
+    assert goes_on == better.active
+
+
+def test_a_tree_from_which_nothing_was_found_is_not_asked_again(
+    data: Simulated, make_context: Make
+) -> None:
+    context = make_context()
+    context.state.cache.add_converged([topology_key(data.tree)])
+    candidate = CandidateTree(data.tree.copy(), -9e3, "x")
+    assert not perform(data.likelihood, context.round([candidate], PHASE))
+    assert (candidate.rounds, context.state.rounds) == (0, 0)
+
+
+def test_starts_come_in_until_those_before_agree(data: Simulated, make_context: Make) -> None:
+    events: list[Event] = []
+    context = make_context(events.append, starts_at_once=2)
+    state = context.state
+    assert (len(state.candidates), len(state.waiting), state.starts) == (2, 3, 2)
+    for candidate, lnl in zip(state.candidates, (-100.0, -150.0), strict=True):
+        candidate.lnl = lnl
+    assert context.reached(state.candidates) == 1
+    assert perform(data.likelihood, context.admit())
+    assert (len(state.candidates), len(state.waiting), state.starts) == (4, 1, 4)
+    assert [event.origin for event in events if isinstance(event, StartTree)] == [
+        "random 3",
+        "random 4",
+    ]
+    assert all(
+        np.isfinite(candidate.lnl) and candidate.active for candidate in state.candidates[2:]
+    )
+    for candidate, lnl in zip(state.candidates, (-100.05, -150.0, -100.0, -101.0), strict=True):
+        candidate.lnl = lnl
+    assert context.reached(state.candidates) == 1
+    assert context.reached(state.candidates, within=0.1) == 2
+    assert not perform(data.likelihood, context.admit())
+    assert (len(state.candidates), len(state.waiting)) == (4, 1)
+
+
+def test_the_starts_of_one_shape_count_together(make_context: Make) -> None:
+    context = make_context()
+    one, other, third, *_ = context.state.candidates
+    one.lnl, other.lnl, third.lnl = -3.0, -5.0, -4.0
+    other.tree, other.starts = one.tree.copy(), 4
+    assert context.reached([one, other, third]) == 5
+
+
+def test_rivals_are_pooled_trees_of_other_shapes_that_are_as_good(
+    data: Simulated, make_context: Make
+) -> None:
+    context = make_context(max_survivors=4, cull_margin=0.0)
+    wrong, *others = (candidate.tree for candidate in context.state.candidates)
+    best = CandidateTree(wrong.copy(), -np.inf, "x")
+    for rank, tree in enumerate([data.tree, wrong, *others]):
+        context.state.pool.add(tree, -float(rank))
+    rivals = perform(data.likelihood, context.rivals(best))
+    first = [tree.copy() for tree in (wrong, data.tree, *others[:2])]
+    epsilon = context.settings.final_smooth_epsilon
+    own, *lnls = data.likelihood.smooth(first, [context.case] * 4, epsilon)
+    assert best.lnl == pytest.approx(own)
+    wanted = [lnl for lnl in lnls if lnl > own]
+    assert len(wanted) > 0
+    assert [one.lnl for one in rivals] == pytest.approx(wanted)
+
+
+def test_a_search_that_ends_on_another_tree_looks_again(
+    data: Simulated, make_context: Make
+) -> None:
+    context = make_context()
+    state = context.state
+    state.candidates = state.candidates[:1]
+    state.pool.add(data.tree, -9e3)
+    state.cache.add_converged([1])
+    assert perform(data.likelihood, finish(context, looks_again=True))
+    assert topology_key(state.best.tree) == topology_key(data.tree)
+    assert state.cache.has_converged([1]) == [False]
+    assert not perform(data.likelihood, finish(context, looks_again=True))
+
+
+@pytest.mark.parametrize(("gain", "kept"), [(0.04, 1), (0.06, 0)])
+def test_under_a_model_that_is_better_by_much_stalled_prunes_are_forgotten(
+    make_context: Make, gain: float, kept: int
+) -> None:
+    context = make_context()
+    cache, candidate = context.state.cache, context.state.candidates[0]
+    nothing, one = np.empty(0, np.uint64), np.ones(1, np.uint64)
+    cache.add([], stalled=[CacheUpdate(nothing, nothing, one)])
+    cache.add_converged([1])
+    candidate.lnl = -9e3
+    (fit,) = context.fits(candidate)
+    fit.lnl = candidate.lnl + gain
+    context.adopt(candidate, fit)
+    assert (cache.stalled.size, cache.has_converged([1])) == (kept, [False])
+
+
+@pytest.mark.parametrize(("agreement", "returned"), [(2, 4), (3, 4), (4, 0)])
+def test_starts_that_agree_stand_for_half_of_the_copies(
+    data: Simulated, make_context: Make, agreement: int, returned: int
+) -> None:
+    context = make_context(agreement=agreement)
+    state = context.state
+    for candidate, lnl in zip(
+        state.candidates, (-100.0, -150.0, -120.0, -101.0, -102.0), strict=True
+    ):
+        candidate.lnl = lnl
+    state.candidates[0].starts = 3
+    perform(data.likelihood, end_starts(context))
+    assert (context.settings.perturbation.returns, state.returned) == (8, returned)
+
+
+def test_where_they_stand_for_all_none_is_made(data: Simulated, make_context: Make) -> None:
+    events: list[Event] = []
+    settings = PerturbationSettings(copies=2, patience=1, agreement_share=1.0)
+    context = make_context(events.append, perturbation=settings)
+    context.state.candidates = context.state.candidates[:1]
+    context.state.best.starts = 2
+    perform(data.likelihood, end_starts(context))
+    perform(data.likelihood, perturb(context))
+    assert (context.state.copies, context.state.batches) == ([], 0)
+
+
+def test_a_search_without_a_phase_ends_on_its_tree(data: Simulated, make_context: Make) -> None:
+    context = make_context()
+    key = topology_key(context.state.candidates[0].tree)
+    context.state.candidates = context.state.candidates[:1]
+    context.state.pool.add(data.tree, -9e3)
+    assert not perform(data.likelihood, finish(context))
+    assert topology_key(context.state.best.tree) == key
+
+
+@pytest.mark.parametrize("refits", [False, True])
+def test_a_copy_that_is_better_has_a_model_of_its_own(
+    data: Simulated, make_context: Make, refits: bool
+) -> None:
+    events: list[Event] = []
+    perturbation = PerturbationSettings(copies=2, patience=3)
+    context = make_context(events.append, perturbation=perturbation)
+    context.state.candidates = context.state.candidates[:1]
+    perform(data.likelihood, context.smooth(context.state.candidates, 0.1))
+    before = context.state.best.lnl
+    perform(data.likelihood, perturb(context, refits=refits))
+    batches = [event for event in events if isinstance(event, TreePerturbed)]
+    refitted = sum(isinstance(event, ModelOptimised) for event in events)
+    if not refits:
+        gains = np.diff([before, *(event.lnl for event in batches)])
+        better = (gains > context.settings.rounds.min_gain).sum()
+        assert (refitted, 0 < better < len(batches)) == (0, True)
+        return
+    assert 0 < refitted < len(batches)
+    told = [event for event in events if isinstance(event, TreePerturbed | ModelOptimised)]
+    assert all(
+        one.better
+        for one, after in pairwise(told)
+        if isinstance(one, TreePerturbed) and isinstance(after, ModelOptimised)
+    )
