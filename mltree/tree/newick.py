@@ -324,8 +324,8 @@ class ParsedTrees:
         expected = set(taxa)
         missing = [name for name in taxa if name not in seen]
         unknown = [name for name in names if name not in expected]
-        for unlike, where in ((missing, f"in {origin} but not in {here}"),
-                              (unknown, f"in {here} but not in {origin}")):  # fmt: skip
+        for unlike, where in ((unknown, f"in {here} but not in {origin}"),
+                              (missing, f"in {origin} but not in {here}")):  # fmt: skip
             if unlike:
                 problem = f"{listed(unlike)} {where}"
                 raise InputError(problem, file=file, line=line, taxon=unlike[0])

@@ -143,7 +143,7 @@ def test_ranks_of_a_host_share_out_its_devices(
     cpu = replace(some, index=3, name="C", is_cpu=True)
     monkeypatch.setattr(discovery, "find_devices", lambda: [*gpus, cpu])
     for number, own in enumerate(expected):
-        monkeypatch.setattr(discovery, "turn", lambda number=number: (number, ranks))
+        monkeypatch.setattr(discovery, "local_rank", lambda number=number: (number, ranks))
         devices = choose_devices(wanted)
         assert "".join(str(info.index) for info in devices) == own
         assert all(info.sharers == expected.count(own) for info in devices)
@@ -152,7 +152,7 @@ def test_ranks_of_a_host_share_out_its_devices(
 def test_ranks_share_a_lone_cpu(monkeypatch: pytest.MonkeyPatch) -> None:
     cpu = replace(find_devices()[0], index=0, is_cpu=True)
     monkeypatch.setattr(discovery, "find_devices", lambda: [cpu])
-    monkeypatch.setattr(discovery, "turn", lambda: (1, 2))
+    monkeypatch.setattr(discovery, "local_rank", lambda: (1, 2))
     for wanted in (None, "all", "cpu"):
         assert choose_devices(wanted) == [replace(cpu, sharers=2)]
 

@@ -171,7 +171,7 @@ def test_parts_with_lengths_of_their_own_are_refined_apart(
     found = Neighbourhood(tree)
     found.extend(4)
     picked = np.arange(0, found.size, 5, dtype=np.int32)
-    joins = found.joins * np.linspace(0.5, 2.0, found.prunes.size)
+    joins = found.merged * np.linspace(0.5, 2.0, found.prunes.size)
     best, three = used.refine([tree], [case], found.scan(picked, joins))
     lnls = np.empty((parted.count, picked.size))
     for part in range(parted.count):

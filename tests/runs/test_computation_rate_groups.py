@@ -164,7 +164,7 @@ def test_moves(open_engine: Open, reference: Callable[..., Likelihood], per_site
     used.insertions([tree], [case], scan)
     lnl, lengths = used.refine([tree], [case], scan)
     for n in (0, len(lnl) - 1):
-        prune, target, join = found.prune[n], found.target[n], found.joins[found.side[n] >> 1]
+        prune, target, join = found.prune[n], found.target[n], found.merged[found.side[n] >> 1]
         moved = tree.copy()
         spr(moved, int(prune), int(target), SprLengths(*lengths[n], join))
         expected = per_site.sites(reference, moved, 0) @ weights

@@ -55,7 +55,7 @@ def test_ranks_share_the_memory_of_a_device(
 ) -> None:
     """What is planned, and what is opened; the same comes out."""
     lone = placed(problem, 40, memory_limit=1 << 23)
-    monkeypatch.setattr(discovery, "turn", lambda: (1, 2))
+    monkeypatch.setattr(discovery, "local_rank", lambda: (1, 2))
     shared = placed(problem, 40, memory_limit=1 << 23)
     assert lone.memory is not None
     assert shared.memory is not None
@@ -253,7 +253,7 @@ def test_the_plan_has_what_compiles_and_who_else_is_there(
     for built, number, ranks in ((True, 0, 1), (False, 2, 1), (True, 0, 3)):
         monkeypatch.setattr(module, "is_built", lambda *_, built=built: built)
         monkeypatch.setattr(module, "builders", lambda *_, number=number: number)
-        monkeypatch.setattr(module, "turn", lambda ranks=ranks: (0, ranks))
+        monkeypatch.setattr(module, "local_rank", lambda ranks=ranks: (0, ranks))
         plan = placement.memory
         assert plan is not None
         plans.append(plan)

@@ -347,7 +347,7 @@ def test_a_search_that_goes_on_gains_nothing(
     tree = data.tree.copy()
     tree.lengths[:] = 0.1
     polish = without_perturbation(replace(preset("fast"), phases=()))
-    further = replace(polish, alternation_epsilon=1e-5, final_smooth_epsilon=1e-6)
+    further = replace(polish, ascent_epsilon=1e-5, final_smooth_epsilon=1e-6)
     found = searched(likelihood, data.patterns, polish, [tree], model)
     again = found
     for _ in range(4):
