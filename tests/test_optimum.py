@@ -38,11 +38,14 @@ RIDGE = 0.05
 
 OTHER_TOPS = {
     "default": {
-        5: 0.5, 38: 0.02, 44: 3.3, 51: 39.4, 58: 0.1, 69: 2.2, 140: 0.2, 160: 0.1, 179: 0.1,
-        199: 0.4, 243: 0.3, 278: 0.1, 284: 31.0,
+        5: 0.5, 38: 0.02, 44: 3.3, 51: 39.4, 58: 0.1, 69: 2.2, 87: 12.4, 140: 0.2, 160: 0.1,
+        179: 0.1, 199: 0.4, 243: 0.3, 244: 0.3, 278: 0.1, 284: 31.0,
     },
-    "free rates": {34: 0.2, 110: 0.2, 122: 0.3, 162: 0.8, 174: 3.0},
+    "free rates": {34: 0.2, 95: 0.1, 110: 0.2, 122: 0.3, 162: 0.8, 174: 3.0},
     "unlinked": {7: 0.1},
+    "DNA": {7: 0.1},
+    "LG4X": {7: 2.6},
+    "few sites, R": {21: 0.5},
 }  # fmt: skip
 """How far below a random start long versions are known to end, by their cases: on tops of lnL in
 branch lengths and rates, where neither optimiser gains more. IQ-TREE 2.0.7 ends within 0.2 of ours
