@@ -97,9 +97,9 @@ def _say(*words: str) -> None:
 
 def _command(tests: Path, module: Path | None = None) -> str:
     """Runs a folder of tests up to the first failure, first those that mirror a module."""
-    mirror = tests / f"test_{module.stem}.py" if module else tests
+    mirrors = sorted(map(str, tests.glob(f"test_{module.stem}*.py"))) if module else []
     # pytest would join a file and its folder into one, in the folder's order.
-    first = f"--keep-duplicates {mirror} " if mirror.is_file() else ""
+    first = f"--keep-duplicates {' '.join(mirrors)} " if mirrors else ""
     return f"{sys.executable} -m pytest {OPTIONS} {first}{tests}"
 
 
