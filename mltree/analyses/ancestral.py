@@ -13,9 +13,10 @@ from mltree.analyses.evaluate import FitRequest, fitted, given_tree
 from mltree.data.patterns import Patterns
 from mltree.models.eigen import ModelArrays, p_matrices
 from mltree.report.progress import Reporter
-from mltree.runs.computation import Found, open_computation
+from mltree.runs.engines import Workload, open_engines
 from mltree.runs.problem import Problem
 from mltree.runs.request import by_kind, command_result, deliver
+from mltree.runs.steps import TreeResult
 from mltree.system.arrays import Float64, Int32
 from mltree.system.events import RunStarted, TreeScored
 from mltree.tree.newick import write_newick
@@ -201,12 +202,12 @@ def run_ancestral(request: AncestralRequest, reporter: Reporter) -> None:
         reporter(RunStarted(__version__, request.command))
         problem = request.load(reporter)
         tree = given_tree(request.tree, problem, reporter, request.optimise_branches)
-        computation = open_computation(problem, request.resources, reporter)
+        engines = open_engines(request.resources, Workload.of(problem), reporter)
         found = fitted(
-            computation, tree, problem.model, reporter,
+            engines, tree, problem.model, reporter,
             request.optimise_model, request.optimise_branches,
         )  # fmt: skip
-        found = computation.exactly(found, reporter)
+        found = found.scored(engines, reporter)
         reporter(TreeScored(found.lnl))
         texts = _texts(request, found, problem)
         others = {kind for kinds in FORMATS.values() for kind in kinds}
@@ -224,7 +225,7 @@ def run_ancestral(request: AncestralRequest, reporter: Reporter) -> None:
         reporter.finish("ancestral", result)
 
 
-def _texts(request: AncestralRequest, found: Found, problem: Problem) -> dict[str, str]:
+def _texts(request: AncestralRequest, found: TreeResult, problem: Problem) -> dict[str, str]:
     tree = found.mean_tree
     nodes = inner_nodes(tree)
     names = [f"Node{n}" for n in range(1, len(nodes) + 1)]
@@ -243,7 +244,7 @@ def _texts(request: AncestralRequest, found: Found, problem: Problem) -> dict[st
     return {PROBABILITIES: table, STATES: states, **texts}
 
 
-def _parts(found: Found, problem: Problem) -> Iterator[_Part]:
+def _parts(found: TreeResult, problem: Problem) -> Iterator[_Part]:
     """The parts in the order of their file."""
     order = (0,) if problem.data is None else problem.data.order
     arrays, trees = found.model.arrays(), found.part_trees

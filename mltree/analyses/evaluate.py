@@ -11,7 +11,7 @@ from mltree.models.partitioned import PartitionModel
 from mltree.program.cases import Case
 from mltree.report.progress import Reporter
 from mltree.report.record import expect_record
-from mltree.runs.computation import Computation, Found, open_computation
+from mltree.runs.engines import Engines, Workload, open_engines
 from mltree.runs.problem import Problem
 from mltree.runs.request import Request, Run, model_text, open_log, part_trees
 from mltree.runs.site_frequencies import (
@@ -20,7 +20,7 @@ from mltree.runs.site_frequencies import (
     check_classes,
     frequencies_file,
 )
-from mltree.runs.steps import FIXED_TOPOLOGY, as_reported, evaluate
+from mltree.runs.steps import FIXED_TOPOLOGY, TreeResult, as_reported, evaluate
 from mltree.runs.trees import check_possible, lone_trees, read_trees
 from mltree.system.errors import ModelError
 from mltree.system.events import Emit, RunStarted, ignore
@@ -52,13 +52,13 @@ def given_tree(path: str, problem: Problem, emit: Emit, optimise_branches: bool)
 
 
 def fitted(
-    computation: Computation,
+    engines: Engines,
     tree: Tree,
     model: PartitionModel,
     emit: Emit,
     optimise_model: bool,
     optimise_branches: bool,
-) -> Found:
+) -> TreeResult:
     """The tree and the model, as likely as they can be made on this topology, as is reported.
 
     Raises:
@@ -70,15 +70,15 @@ def fitted(
             hint="leave the model and the branches to be optimised, or use +G4",
         )
     found = evaluate(
-        computation.likelihood,
+        engines.likelihood,
         tree,
         model,
         emit,
         optimise_parameters=optimise_model,
         optimise_lengths=optimise_branches,
-        settings=FIXED_TOPOLOGY.for_precision(computation.placement.is_exact),
+        settings=FIXED_TOPOLOGY.for_precision(engines.is_exact),
     )
-    return as_reported(computation, found, emit, tree)
+    return as_reported(engines, found, emit, tree)
 
 
 # The rates of sites as files: IQ-TREE's .rate, of categories or of +PSR.
@@ -102,7 +102,7 @@ def check_rates(model: PartitionModel) -> None:
         )
 
 
-def site_rates(likelihood: Likelihood, found: Found, problem: Problem) -> str:
+def site_rates(likelihood: Likelihood, found: TreeResult, problem: Problem) -> str:
     """The content of a .rate file, sites in the order of the file, rates among all of them."""
     if found.per_site is not None:
         rates = _fitted(found.per_site)
@@ -173,31 +173,31 @@ def run_evaluate(request: EvaluateRequest, reporter: Reporter) -> None:
         reporter(RunStarted(__version__, request.command))
         problem = request.load(reporter)
         tree = given_tree(request.tree, problem, reporter, request.optimise_branches)
-        computation = open_computation(problem, request.resources, reporter)
+        engines = open_engines(request.resources, Workload.of(problem), reporter)
         run = Run.of(
-            "evaluate", request, problem, computation, reporter, kind=RESULT, record=EVENTS,
+            "evaluate", request, problem, engines, reporter, kind=RESULT, record=EVENTS,
             inputs=[request.tree], resolved={},
             is_estimated=request.optimise_model or request.optimise_branches,
         )  # fmt: skip
         run.begin(log, append=False)
         found = fitted(
-            computation, tree, problem.model, reporter,
+            engines, tree, problem.model, reporter,
             request.optimise_model, request.optimise_branches,
         )  # fmt: skip
         newick = write_newick(found.mean_tree, problem.taxa)
         texts = {"evalModel": model_text(found.model, problem), "evalTree": newick + "\n"}
         more = {PART_TREES: part_trees(found, problem), RATES: ""}
         if request.site_rates or found.per_site:
-            more[RATES] = site_rates(computation.exact, found, problem)
+            more[RATES] = site_rates(engines.exact, found, problem)
         texts |= {kind: text for kind, text in more.items() if text}
         if request.site_frequencies.guide is not None:
             texts |= frequencies_file(problem)
         if request.site_lnl:
-            sites = computation.exact.site_log_likelihoods(found.tree, Case(found.model.arrays()))
+            sites = engines.exact.site_log_likelihoods(found.tree, Case(found.model.arrays()))
             values = problem.by_site(sites)
             texts["siteLnL"] = "".join(f"{v:.10f}\n" for v in values)
         if request.site_classes:
-            classes = SiteClasses.of(computation.exact, found.tree, found.model, problem)
+            classes = SiteClasses.of(engines.exact, found.tree, found.model, problem)
             texts |= classes.texts(request.site_classes)
         stale = [*more, *(OF_SITES if request.redo else ())]
         run.deliver(found, newick, texts, [kind for kind in stale if kind not in texts])

@@ -39,8 +39,7 @@ from mltree.models.partitioned import Linkage
 from mltree.report.lines import NAMES
 from mltree.report.progress import Reporter
 from mltree.report.record import expect_record
-from mltree.runs.computation import Afterwards, Found
-from mltree.runs.demand import Rows
+from mltree.runs.demand import RowCounts
 from mltree.runs.problem import Problem, is_choice, read_problem
 from mltree.runs.request import (
     LOCI_KINDS,
@@ -52,7 +51,7 @@ from mltree.runs.request import (
     share_replicates,
 )
 from mltree.runs.site_frequencies import SITE_FREQUENCIES, frequencies_file
-from mltree.runs.steps import TreeSearch, prepare_search
+from mltree.runs.steps import TreeResult, TreeSearch, prepare_search
 from mltree.runs.trees import expect_starts
 from mltree.runs.workspace import Journal, RunLog
 from mltree.supports.consensus import Consensus
@@ -109,12 +108,14 @@ class Supports(Value):
         return cited | {metric.strip().upper(): None for metric in metrics}
 
     @property
-    def afterwards(self) -> Afterwards:
-        """What they compute when the search has ended."""
-        return Afterwards(
-            self.bootstrap.trees if self.bootstrap else 0,
-            Rows(self.ultrafast.replicates if self.ultrafast else 0),
-        )
+    def replicates(self) -> int:
+        """Bootstrap replicates that are searched when the search has ended."""
+        return self.bootstrap.trees if self.bootstrap else 0
+
+    @property
+    def rows(self) -> RowCounts:
+        """Rows of weights that the ultrafast bootstrap takes when the search has ended."""
+        return RowCounts(self.ultrafast.replicates if self.ultrafast else 0)
 
 
 class Draw(Protocol):
@@ -151,7 +152,7 @@ class Replicate(Protocol):
 def draw_supports(
     asked: Supports,
     ready: TreeSearch,
-    found: Found,
+    found: TreeResult,
     seed: int,
     draw: Draw,
     replicate: Replicate,
@@ -165,9 +166,7 @@ def draw_supports(
     problem = ready.problem
     drawn = Drawn(draw(found.mean_tree))
     if asked.tests and len(problem.taxa) >= MIN_TAXA:
-        tested = asked.tests.of(
-            ready.computation.exact, found.tree, found.model, problem.groups, seed
-        )
+        tested = asked.tests.of(ready.engines.exact, found.tree, found.model, problem.groups, seed)
         drawn.newick = draw(found.mean_tree, tested.labels())
         drawn.told = tested.events(drawn.newick)
         for event in drawn.told:
@@ -283,7 +282,7 @@ class Searched(NamedTuple):
     """What a search has found and written."""
 
     ready: TreeSearch
-    found: Found
+    found: TreeResult
     drawn: Drawn
     """Its supports."""
 
@@ -317,21 +316,18 @@ def _search(request: SearchRequest, log: RunLog, resumes: bool, reporter: Report
     ready = prepare_search(
         problem, request.settings, request.resources, seed=request.seed, starts=request.tree,
         constraint=request.constraint, kept=layouts,
-        afterwards=request.supports.afterwards, emit=reporter,
+        replicates=request.supports.replicates, rows=request.supports.rows, emit=reporter,
     )  # fmt: skip
-    computation = ready.computation
+    engines = ready.engines
     checkpoint = Checkpoint(
-        outputs.path(CHECKPOINT),
-        ready.fingerprint,
-        ready.settings.checkpoints,
-        computation.placement.kept,
+        outputs.path(CHECKPOINT), ready.fingerprint, ready.settings.checkpoints, engines.kept
     )
 
     def draw(tree: Tree, labels: Mapping[int, str] | None = None) -> str:
         return write_newick(tree, taxa, outgroup=outgroup, collapse=request.collapse, labels=labels)
 
     run = Run.of(
-        "search", request, problem, computation, reporter, kind=RESULT, record=EVENTS,
+        "search", request, problem, engines, reporter, kind=RESULT, record=EVENTS,
         inputs=request.inputs,
         resolved={"tree": request.tree or _asked(ready.starts)},
         starts=[start.origin for start in ready.starts],
@@ -396,7 +392,7 @@ def _stale(request: SearchRequest, texts: Mapping[str, str]) -> list[str]:
 
 
 def _deliver(
-    request: SearchRequest, run: Run, ready: TreeSearch, found: Found, draw: Draw, log: RunLog
+    request: SearchRequest, run: Run, ready: TreeSearch, found: TreeResult, draw: Draw, log: RunLog
 ) -> tuple[Drawn, dict[str, Any]]:
     """Compute the supports, write all files, show the result; returns both."""
     outputs, problem = request.outputs, ready.problem
@@ -404,7 +400,7 @@ def _deliver(
     texts = {MODEL: model_text(found.model, problem), TREE: newick + "\n"}
     more = {PART_TREES: part_trees(found, problem), RATES: ""}
     if request.site_rates or found.per_site:
-        more[RATES] = site_rates(ready.computation.exact, found, problem)
+        more[RATES] = site_rates(ready.engines.exact, found, problem)
     texts |= {kind: text for kind, text in more.items() if text}
     if request.site_frequencies.guide is not None:
         texts |= frequencies_file(problem)
@@ -435,7 +431,7 @@ def _replicates(
     ready: TreeSearch,
     log: RunLog,
     run: Run,
-    found: Found,
+    found: TreeResult,
     wanted: Wanted,
     newick: str,
 ) -> tuple[dict[str, str], list[SupportsDrawn]]:

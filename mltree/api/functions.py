@@ -49,12 +49,12 @@ from mltree.data.alignments import Given
 from mltree.fit.settings import PRESETS
 from mltree.models.grammar import format_model
 from mltree.models.partitioned import Linkage, PartitionModel
-from mltree.runs.computation import Computation, Found, open_computation
+from mltree.runs.engines import Engines, Workload, open_engines
 from mltree.runs.model_choice import Choice, Criterion
 from mltree.runs.problem import Problem, is_choice, load_problem, read_problem
 from mltree.runs.request import breakdown_of, model_text
 from mltree.runs.site_frequencies import SiteFrequencies
-from mltree.runs.steps import TreeSearch, prepare_search
+from mltree.runs.steps import TreeResult, TreeSearch, prepare_search
 from mltree.runs.trees import read_tree
 from mltree.runs.workspace import MemoryJournal, Outputs
 from mltree.supports.consensus import Consensus
@@ -186,14 +186,15 @@ def _in_memory(request: SearchRequest, source: str | Given, call: Call) -> Searc
     problem = _problem(request, source, call)
     ready = prepare_search(
         problem, request.settings, request.resources, seed=request.seed, starts=request.tree,
-        constraint=request.constraint, afterwards=request.supports.afterwards, emit=call,
+        constraint=request.constraint, replicates=request.supports.replicates,
+        rows=request.supports.rows, emit=call,
     )  # fmt: skip
     found = ready.run(call)
     return _result(request, ready, found, _supports(request, source, ready, found, call), call)
 
 
 def _supports(
-    request: SearchRequest, source: str | Given, ready: TreeSearch, found: Found, call: Call
+    request: SearchRequest, source: str | Given, ready: TreeSearch, found: TreeResult, call: Call
 ) -> Drawn:
     """Those that were asked for, as the command draws them."""
     taxa = ready.problem.taxa
@@ -237,15 +238,15 @@ def _as_written(
 def _result(
     request: SearchRequest,
     ready: TreeSearch,
-    found: Found,
+    found: TreeResult,
     drawn: Drawn,
     call: Call,
 ) -> SearchResult:
     return SearchResult(
         problem=ready.problem,
         resources=request.resources,
-        found=ready.computation.exactly(found, call),
-        timings=_timings(ready.computation, found, call),
+        found=found.scored(ready.engines, call),
+        timings=_timings(ready.engines, found, call),
         seed=request.seed,
         starts=call.last(StartsEnded),
         drawn=drawn,
@@ -253,8 +254,8 @@ def _result(
     )
 
 
-def _timings(computation: Computation, found: Found, call: Call) -> dict[str, float]:
-    spent = breakdown_of(computation)
+def _timings(engines: Engines, found: TreeResult, call: Call) -> dict[str, float]:
+    spent = breakdown_of(engines)
     device = 0.0 if spent is None else spent.device_seconds
     return {"total": call.elapsed, "run": found.seconds, "device": device}
 
@@ -318,13 +319,13 @@ def evaluate(
         problem = load_problem(source, model, call, data_type, Linkage(brlen), site_rates=True)
         problem = frequencies.given_to(problem, resources, call)
         given = given_tree(text, problem, call, optimise_branches)
-        computation = open_computation(problem, resources, call)
-        found = fitted(computation, given, problem.model, call, optimise_model, optimise_branches)
+        engines = open_engines(resources, Workload.of(problem), call)
+        found = fitted(engines, given, problem.model, call, optimise_model, optimise_branches)
         return Evaluation(
             problem=problem,
             resources=resources,
-            found=computation.exactly(found, call),
-            timings=_timings(computation, found, call),
+            found=found.scored(engines, call),
+            timings=_timings(engines, found, call),
         )
 
 

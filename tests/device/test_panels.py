@@ -23,7 +23,7 @@ from mltree.program.cases import Case, Cases
 from mltree.program.engine import NO_CONTROL, Engine
 from mltree.program.program import Program
 from mltree.program.stages import Reduce
-from mltree.runs.engines import BerthLikelihood
+from mltree.runs.engines import ReplicateLikelihood
 from mltree.system import contract
 from mltree.system.contract import CONTROL_WORDS, Control, Function, RunKind
 from mltree.system.errors import DeviceError, NumericalError, WorkerFault
@@ -168,7 +168,7 @@ def test_berths(
     assert (engine.n_panels > len(shares) * ranks) == (slots < 100)
     found = []
     for one in (session, engine):
-        used = BerthLikelihood(one, BOUNDS, Columns.of([berths]))
+        used = ReplicateLikelihood(one, BOUNDS, Columns.of([berths]))
         results: list[np.ndarray] = []
         for loads in (((0, 0), (1, 1), (2, 2)), ((1, 3),), ((0, 1), (2, 0))):
             for berth, row in loads:

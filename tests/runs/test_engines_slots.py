@@ -16,7 +16,7 @@ from mltree.likelihood.classes import Columns
 from mltree.likelihood.likelihood import Likelihood
 from mltree.program.cases import Case
 from mltree.program.engine import Engine
-from mltree.runs.engines import BerthLikelihood
+from mltree.runs.engines import ReplicateLikelihood
 from mltree.supports.resampling import Resampling
 from mltree.tree.topology import Tree
 from mltree.treesearch.scoring import Neighbourhood
@@ -61,15 +61,15 @@ class Data:
         models = self.problem.models[tree :: len(self.problem.trees)]
         return Case(tuple(models), first_part=berth * self.count)
 
-    def opened(self, open_: Open, berths: int, more: int = 0) -> BerthLikelihood:
+    def opened(self, open_: Open, berths: int, more: int = 0) -> ReplicateLikelihood:
         """Empty berths, with room for more patterns than any row has."""
         sizes = [size + more for size in self.sizes]
         empty = empty_berths(self.patterns, sizes, berths)
         options = {"parted": True, "chunk_blocks": CHUNK}
         engine = VerifiedEngine(open_(empty, self.problem.categories, **options), TAXA)
-        return BerthLikelihood(engine, BOUNDS, Columns.of([empty]))
+        return ReplicateLikelihood(engine, BOUNDS, Columns.of([empty]))
 
-    def load(self, used: BerthLikelihood, berth: int, row: int, more: int = 0) -> None:
+    def load(self, used: ReplicateLikelihood, berth: int, row: int, more: int = 0) -> None:
         sizes = [size + more for size in self.sizes]
         used.load_patterns(berth * self.count, drawn(self.patterns, self.rows[row], sizes))
 
