@@ -109,7 +109,7 @@ class Bootstrap(Value, kw_only=True):
         own = self.replicates
         fingerprint = mark(
             self.problem, own.model, self.engines, own.constraint, own.seed,
-            repr(asdict(own.settings)), repr(self.engines.has_slots),
+            repr(asdict(own.settings)), repr(self.engines.has_replicate_slots),
         )  # fmt: skip
         return Head(fingerprint, self.engines.kept)
 

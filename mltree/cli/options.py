@@ -256,7 +256,7 @@ MemoryOption = Annotated[
         metavar="SIZE",
         rich_help_panel=ADVANCED,
         help="Memory of a device that likelihoods may take, such as 8G; alignments that "
-        "need more are computed in panels. Default: what the device has.",
+        "need more are computed in slices. Default: what the device has.",
     ),
 ]
 WidthOption = Annotated[

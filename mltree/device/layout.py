@@ -491,12 +491,12 @@ def _starts(sizes: npt.NDArray[Any] | Sequence[int]) -> npt.NDArray[Any]:
     return ends - sizes
 
 
-# Residues: how chunks are shared out among devices so that sums keep a lone session's bits.
+# Reduction lanes: chunks are shared out among devices so that sums keep a lone session's bits.
 #
-# A lone session adds a cell's partial sums as ``REDUCE_WIDTH`` strided sums: residue v is the sum
-# over the chunks c = v (mod ``REDUCE_WIDTH``), in order (``opencl/optimise.h``). A device that
-# holds all chunks of some residues therefore makes their sums by itself, and what is left to add
-# are the residues of all devices, once each and in order.
+# A lone session adds a cell's partial sums as ``REDUCE_WIDTH`` strided sums: reduction lane v is
+# the sum over the chunks c = v (mod ``REDUCE_WIDTH``), in order (``opencl/optimise.h``). A device
+# that holds all chunks of some reduction lanes therefore makes their sums by itself, and what is
+# left to add are the reduction lanes of all devices, once each and in order.
 
 Acc = npt.NDArray[Any]
 
@@ -509,10 +509,10 @@ SMALL_PRODUCT = 1 << 16
 
 
 def share_out(chunks: int, shares: Sequence[float]) -> list[range]:
-    """The residues that each share gets, side by side, of as many as have chunks.
+    """The reduction lanes that each share gets, side by side, of as many as have chunks.
 
     One by one to whoever is done with one more the soonest (D'Hondt's method): a device that would
-    keep the others waiting with a single residue gets none.
+    keep the others waiting with a single reduction lane gets none.
     """
     wanted = np.asarray(shares, np.float64)
     counts = np.zeros(len(wanted), np.int64)
@@ -522,16 +522,20 @@ def share_out(chunks: int, shares: Sequence[float]) -> list[range]:
     return [range(end - count, end) for end, count in zip(ends, counts.tolist(), strict=True)]
 
 
-def patterns_of(residues: range, chunk_of: npt.NDArray[np.int64]) -> npt.NDArray[np.int64]:
-    """int64[n]: the patterns of some residues' chunks, in order; ``chunk_of``: each one's chunk.
+def patterns_of(reduction_lanes: range, chunk_of: npt.NDArray[np.int64]) -> npt.NDArray[np.int64]:
+    """int64[n]: the patterns of some reduction lanes' chunks, in order.
 
-    The n-th of these chunks has residue ``residues[n % len(residues)]``.
+    The n-th of these chunks is of reduction lane ``reduction_lanes[n % len(reduction_lanes)]``.
+
+    chunk_of  int64[L]: the chunk of each pattern
     """
-    residue = chunk_of % REDUCE_WIDTH
-    return np.flatnonzero((residue >= residues.start) & (residue < residues.stop))
+    reduction_lane = chunk_of % REDUCE_WIDTH
+    return np.flatnonzero(
+        (reduction_lane >= reduction_lanes.start) & (reduction_lane < reduction_lanes.stop)
+    )
 
 
-def splits_residues(layout: Layout, program: Program) -> bool:
+def splits_lanes(layout: Layout, program: Program) -> bool:
     """Whether a lone session is best asked for strided sums, and adds them up by itself.
 
     A GPU's work-groups are many, and a RELL product of few sums has few patches for them.
@@ -561,12 +565,12 @@ def whole_sums(
     widths: Sequence[int],
     part_chunk: npt.NDArray[np.int32],
 ) -> Acc:
-    """acc[count]: a record's sums, from the strided ones of devices that share its residues out.
+    """acc[count]: a record's sums, from the strided sums of devices that share its reduction lanes.
 
-    found   acc[residues x sums] of each device, a record behind the other
-    widths  residues of each device
+    found   acc[reduction lanes x sums] of each device, a record behind the other
+    widths  reduction lanes of each device
 
-    They are added in a lone session's order, from the residue of the parts' first chunk on.
+    They are added in a lone session's order, from the reduction lane of the parts' first chunk on.
     """
     first, end = int(record["sum"]), int(record["sum"]) + count
     strided = [
@@ -578,7 +582,7 @@ def whole_sums(
 
 
 def ordered_sum(strided: Acc) -> Acc:
-    """acc[cells]: strided sums acc[residues, cells] added in order, as ``reduce_stage`` does."""
+    """acc[cells]: strided sums acc[lanes, cells] added in order, as ``reduce_stage`` does."""
     if strided.shape[1] <= FEW_CELLS:
         few: Acc = np.add.accumulate(strided)[-1]
         return few

@@ -54,7 +54,7 @@ SIZES = (4_096, 32_768)
 """Patterns up to which an alignment is little or middling; beyond, it is much."""
 
 
-class Kind(Value):
+class DataKind(Value):
     """What a layout is chosen for."""
 
     states: int
@@ -65,7 +65,7 @@ class Kind(Value):
     """0 little, 1 middling, 2 much (:data:`SIZES`)."""
 
     @classmethod
-    def of(cls, states: int, categories: int, single: bool, n_patterns: int) -> Kind:
+    def of(cls, states: int, categories: int, single: bool, n_patterns: int) -> DataKind:
         """The kind of an alignment under a model."""
         size = sum(n_patterns > limit for limit in SIZES)
         return cls(states, categories, single, size)
@@ -77,7 +77,7 @@ class Kind(Value):
         return f"{self.states} states, {self.categories} categories, {precision}, {self.size}"
 
 
-class Choice(Value):
+class LayoutChoice(Value):
     """The layout that was fastest."""
 
     vw: int
@@ -90,10 +90,10 @@ class Calibration(Value):
 
     copy_bytes: float | None = None
     """Bytes a second that a copy reads and writes; None where nobody has measured."""
-    layouts: Mapping[str, Choice] = field(default_factory=dict)
-    """By :attr:`Kind.key`."""
+    layouts: Mapping[str, LayoutChoice] = field(default_factory=dict)
+    """By :attr:`DataKind.key`."""
 
-    def choice(self, kind: Kind) -> Choice | None:
+    def choice(self, kind: DataKind) -> LayoutChoice | None:
         """The measured layout for a kind of data; with other categories, its VW alone."""
         exact = self.layouts.get(kind.key)
         if exact is not None:
@@ -158,7 +158,7 @@ def _read(device: DeviceInfo) -> Calibration:
     content = _content(device)
     copy_bytes = content["copy_bytes"].get(str(device.compute_units))
     layouts = {
-        str(key): Choice(_positive(choice["vw"]), _positive(choice["rows"]))
+        str(key): LayoutChoice(_positive(choice["vw"]), _positive(choice["rows"]))
         for key, choice in content["layouts"].items()
     }
     return Calibration(None if copy_bytes is None else _bandwidth(copy_bytes), layouts)
@@ -234,7 +234,7 @@ def choose_layout(
     size = (states, codes, categories, n_patterns)
     if vw is not None:
         return rule_layout(device, *size, single, vw)
-    kind = Kind.of(states, categories, single or not device.has_fp64, n_patterns)
+    kind = DataKind.of(states, categories, single or not device.has_fp64, n_patterns)
     known = load(device) if kept is None else _kept_of(device, kept)
     choice = known.choice(kind)
     if choice is None or choice.vw not in _widths(device):
@@ -244,7 +244,7 @@ def choose_layout(
 
 def layout_key(device: DeviceInfo, layout: Layout, n_patterns: int) -> str:
     """What a layout is kept under: the device and the kind of data that it is for."""
-    kind = Kind.of(layout.states, layout.categories, layout.single, n_patterns)
+    kind = DataKind.of(layout.states, layout.categories, layout.single, n_patterns)
     return _prefix(device) + kind.key
 
 
@@ -271,7 +271,7 @@ def measured_layouts(devices: Sequence[DeviceInfo]) -> KeptLayouts:
 def _kept_of(device: DeviceInfo, kept: KeptLayouts) -> Calibration:
     prefix = _prefix(device)
     own = {key: value for key, value in kept.items() if key.startswith(prefix)}
-    return Calibration(None, {key.removeprefix(prefix): Choice(*own[key]) for key in own})
+    return Calibration(None, {key.removeprefix(prefix): LayoutChoice(*own[key]) for key in own})
 
 
 def _prefix(device: DeviceInfo) -> str:

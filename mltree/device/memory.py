@@ -12,7 +12,7 @@ import pyopencl as cl
 
 from mltree.device.discovery import DeviceInfo
 from mltree.device.layout import Layout
-from mltree.device.queue import Channel
+from mltree.device.queue import Transfers
 from mltree.program.engine import Room
 from mltree.program.program import Program
 from mltree.system.contract import Fault
@@ -81,8 +81,8 @@ class Memory:
         self._context = context
         self._queue = queue
         self._most = int(queue.device.max_mem_alloc_size)
-        self._channel = Channel(queue, waiting)
-        self.expect = self._channel.expect
+        self._transfers = Transfers(queue, waiting)
+        self.expect = self._transfers.expect
         self._buffers: dict[str, cl.Buffer] = {}
         self.generation = 0
         """Counts up whenever a name comes to stand for another buffer."""
@@ -163,11 +163,11 @@ class Memory:
 
     def write(self, name: str, array: npt.NDArray[Any], offset: int = 0) -> None:
         """Write an array, which must not change before the next read; ``offset``: bytes."""
-        self._channel.write(self._buffers[name], array, offset)
+        self._transfers.write(self._buffers[name], array, offset)
 
     def ask(self, name: str, size: int, offset: int = 0) -> None:
         """Let the device begin, and fetch so many bytes when all that it was sent is done."""
-        self._channel.ask(self._buffers[name], size, offset)
+        self._transfers.ask(self._buffers[name], size, offset)
 
     def read(self, name: str, array: npt.NDArray[Any], offset: int = 0) -> None:
         """Fill an array once the device has done all that it was sent; ``offset``: bytes.
@@ -175,7 +175,7 @@ class Memory:
         Raises:
             DeviceError: the device does not answer.
         """
-        self._channel.read(array, self._buffers[name], offset)
+        self._transfers.read(array, self._buffers[name], offset)
 
     def take(self, names: Iterable[str]) -> dict[str, cl.Buffer]:
         """Buffers that the names let go of."""

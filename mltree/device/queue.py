@@ -222,11 +222,11 @@ def _waiter() -> _Waiter:
 
 # What goes to a device and comes back, in order and with a deadline.
 
-MAILBOX = 1 << 20
+PINNED_BYTES = 1 << 20
 """Bytes of the largest answer that a GPU puts into the host's memory by itself."""
 
 
-class Channel:
+class Transfers:
     """What goes to a device and comes back through one in-order queue."""
 
     def __init__(self, queue: cl.CommandQueue, waiting: AbstractContextManager[object]) -> None:
@@ -234,7 +234,7 @@ class Channel:
         self._queue = queue
         self._waiting = waiting
         self._watch = Watch.over(queue.device)
-        self._mailbox = Mailbox(queue) if self._watch.spins else None
+        self._pinned = PinnedBuffer(queue) if self._watch.spins else None
         self._products = 0.0
         self._writes: list[cl.Event] = []
         self._asked: _Asked | None = None
@@ -257,7 +257,7 @@ class Channel:
         """Let the device begin, and fetch so many bytes when everything sent before is done."""
         check_process()
         self._forget()
-        box = self._mailbox if size <= MAILBOX else None
+        box = self._pinned if size <= PINNED_BYTES else None
         done = box.order(buffer, size, offset) if box else cl.enqueue_marker(self._queue)
         self._queue.flush()
         self._asked = _Asked(buffer, size, offset, done, box)
@@ -302,19 +302,19 @@ class _Asked(NamedTuple):
     size: int
     offset: int
     done: cl.Event
-    box: Mailbox | None
+    box: PinnedBuffer | None
     """Where it comes by itself."""
 
 
-class Mailbox:
+class PinnedBuffer:
     """Host memory that a GPU writes into by itself (pinned: 5 us less than a read that blocks)."""
 
     def __init__(self, queue: cl.CommandQueue) -> None:
         self._queue = queue
         flags = cl.mem_flags.READ_WRITE | cl.mem_flags.ALLOC_HOST_PTR
-        self._buffer = cl.Buffer(queue.context, flags, MAILBOX)
+        self._buffer = cl.Buffer(queue.context, flags, PINNED_BYTES)
         self._bytes, _ = cl.enqueue_map_buffer(
-            queue, self._buffer, cl.map_flags.READ, 0, (MAILBOX,), np.dtype(np.uint8)
+            queue, self._buffer, cl.map_flags.READ, 0, (PINNED_BYTES,), np.dtype(np.uint8)
         )
 
     def order(self, buffer: cl.Buffer, size: int, offset: int) -> cl.Event:

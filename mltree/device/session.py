@@ -13,10 +13,10 @@ import pyopencl as cl
 
 from mltree.data.patterns import Patterns
 from mltree.device.build import build_kernels, context_on, is_nvidia, queue_on, worker_of
-from mltree.device.layout import Blocks, Layout, longest_walk, splits_residues, whole_products
+from mltree.device.layout import Blocks, Layout, longest_walk, splits_lanes, whole_products
 from mltree.device.memory import LEAST, Memory, NamingDevice, raise_fault, room_on
 from mltree.device.timing import Breakdown, DeviceTimes
-from mltree.device.worker import BUFFERS, Ahead, Dispatch, Launch, Plan, Worker
+from mltree.device.worker import BUFFERS, BackgroundBuild, Dispatch, Launch, Plan, Worker
 from mltree.models.eigen import ModelArrays
 from mltree.program.engine import Result, Weights
 from mltree.program.model_rows import model_rows, series_rows
@@ -135,7 +135,7 @@ class Widening:
 
 # Which CLAs a program reads and writes, and what must run again to have them back.
 #
-# Where panels share one CLA pool, a panel's CLAs are gone when its turn comes again. A
+# Where slices share one CLA pool, a patterns's CLAs are gone when its turn comes again. A
 # :class:`Resident` remembers the programs that wrote them, and lists those that a program needs.
 
 _CACHE = "_written"
@@ -250,7 +250,7 @@ RETREAT = 0.75
 """Of the CLA slots that a device had no room for, the share that is tried next."""
 
 _GROWING = ("cla", "scaler", "pmatrix", "tip_pmatrix", "partial", "stack")
-_OF_PANEL = (*OF_BLOCKS, "tips", "weights", "site_lnl", "site_system")
+_OF_SLICE = (*OF_BLOCKS, "tips", "weights", "site_lnl", "site_system")
 
 
 class Session:
@@ -266,28 +266,28 @@ class Session:
         memory_limit: int | None = None,
         chunk_blocks: int | None = None,
         slots: int = 0,
-        residues: int = 0,
+        reduction_lanes: int = 0,
         parted: bool = False,
         apart: bool = False,
-        ahead: Ahead | None = None,
+        background: BackgroundBuild | None = None,
     ) -> None:
         """``slots``: CLAs to make room for at once, so that none move later.
 
-        ``residues``: of a panel's device, which then leaves strided sums
+        ``reduction_lanes``: of a patterns's device, which then leaves strided sums
         (:mod:`mltree.device.layout`); 0 for whole sums. ``parted``: look parts up even where
         there is but one, for programs that leave it out. ``apart``: CLAs have the patterns of the
         parts that a program is about alone, which none finds there any more that is about others.
-        ``ahead``: who builds workers already.
+        ``background``: who builds workers already.
         """
         self.device = device
         self.parts = len(patterns.parts)
         self.layout = layout = replace(layout, parted=parted or layout.parted or self.parts > 1)
-        self.residues = residues
+        self.reduction_lanes = reduction_lanes
         self.dispatch = dispatch
         self.name = f"{device.name.strip()}, {layout}"
         self.times = DeviceTimes(from_events=not is_nvidia(device))
         self._naming = NamingDevice(device)
-        self._ahead = ahead
+        self._background = background
         self._context = context_on(device)
         self._queue = queue_on(self._context, device, self.times.from_events)
         self._acc = np.dtype(np.float64 if layout.fp64 else np.float32)
@@ -306,9 +306,9 @@ class Session:
         self._workers: dict[str, Worker] = {}
         self._plans: dict[tuple[int, int, int], Plan] = {}
         self._program: Program | None = None
-        self._panel = patterns
+        self._patterns = patterns
         self._first_chunk = 0
-        self._panels: dict[Patterns, dict[str, cl.Buffer]] = {}
+        self._others: dict[Patterns, dict[str, cl.Buffer]] = {}
         self._upload_patterns(patterns)
         for name in BUFFERS:
             self.memory.reserve(name, LEAST)
@@ -316,7 +316,7 @@ class Session:
 
     def longest_walk(self, trees: int) -> int:
         """See :func:`longest_walk`."""
-        return longest_walk(self.layout, self.device.max_compute_units, self._panel, trees)
+        return longest_walk(self.layout, self.device.max_compute_units, self._patterns, trees)
 
     def load_models(self, models: Sequence[ModelArrays]) -> None:
         """Take models, a row each."""
@@ -331,11 +331,11 @@ class Session:
         self.memory.put("series_at", places)
 
     def load_weights(self, rows: Weights) -> None:
-        """Take rows of the panel's weights [R, L]."""
+        """Take rows of the patterns's weights [R, L]."""
         put_weights(self.memory, self._blocks, rows, self._widening)
 
     def load_patterns(self, first_part: int, patterns: Patterns) -> None:
-        """See :meth:`mltree.program.engine.BerthEngine.load_patterns`."""
+        """See :meth:`mltree.program.engine.ReplicateEngine.load_patterns`."""
         write_patterns(self.memory, self._blocks, first_part, patterns, self._real, self._acc)
 
     def site_log_likelihoods(self, rows: int = 1) -> Float64:
@@ -360,7 +360,7 @@ class Session:
         after = back[HEADER_WORDS:end].reshape(-1, CONTROL_WORDS)
         self.times.repeated(program, self._blocks.patterns_of(program.cases), after)
         sums = back[head:]
-        if self._residues_of(program) > self.residues:
+        if self._lanes_of(program) > self.reduction_lanes:
             sums = whole_products(program, sums, self._blocks.part_chunk)
         return Result(sums, back[end:head], after)
 
@@ -409,25 +409,25 @@ class Session:
             self.times.settle()
         self._check(part, state[plan.state["HEADER"].start :])
 
-    def turn_to(self, panel: Patterns, first_chunk: int) -> None:
-        """Work on another panel of patterns; tips stay on the device, CLAs lose their meaning.
+    def turn_to(self, patterns: Patterns, first_chunk: int) -> None:
+        """Work on another patterns of patterns; tips stay on the device, CLAs lose their meaning.
 
-        ``first_chunk``: chunks of the panels before it, whose strided sums it goes on from.
+        ``first_chunk``: chunks of the slices before it, whose strided sums it goes on from.
         """
-        if panel is self._panel:
+        if patterns is self._patterns:
             return
-        self._panels[self._panel] = self.memory.take(_OF_PANEL)
-        self._panel = panel
+        self._others[self._patterns] = self.memory.take(_OF_SLICE)
+        self._patterns = patterns
         self._first_chunk = first_chunk
-        if panel in self._panels:
-            self.memory.give(self._panels.pop(panel))
-            self._lay_out(panel)
+        if patterns in self._others:
+            self.memory.give(self._others.pop(patterns))
+            self._lay_out(patterns)
         else:
-            self._upload_patterns(panel)
+            self._upload_patterns(patterns)
 
     def close(self) -> None:
-        """Free the CLAs, what panels but the present one left, and what programs made room for."""
-        self._panels.clear()
+        """Free the CLAs, what slices but the present one left, and what programs made room for."""
+        self._others.clear()
         self._let_go()
         self.memory.take(_GROWING)
         for name in _GROWING:
@@ -464,12 +464,12 @@ class Session:
         self.close()
 
     def _state(self, program: Program, lengths: int, groups: int) -> StateLayout:
-        return state_layout(lengths, groups, program.sums * max(1, self._residues_of(program)))
+        return state_layout(lengths, groups, program.sums * max(1, self._lanes_of(program)))
 
-    def _residues_of(self, program: Program) -> int:
+    def _lanes_of(self, program: Program) -> int:
         """Strided sums that it leaves instead of each whole one; 0 for whole ones."""
-        is_split = not self.residues and splits_residues(self.layout, program)
-        return REDUCE_WIDTH if is_split else self.residues
+        is_split = not self.reduction_lanes and splits_lanes(self.layout, program)
+        return REDUCE_WIDTH if is_split else self.reduction_lanes
 
     def _let_go(self) -> None:
         """Keep no buffer alive that is about to be replaced."""
@@ -488,8 +488,8 @@ class Session:
     def _worker(self, name: str) -> Worker:
         if name not in self._workers:
             with self.times.building:
-                if self._ahead is not None:
-                    self._ahead.wait(name)
+                if self._background is not None:
+                    self._background.wait(name)
                 worker = Worker(self._context, self.device, name, self.layout.of_worker(name))
             words = Mark.BOOKS + worker.most_groups * len(Function)
             self.memory.put(f"marks.{name}", np.zeros(words, np.uint64))
@@ -514,8 +514,10 @@ class Session:
     def _new_plan(self, program: Program, lengths: int, groups: int, worker: Worker) -> Plan:
         cases, blocks = program.cases, self._blocks
         chunks = max(1, int(blocks.chunks_of(cases["first_part"], cases["parts"]).max()))
-        residues = self._residues_of(program)
-        launches = worker.launches(program, self.dispatch, self._n_patterns, chunks, residues)
+        reduction_lanes = self._lanes_of(program)
+        launches = worker.launches(
+            program, self.dispatch, self._n_patterns, chunks, reduction_lanes
+        )
         stacks = max(launch.groups for launch in launches) * worker.spilled_bytes(program)
         self._make_room(program, lengths, groups, stacks)
         own = self._own_blocks(program)
@@ -526,7 +528,7 @@ class Session:
             "chunks": blocks.chunks,
             "chunk_blocks": self._chunk_blocks,
             "first_chunk": self._first_chunk,
-            "residues": residues,
+            "reduction_lanes": reduction_lanes,
             "tile_blocks": self.layout.tile_blocks(self._chunk_blocks, program.slots),
             "most_chunks": chunks,
             "first_case": program.first_case,
@@ -560,7 +562,7 @@ class Session:
         slots = program.slots
         if self.memory.size("cla") < slots * (slot - counts):
             slots = slots if self.room.starts else max(slots, self.expected_slots)
-            keep = not self._panels and slots_needed(program).size > 0
+            keep = not self._others and slots_needed(program).size > 0
             if not keep:
                 self._let_go()
             reserve("cla", slots * (slot - counts), keep)

@@ -24,8 +24,8 @@ from mltree.device.layout import Layout
 from mltree.device.layout_choice import (
     CATEGORIES,
     Calibration,
-    Choice,
-    Kind,
+    DataKind,
+    LayoutChoice,
     block_widths,
     choose_layout,
     load,
@@ -327,13 +327,13 @@ def _run(session: Session, work: Sequence[Program], lengths: npt.NDArray[np.floa
 def calibrate(device: DeviceInfo, tell: Tell = _silent) -> Calibration:
     """Measure a device and keep what was found; mostly the time of building its kernels."""
     trials = _trials(device)
-    found: dict[str, Choice] = {}
+    found: dict[str, LayoutChoice] = {}
     chosen: dict[_Trial, Layout] = {}
     for kind, trial in trials.items():
         if trial not in chosen:
             tell(f"{device.name}: measuring {trial}")
             chosen[trial] = _better(device, trial)
-        found[kind.key] = Choice(chosen[trial].vw, chosen[trial].rows)
+        found[kind.key] = LayoutChoice(chosen[trial].vw, chosen[trial].rows)
     calibration = Calibration(copy_bandwidth(device.handle), found)
     save(device, calibration)
     return calibration
@@ -388,7 +388,7 @@ def known_bandwidth(device: DeviceInfo) -> float:
     return known.copy_bytes
 
 
-def _trials(device: DeviceInfo) -> dict[Kind, _Trial]:
+def _trials(device: DeviceInfo) -> dict[DataKind, _Trial]:
     """What is to be measured for every kind of data.
 
     A GPU's blocks are as wide as the rules want them for little or for much data: every build
@@ -405,7 +405,7 @@ def _trials(device: DeviceInfo) -> dict[Kind, _Trial]:
             present = choose_layout(device, *shape, wanted)
             others = [rule_layout(device, *shape, wanted, vw=vw) for vw in widths]
             layouts = tuple(dict.fromkeys([present, *others]))
-            kind = Kind(alphabet.n_states, CATEGORIES, not device.has_fp64, size)
+            kind = DataKind(alphabet.n_states, CATEGORIES, not device.has_fp64, size)
             n_patterns = min(wanted, _most_patterns(device, alphabet))
             trials[kind] = _Trial(label, n_patterns, layouts)
     return trials

@@ -32,7 +32,7 @@ class Cost(Value):
     seconds: float = 0.0
     """On the device."""
     operations: int = 0
-    """Newviews, edges, insertions, matrices or Newton steps; counted for every panel."""
+    """Newviews, edges, insertions, matrices or Newton steps; counted for every slice."""
     pattern_nodes: int = 0
     """Operations times the patterns that they were for; 0 where patterns are none of its matter."""
     bytes: int = 0

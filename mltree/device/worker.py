@@ -184,10 +184,15 @@ class Worker:
         return self._units * resident_groups(self._device, self.name, self._layout, local)
 
     def launches(
-        self, program: Program, dispatch: Dispatch, patterns: int, chunks: int, residues: int = 0
+        self,
+        program: Program,
+        dispatch: Dispatch,
+        patterns: int,
+        chunks: int,
+        reduction_lanes: int = 0,
     ) -> list[Launch]:
         """All stages at once, or one by one."""
-        jobs = [self._jobs(stage, chunks, residues) for stage in program.stages]
+        jobs = [self._jobs(stage, chunks, reduction_lanes) for stage in program.stages]
         persistent = dispatch == "persistent" or (
             dispatch == "auto" and self.is_persistent(program, patterns, max(jobs))
         )
@@ -250,7 +255,7 @@ class Worker:
             return 0
         return self.local_levels(program) * self._layout.stack_bytes()
 
-    def _jobs(self, stage: Stage, chunks: int, residues: int) -> int:
+    def _jobs(self, stage: Stage, chunks: int, reduction_lanes: int) -> int:
         """Work-groups that a stage can make use of."""
         layout, items = self._layout, self._items
         match stage:
@@ -267,7 +272,7 @@ class Worker:
                 wide = high if layout.lanes == 1 else items // high
                 tall = -(-records["rows"] // (RELL_TILE * high))
                 patches = tall * -(-records["weights"] // (RELL_TILE * wide))
-                jobs = int(patches.sum()) * max(1, residues)
+                jobs = int(patches.sum()) * max(1, reduction_lanes)
             case Optimise(records, alone):
                 jobs = -(-len(records) // items) if alone else len(records)
             case Repeat():
@@ -286,7 +291,7 @@ LOOK = 0.01
 """Seconds between two looks for a build's mark."""
 
 
-class Ahead:
+class BackgroundBuild:
     """Builds of workers for one device and layout, in processes of their own."""
 
     def __init__(self, device: DeviceInfo, layout: Layout, workers: Sequence[str]) -> None:
@@ -299,7 +304,7 @@ class Ahead:
                 self._running.update(dict.fromkeys(own, _start(device, layout, own)))
 
     @classmethod
-    def of_search(cls, device: DeviceInfo, layout: Layout) -> Ahead:
+    def of_search(cls, device: DeviceInfo, layout: Layout) -> BackgroundBuild:
         """Start the builds that every search needs."""
         return cls(device, layout, search_workers(layout))
 

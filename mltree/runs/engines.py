@@ -15,7 +15,7 @@ from typing import Any
 
 import numpy as np
 
-from mltree.data.patterns import Patterns, empty_berths, usual_sizes
+from mltree.data.patterns import Patterns, empty_replicate_slots, usual_sizes
 from mltree.device.build import is_built
 from mltree.device.discovery import REFERENCE, DeviceInfo, choose_devices, shares_pay
 from mltree.device.layout import Layout
@@ -29,12 +29,12 @@ from mltree.device.layout_choice import (
     patterns_at_a_time,
 )
 from mltree.device.memory import LEAST_BATCH, limit_on, room_on, slot_bytes
-from mltree.device.panels import PanelEngine
 from mltree.device.parsimony import parsimony_engine
 from mltree.device.session import Session
-from mltree.device.shards import elsewhere, places_on
+from mltree.device.sharded_engine import ShardedEngine
+from mltree.device.shards import device_specs, remote_group
 from mltree.device.speed import measured_speeds, occupied
-from mltree.device.worker import Ahead, builders, search_workers
+from mltree.device.worker import BackgroundBuild, builders, search_workers
 from mltree.fit.settings import REPLICATE, SearchSettings, preset
 from mltree.likelihood.ascertainment import AscertainedLikelihood
 from mltree.likelihood.classes import Columns
@@ -45,7 +45,7 @@ from mltree.likelihood.site_rates import PerSiteLikelihood
 from mltree.models.partitioned import PartitionModel
 from mltree.models.rates import rates_for
 from mltree.program.cases import Case
-from mltree.program.engine import BerthEngine, Engine, Room
+from mltree.program.engine import Engine, ReplicateEngine, Room
 from mltree.program.reference import ReferenceEngine
 from mltree.runs.demand import (
     APART_BYTES,
@@ -197,7 +197,7 @@ class EnginePlan(Value, kw_only=True):
     """Ranks that have a share of the patterns each, on devices like these."""
     slot_sizes: tuple[int, ...] = ()
     """Patterns of each part of a replicate slot; () where the alignment itself is held."""
-    slots: int = 1
+    replicate_slots: int = 1
     """Replicate slots, each with room for ``trees`` of its own."""
     chunked_as: int = 0
     """Patterns that chunks suit; 0: ``n_patterns``."""
@@ -253,7 +253,7 @@ class EnginePlan(Value, kw_only=True):
             among=work.among if pays else LONE,
         )
 
-    def with_slots(
+    def with_replicate_slots(
         self, patterns: Patterns, sizes: Sequence[int], most: int, trees: int
     ) -> EnginePlan:
         """Plan as many replicate slots as are best searched side by side.
@@ -269,18 +269,23 @@ class EnginePlan(Value, kw_only=True):
         sizes = _as_many_chunks(self.layouts[0], patterns, sizes)
         few = self._slots(patterns, sizes, min(2, most), trees)
         rows = min(few.room.trees, few.room.most - 1)
-        count = max(1, min(most, rows * few.slots // (trees * slots_of(patterns.n_tips))))
+        count = max(1, min(most, rows * few.replicate_slots // (trees * slots_of(patterns.n_tips))))
         return self._slots(patterns, sizes, count, trees)
 
     def _slots(
         self, patterns: Patterns, sizes: Sequence[int], count: int, trees: int
     ) -> EnginePlan:
-        empty, shapes = empty_berths(patterns, sizes, count), (self.shape,)
+        empty, shapes = empty_replicate_slots(patterns, sizes, count), (self.shape,)
         work = Workload(groups=(empty,), shapes=shapes, bounds=self.bounds, trees=trees)
         own = replace(self.resources, vw=self.layouts[0].vw)
         plan = EnginePlan.of(own, self.devices, empty, self.shape, work)
-        return replace(plan, slots=count, slot_sizes=tuple(sizes), chunked_as=patterns.n_patterns,
-                       among=self.among)  # fmt: skip
+        return replace(
+            plan,
+            replicate_slots=count,
+            slot_sizes=tuple(sizes),
+            chunked_as=patterns.n_patterns,
+            among=self.among,
+        )
 
     @property
     def is_exact(self) -> bool:
@@ -313,7 +318,7 @@ class EnginePlan(Value, kw_only=True):
         return max(planned, key=lambda memory: memory.process + memory.clas)
 
     def _planned(self, load: HostLoad) -> MemoryPlanned:
-        data = self.n_tips, self._rank_patterns, self.parts, self.slots, self.rows, load
+        data = self.n_tips, self._rank_patterns, self.parts, self.replicate_slots, self.rows, load
         return self._demand.planned(self.devices, self.layouts[0], self.room, *data)
 
     @property
@@ -338,7 +343,7 @@ class EnginePlan(Value, kw_only=True):
                 emit(Notice(text))
         if len(self.devices) == 1 and self.among.size == 1 and self.is_sharded:
             name = self.devices[0].name
-            emit(Notice(f"{name} cannot hold all CLAs at once: patterns go in panels"))
+            emit(Notice(f"{name} cannot hold all CLAs at once: patterns go in slices"))
 
     def open(self, patterns: Patterns, emit: Emit = ignore) -> Engine:
         """Open the engine on the patterns that it was planned for.
@@ -359,17 +364,17 @@ class EnginePlan(Value, kw_only=True):
         else:
             engine = self._open_session(patterns)
         emit(DeviceChosen(engine.name))
-        if isinstance(engine, PanelEngine):
+        if isinstance(engine, ShardedEngine):
             emit(Notice(engine.notice))
         if not (self.is_exact or self.resources.mixed):
             emit(Notice("the device has no fp64: computes in mixed precision"))
         return engine
 
-    def open_slots(self, patterns: Patterns) -> ReplicateLikelihood:
+    def open_replicate_slots(self, patterns: Patterns) -> ReplicateLikelihood:
         """Open the replicate slots, empty, for what is drawn of the patterns."""
-        empty = empty_berths(patterns, self.slot_sizes, self.slots)
+        empty = empty_replicate_slots(patterns, self.slot_sizes, self.replicate_slots)
         engine = self.open(empty)
-        assert isinstance(engine, BerthEngine), "parts take other patterns"
+        assert isinstance(engine, ReplicateEngine), "parts take other patterns"
         return ReplicateLikelihood(engine, self.bounds, Columns.of([empty]), self.planners)
 
     def _announce(self, emit: Emit) -> None:
@@ -388,16 +393,16 @@ class EnginePlan(Value, kw_only=True):
             chunk_blocks=layout.chunk_blocks(self.chunked_as or self.n_patterns),
             slots=self._demand.tree_slots + self._demand.near_slots,
             apart=self.apart > 0,
-            ahead=None if self.trees is None else Ahead.of_search(device, layout),
+            background=None if self.trees is None else BackgroundBuild.of_search(device, layout),
         )  # fmt: skip
 
-    def _open_shards(self, patterns: Patterns) -> PanelEngine:
+    def _open_shards(self, patterns: Patterns) -> ShardedEngine:
         speeds = measured_speeds(self.devices, self.layouts, patterns)
         where = self.devices, self.layouts, self.resources.memory_limit
         alike = [info.name for info in self.devices], *where[1:]
-        return PanelEngine(
-            patterns, places_on(*where, speeds), self.bounds, self._shard_slots,
-            ranks=self.among, elsewhere=partial(elsewhere, self.resources.device, *alike),
+        return ShardedEngine(
+            patterns, device_specs(*where, speeds), self.bounds, self._shard_slots,
+            ranks=self.among, elsewhere=partial(remote_group, self.resources.device, *alike),
             chunked_as=self.chunked_as,
         )  # fmt: skip
 
@@ -469,7 +474,7 @@ class ReplicateLikelihood(Likelihood):
 
     def __init__(
         self,
-        engine: BerthEngine,
+        engine: ReplicateEngine,
         length_bounds: tuple[float, float],
         columns: Columns,
         planners: int = 1,
@@ -479,7 +484,7 @@ class ReplicateLikelihood(Likelihood):
         self._rows = np.array(self._rows)
 
     def load_patterns(self, first_part: int, patterns: Patterns) -> None:
-        """See :meth:`mltree.program.engine.BerthEngine.load_patterns`."""
+        """See :meth:`mltree.program.engine.ReplicateEngine.load_patterns`."""
         self._slots.load_patterns(first_part, patterns)
         first = self._parts[first_part].start
         self._rows[0, first : first + patterns.n_patterns] = patterns.weights
@@ -517,7 +522,8 @@ class Engines:
         if not _can_have_slots(plans, self.workload):
             return [replace(plan, trees=max(plan.trees or 1, trees * count)) for plan in plans]
         (plan,), (patterns,) = plans, self.workload.groups
-        return [replace(plan, then=plan.with_slots(patterns, usual_sizes(patterns), count, trees))]
+        sizes = usual_sizes(patterns)
+        return [replace(plan, then=plan.with_replicate_slots(patterns, sizes, count, trees))]
 
     def __reduce__(self) -> tuple[Callable[..., Engines], tuple[Any, ...]]:
         """Send another rank what it takes to open engines of its own."""
@@ -550,7 +556,7 @@ class Engines:
         return any(plan.among.size > 1 for plan in self.plans)
 
     @property
-    def has_slots(self) -> bool:
+    def has_replicate_slots(self) -> bool:
         """True where replicates have slots: it decides the last bits of their lnL."""
         return _can_have_slots(self.plans, self.workload)
 
@@ -650,17 +656,17 @@ class Engines:
         most  replicates side by side
         """
         starts = 1 if replicates.given else replicates.settings.parsimony_starts
-        if not self.has_slots:
+        if not self.has_replicate_slots:
             yield self.likelihood, self._weight_rows(replicates, most, starts)
             return
         (plan,), (patterns,) = self.plans, replicates.distinct.groups
         sizes = replicates.resampling.most_patterns(numbers)
-        slots = plan.with_slots(patterns, sizes, most, starts)
+        slots = plan.with_replicate_slots(patterns, sizes, most, starts)
         self.likelihood.close()
-        likelihood = slots.open_slots(patterns)
+        likelihood = slots.open_replicate_slots(patterns)
         self._replicate_engines.append(likelihood.engine)
         try:
-            yield likelihood, Berths(slots.slots, patterns, slots.slot_sizes)
+            yield likelihood, Berths(slots.replicate_slots, patterns, slots.slot_sizes)
         finally:
             likelihood.close()
 

@@ -54,13 +54,13 @@ def test_replicates_are_the_same_in_any_batch(
         assert run(*options(alignment, count), *redo).exit_code == 0
         assert lines_of(tmp_path) == together[:count]
 
-    with_slots = EnginePlan.with_slots
+    with_replicate_slots = EnginePlan.with_replicate_slots
 
     def lone(*arguments: Any) -> EnginePlan:
         *where, _, trees = arguments
-        return with_slots(*where, 1, trees)
+        return with_replicate_slots(*where, 1, trees)
 
-    monkeypatch.setattr(EnginePlan, "with_slots", lone)
+    monkeypatch.setattr(EnginePlan, "with_replicate_slots", lone)
     assert run(*options(alignment, REPLICATES), "--redo").exit_code == 0
     assert lines_of(tmp_path) == together
 

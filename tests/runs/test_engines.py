@@ -11,8 +11,8 @@ import pytest
 
 from mltree.device import discovery
 from mltree.device.discovery import REFERENCE, choose_device, find_devices
-from mltree.device.panels import PanelEngine
 from mltree.device.session import Session
+from mltree.device.sharded_engine import ShardedEngine
 from mltree.program.engine import Engine
 from mltree.program.reference import ReferenceEngine
 from mltree.runs import engines as module
@@ -50,7 +50,7 @@ def lnl(engines: Engines, problem: Problem) -> float:
 
 
 def layouts_of(engine: Engine) -> set[object]:
-    if isinstance(engine, PanelEngine):
+    if isinstance(engine, ShardedEngine):
         return set(engine.layouts)
     return {engine.layout} if isinstance(engine, Session) else set()
 
@@ -99,7 +99,7 @@ def test_planning_takes_nothing(problem: Problem, monkeypatch: pytest.MonkeyPatc
     def taken(*_: object, **__: object) -> None:
         pytest.fail("opened")
 
-    for name in ("Session", "PanelEngine", "ReferenceEngine", "measured_speeds"):
+    for name in ("Session", "ShardedEngine", "ReferenceEngine", "measured_speeds"):
         monkeypatch.setattr(f"mltree.runs.engines.{name}", taken)
     for device in ("0", "0,0", "all", REFERENCE):
         told: list[Event] = []
@@ -123,30 +123,30 @@ def test_what_is_opened_is_what_was_planned(
     told: list[Event] = []
     engines = planned(problem, trees, **resources)
     engine = engines.open(told.append).engine
-    assert isinstance(engine, PanelEngine) == plan_of(engines).is_sharded
+    assert isinstance(engine, ShardedEngine) == plan_of(engines).is_sharded
     assert isinstance(engine, ReferenceEngine) == (not engines.devices)
     assert layouts_of(engine) == set(engines.layouts)
     assert engines.is_exact == (not resources.get("mixed", False))
     told = [event for event in told if not isinstance(event, Busy)]  # where nothing is built yet
     assert told[0] == DeviceChosen(engine.name)
     shares = [event.text for event in told if isinstance(event, Notice)]
-    assert shares == ([engine.notice] if isinstance(engine, PanelEngine) else [])
+    assert shares == ([engine.notice] if isinstance(engine, ShardedEngine) else [])
 
 
 @pytest.mark.parametrize(
-    ("device", "limit", "panels"),
+    ("device", "limit", "slices"),
     [("0,0", None, 2), ("0", 3_000_000, 2), ("0, 0", 3_000_000, 2)],
 )
-def test_panels_change_no_bit(
-    problem: Problem, device: str, limit: int | None, panels: int
+def test_shards_change_no_bit(
+    problem: Problem, device: str, limit: int | None, slices: int
 ) -> None:
     lone, shared = planned(problem), planned(problem, device=device, memory_limit=limit)
     assert not plan_of(lone).is_sharded
     assert plan_of(shared).is_sharded
     if choose_device("0").is_cpu:
         engine = shared.likelihood.engine
-        assert isinstance(engine, PanelEngine)
-        assert engine.n_panels == panels
+        assert isinstance(engine, ShardedEngine)
+        assert engine.n_slices == slices
     assert lnl(shared, problem) == lnl(lone, problem)
 
 
@@ -221,7 +221,7 @@ def test_the_memory_plan_is_what_is_taken(problem: Problem, trees: int | None) -
 
 
 def test_the_plan_keeps_to_a_limit(problem: Problem) -> None:
-    """Fewer trees side by side, then fewer insertions, then panels."""
+    """Fewer trees side by side, then fewer insertions, then slices."""
     plans = []
     for limit in (64_000_000, 16_000_000, 6_000_000, 2_000_000):
         engines = planned(problem, trees=8, memory_limit=limit)

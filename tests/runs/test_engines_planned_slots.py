@@ -1,4 +1,4 @@
-"""Berths, planned: as many as there is work or room for, within what was said of their memory."""
+"""Replicate slots, planned: as many as work or room allow, within the memory that is shown."""
 
 from __future__ import annotations
 
@@ -12,8 +12,8 @@ import pytest
 from mltree.data.patterns import drawn, usual_sizes
 from mltree.device.discovery import REFERENCE
 from mltree.device.memory import CPU_BATCH
-from mltree.device.panels import PanelEngine
 from mltree.device.session import Session
+from mltree.device.sharded_engine import ShardedEngine
 from mltree.fit.settings import REPLICATE
 from mltree.program.cases import Case
 from mltree.runs.demand import slots_of
@@ -48,14 +48,14 @@ def planned(problem: Problem, device: str = "0", limit: int | None = None) -> En
     return plan
 
 
-def test_berths_have_the_blocks_and_chunks_of_the_whole(problem: Problem) -> None:
+def test_slots_have_the_blocks_and_chunks_of_the_whole(problem: Problem) -> None:
     whole = planned(problem)
     for count in (1, 2, 30):
-        plan = whole.with_slots(problem.patterns, [250], count, STARTS)
+        plan = whole.with_replicate_slots(problem.patterns, [250], count, STARTS)
         assert plan.layouts[0].vw == whole.layouts[0].vw
-        engine = plan.open_slots(problem.patterns).engine
+        engine = plan.open_replicate_slots(problem.patterns).engine
         assert isinstance(engine, Session)
-        assert engine.parts == plan.slots <= count
+        assert engine.parts == plan.replicate_slots <= count
         chunks = whole.layouts[0].chunk_blocks(PATTERNS)
         assert engine._chunk_blocks == chunks
 
@@ -70,7 +70,7 @@ def test_parts_have_as_many_chunks_whatever_was_drawn(make_problem: MakeProblem)
     few, many = usual_sizes(parts)[0] - 60, usual_sizes(parts)[0]
     counts = set()
     for drawn_here in (few, many):
-        sizes = whole.with_slots(parts, [drawn_here, 19], 1, STARTS).slot_sizes
+        sizes = whole.with_replicate_slots(parts, [drawn_here, 19], 1, STARTS).slot_sizes
         assert sizes[0] >= drawn_here
         assert sizes[1] in (19, 30 // chunk * chunk + 1)
         counts.add(-(-sizes[0] // chunk))
@@ -82,31 +82,31 @@ def test_there_are_as_many_as_work_suits(problem: Problem) -> None:
     """On a CPU what is in the caches; and no more than fit in what the user allows."""
     whole, few = planned(problem), planned(problem, limit=1 << 22)
     one = STARTS * slots_of(TAXA) * whole.layouts[0].cla_bytes(250)
-    assert whole.with_slots(problem.patterns, [250], 1, STARTS).slots == 1
+    assert whole.with_replicate_slots(problem.patterns, [250], 1, STARTS).replicate_slots == 1
     for plan, limit in ((whole, CPU_BATCH), (few, 1 << 22)):
         if not plan.devices[0].is_cpu:
             continue
-        count = plan.with_slots(problem.patterns, [250], 1000, STARTS).slots
+        count = plan.with_replicate_slots(problem.patterns, [250], 1000, STARTS).replicate_slots
         assert 0.7 * limit < count * one <= limit
 
 
 @pytest.mark.parametrize("count", [1, 100])
 def test_what_is_taken_was_planned(problem: Problem, count: int) -> None:
-    """By searches in all berths, buffers that hold no CLAs among it."""
-    plan = planned(problem).with_slots(problem.patterns, [260], count, 1)
+    """By searches in all slots, buffers that hold no CLAs among it."""
+    plan = planned(problem).with_replicate_slots(problem.patterns, [260], count, 1)
     memory = plan.memory
     assert memory is not None
-    assert memory.trees == plan.slots
-    used = plan.open_slots(problem.patterns)
-    trees = [tree.copy() for tree in problem.trees * plan.slots]
-    cases = [Case((problem.model,), first_part=berth) for berth in range(plan.slots)]
+    assert memory.trees == plan.replicate_slots
+    used = plan.open_replicate_slots(problem.patterns)
+    trees = [tree.copy() for tree in problem.trees * plan.replicate_slots]
+    cases = [Case((problem.model,), first_part=slot) for slot in range(plan.replicate_slots)]
     rng = np.random.default_rng(1)
-    for berth in range(plan.slots):
+    for slot in range(plan.replicate_slots):
         weights = np.where(rng.permutation(PATTERNS) < 250, 1.0, 0.0)
-        used.load_patterns(berth, drawn(problem.patterns, weights, [260]))
+        used.load_patterns(slot, drawn(problem.patterns, weights, [260]))
     around = Neighbourhood(trees)
     scan = around.scan(around.extend(2))
-    assert used.trees_at_once(trees, cases) == plan.slots
+    assert used.trees_at_once(trees, cases) == plan.replicate_slots
     used.insertions(trees, cases, scan)
     used.refine(trees, cases, scan)
     engine = used.engine
@@ -133,19 +133,19 @@ def test_a_run_plans_for_what_takes_most(problem: Problem) -> None:
 
 def test_who_has_none(problem: Problem) -> None:
     """Several state counts, and the reference, which then has all trees side by side."""
-    assert engines_of(problem).has_slots
+    assert engines_of(problem).has_replicate_slots
     shapes = ((problem.categories, 1),) * 2
     joint = Workload(groups=(problem.patterns,) * 2, shapes=shapes, bounds=BOUNDS)
-    assert not Engines(Resources(device="0"), joint).has_slots
+    assert not Engines(Resources(device="0"), joint).has_replicate_slots
     reference = engines_of(problem, REFERENCE, replicates=9)
-    assert not reference.has_slots
+    assert not reference.has_replicate_slots
     assert reference.plans[0].trees == 9 * STARTS
 
 
 @pytest.mark.parametrize(("device", "limit"), [("0,0", None), ("0", 2_200_000)])
-def test_panels_have_them_too(make_problem: MakeProblem, device: str, limit: int | None) -> None:
+def test_shards_have_them_too(make_problem: MakeProblem, device: str, limit: int | None) -> None:
     """Of several devices, or of one whose memory holds no tree: one by one there."""
     problem = make_problem(TAXA, 900)
-    plan = planned(problem, device, limit).with_slots(problem.patterns, [560], 20, STARTS)
-    assert isinstance(plan.open_slots(problem.patterns).engine, PanelEngine)
-    assert (plan.slots == 1) == (limit is not None)
+    plan = planned(problem, device, limit).with_replicate_slots(problem.patterns, [560], 20, STARTS)
+    assert isinstance(plan.open_replicate_slots(problem.patterns).engine, ShardedEngine)
+    assert (plan.replicate_slots == 1) == (limit is not None)

@@ -1,4 +1,4 @@
-"""Replicates in berths and under rows of weights: the same trees, and bits that nothing moves."""
+"""Replicates in slots and under rows of weights: the same trees, and bits that nothing moves."""
 
 from __future__ import annotations
 
@@ -73,36 +73,38 @@ def problem_of(kind: str, folder: Path, seed: int) -> Problem:
 def test_replicates_are_those_under_rows_of_weights(
     kind: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, case: int
 ) -> None:
-    """And to the bit the same in any number of berths, with any others and in berths of any size.
+    """And to the bit the same in any number of slots, with any others and in slots of any size.
 
     What rounding decides, a tree that is as good, is no difference.
     """
     bootstrap = prepare_bootstrap(problem_of(kind, tmp_path, case), SETTINGS, replicates=REPLICATES)
-    assert bootstrap.engines.has_slots
+    assert bootstrap.engines.has_replicate_slots
     found = searched(bootstrap)
 
-    with_slots = EnginePlan.with_slots
+    with_replicate_slots = EnginePlan.with_replicate_slots
 
     def few(*arguments: Any) -> EnginePlan:
         plan, patterns, sizes, most, trees = arguments
-        return with_slots(plan, patterns, [size + 7 for size in sizes], min(2, most), trees)
+        return with_replicate_slots(
+            plan, patterns, [size + 7 for size in sizes], min(2, most), trees
+        )
 
     with monkeypatch.context() as patched:
-        patched.setattr(EnginePlan, "with_slots", few)
+        patched.setattr(EnginePlan, "with_replicate_slots", few)
         assert searched(bootstrap) == found
     shared = prepare_bootstrap(
         bootstrap.problem, SETTINGS, Resources(device="0,0"), replicates=REPLICATES
     )
     assert searched(shared) == found
     assert searched(bootstrap, 2) == {k: found[k] for k in (1, 2)}
-    monkeypatch.setattr(Engines, "has_slots", False)
+    monkeypatch.setattr(Engines, "has_replicate_slots", False)
     under_rows = searched(bootstrap)
     for number, entry in found.items():
         assert under_rows[number].lnl == pytest.approx(entry.lnl, abs=CLOSE)
 
 
 def test_what_replicates_are_searched_with(tmp_path: Path, lone: Problem) -> None:
-    """Berths but where patterns without a weight are needed, or the engine has none."""
+    """Slots but where patterns without a weight are needed, or the engine has none."""
     path = str(tmp_path / "x.fa")
     everywhere = [
         (lone, Resources(), True),
@@ -114,7 +116,7 @@ def test_what_replicates_are_searched_with(tmp_path: Path, lone: Problem) -> Non
     ]
     for problem, resources, expected in everywhere:
         ready = prepare_bootstrap(problem, SETTINGS, resources, replicates=3)
-        assert ready.engines.has_slots == expected
+        assert ready.engines.has_replicate_slots == expected
         with ready.engines.for_replicates(ready.replicates, [1, 2, 3], 3) as (likelihood, spots):
             assert isinstance(likelihood, ReplicateLikelihood) == expected
             assert isinstance(spots, Berths if expected else WeightRows)
@@ -125,5 +127,5 @@ def test_the_fingerprint_tells_which(lone: Problem, monkeypatch: pytest.MonkeyPa
     """Their last digits differ."""
     ready = prepare_bootstrap(lone, SETTINGS, replicates=3)
     before = ready.head.fingerprint
-    monkeypatch.setattr(Engines, "has_slots", False)
+    monkeypatch.setattr(Engines, "has_replicate_slots", False)
     assert ready.head.fingerprint != before
