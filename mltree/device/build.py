@@ -43,10 +43,10 @@ NVIDIA_REGISTERS = {"sites": 128, "walk": 128, "scan": 168, "tripod": 255, "rell
 they took with 255, derivatives 0.8, scans 0.6, though a few vectors wait in memory."""
 
 SINGLE_REGISTERS = 96
-"""Of one that keeps fp32 CLAs (derivatives there 1.07 -> 1.03 ms)."""
+"""The same with fp32 CLAs (derivatives there 1.07 -> 1.03 ms)."""
 
 MANY_REGISTERS = 255
-"""Of one that holds many states: the most there are."""
+"""The same with many states: the most there are."""
 
 NVIDIA_REGISTER_FILE = 65_536
 """Registers of a compute unit (compute capability 5 to 12), a quarter for every fourth warp."""
@@ -69,7 +69,7 @@ MATRIX_CAPABILITY, WIDE_CAPABILITY = 8, 9
 ISA 8.5). An H200 does 33 TFLOP/s with 8 rows at a time, as without it, and 66 with 16."""
 
 NVIDIA_LEAST_UNIT = (64, 1024)
-"""Of compute capability 7.5, and of those that are not listed."""
+"""The same at compute capability 7.5, and at those that are not listed."""
 
 NVIDIA_GROUPS = 16
 """Work-groups of a compute unit (compute capability 8.6; others hold up to 32)."""
@@ -96,12 +96,12 @@ def source_hash() -> str:
 
 
 def is_nvidia(device: cl.Device) -> bool:
-    """Whether it is NVIDIA's own runtime, with its options and its kernels' clock."""
+    """True for NVIDIA's own runtime, with its options and its kernels' clock."""
     return "nvidia" in str(device.platform.name).lower()
 
 
 def has_matrix_unit(device: cl.Device, capability: int = MATRIX_CAPABILITY) -> bool:
-    """Whether its warps multiply matrices of doubles (``opencl/quads.h``)."""
+    """True if its warps multiply matrices of doubles (``opencl/quads.h``)."""
     return is_nvidia(device) and device.compute_capability_major_nv >= capability
 
 
@@ -181,7 +181,7 @@ def build_kernels(context: cl.Context, device: cl.Device, name: str, **values: i
 
 
 def _plain_options() -> list[str]:
-    """Of every build: where sources are; no warnings, which PoCL's compiler counts on stderr."""
+    """Options of every build: the sources' folder; no warnings, which PoCL counts on stderr."""
     return ["-I", str(source_folder()), "-w"]
 
 

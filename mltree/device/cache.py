@@ -58,7 +58,7 @@ def cache_folder() -> Path:
 
 
 def cache_notice() -> str | None:
-    """What the user should know about the folder; None where it is the usual one."""
+    """Notice about the folder; None where it is the usual one."""
     return _found().notice
 
 
@@ -89,7 +89,7 @@ def find_folder() -> Folder:
 
 
 def is_trusted(folder: Path) -> bool:
-    """Whether a folder is the user's own and nobody else may write to it."""
+    """True if a folder is the user's own and nobody else may write to it."""
     try:
         _check_owner(folder)
     except OSError:

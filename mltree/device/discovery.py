@@ -1,4 +1,4 @@
-"""Which OpenCL devices there are, what matters about each, and which one a run gets."""
+"""Finding OpenCL devices, describing each, and choosing those of a run."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ class DeviceInfo(Value):
     """One device, as ``mltree devices`` lists it."""
 
     index: int
-    """What ``--device`` takes."""
+    """Number that ``--device`` takes."""
     name: str
     platform: str
     driver: str
@@ -40,16 +40,16 @@ class DeviceInfo(Value):
     """Doubles of a native vector: VW on a CPU where nothing was measured."""
     handle: cl.Device
     has_matrix_unit: bool = False
-    """Whether its warps multiply matrices of doubles (``opencl/quads.h``)."""
+    """True if its warps multiply matrices of doubles (``opencl/quads.h``)."""
     sharers: int = 1
     """Ranks that compute on it, this one among them."""
 
 
 ALL = "all"
-"""What ``--device`` takes for every GPU, or the CPU where there is none."""
+"""Word that ``--device`` takes for every GPU, or the CPU where there is none."""
 
 REFERENCE = "reference"
-"""What it takes for the NumPy reference, which computes without a device."""
+"""Word that ``--device`` takes for the NumPy reference, which computes without a device."""
 
 FULL_UNIT = 1 << 13
 """Numbers of a CLA for each compute unit from which on one tree fills a GPU."""
@@ -185,7 +185,7 @@ def choose_devices(wanted: str | None) -> list[DeviceInfo]:
 
 
 def company_pays(devices: Sequence[DeviceInfo], cla_size: int) -> bool:
-    """Whether trees side by side take less time than one after the other.
+    """True if trees side by side take less time than one after the other.
 
     On CPUs they do not, nor on GPUs that the CLAs of one tree, of so many numbers each, fill alone.
     """
@@ -194,7 +194,7 @@ def company_pays(devices: Sequence[DeviceInfo], cla_size: int) -> bool:
 
 
 def shares_pay(devices: Sequence[DeviceInfo], ranks: int, cla_size: int, tree_size: int) -> bool:
-    """Whether so many ranks are better off with a share of the patterns each than with all of them.
+    """True if ranks are better off with a share of the patterns each than with all of them.
 
     They are where a share is work enough: it fills half of a GPU, which no other rank has, or takes
     a CPU longer than to be asked. A CLA has ``cla_size`` numbers, all of a tree ``tree_size``.

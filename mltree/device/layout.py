@@ -106,9 +106,9 @@ class Layout(Value):
     systems: int = 1
     """Eigen systems of a model, each with an equal number of categories; one but in mixtures."""
     parted: bool = False
-    """Whether the patterns are of several parts (:mod:`mltree.system.contract`)."""
+    """True if the patterns are of several parts (:mod:`mltree.system.contract`)."""
     site_systems: bool = False
-    """Whether every pattern has an eigen system of its own (:mod:`mltree.models.eigen`): P is
+    """True if every pattern has an eigen system of its own (:mod:`mltree.models.eigen`): P is
     not made then, but applied by way of it."""
     state_items: int = 1
     """Work-items that share a lane's states: 4 where a warp multiplies matrices (``quads.h``)."""
@@ -536,7 +536,7 @@ def patterns_of(reduction_lanes: range, chunk_of: npt.NDArray[np.int64]) -> npt.
 
 
 def splits_lanes(layout: Layout, program: Program) -> bool:
-    """Whether a lone session is best asked for strided sums, and adds them up by itself.
+    """True if a lone session is best asked for strided sums, and adds them up by itself.
 
     A GPU's work-groups are many, and a RELL product of few sums has few patches for them.
     """

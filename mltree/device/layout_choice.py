@@ -48,14 +48,14 @@ from mltree.system.values import Value
 # cores.
 
 CATEGORIES = 4
-"""Of the data that layouts are measured on: Γ4."""
+"""Rate categories of the data that layouts are measured on: Γ4."""
 
 SIZES = (4_096, 32_768)
 """Patterns up to which an alignment is little or middling; beyond, it is much."""
 
 
 class DataKind(Value):
-    """What a layout is chosen for."""
+    """The kind of data that a layout is chosen for."""
 
     states: int
     categories: int
@@ -86,7 +86,7 @@ class LayoutChoice(Value):
 
 
 class Calibration(Value):
-    """What is known of one device."""
+    """Measurements of one device."""
 
     copy_bytes: float | None = None
     """Bytes a second that a copy reads and writes; None where nobody has measured."""
@@ -103,7 +103,7 @@ class Calibration(Value):
 
 
 def load(device: DeviceInfo) -> Calibration:
-    """What is known of a device; nothing, where there is no file or it cannot be read."""
+    """Measurements of a device; empty where there is no file or it cannot be read."""
     try:
         return _read(device)
     except _UNREADABLE:
@@ -111,7 +111,7 @@ def load(device: DeviceInfo) -> Calibration:
 
 
 def complaint(device: DeviceInfo) -> str | None:
-    """What is wrong with the file of a device, if there is one."""
+    """The complaint about a device's file that cannot be read, or None."""
     try:
         _read(device)
     except FileNotFoundError:
@@ -125,7 +125,7 @@ def complaint(device: DeviceInfo) -> str | None:
 
 
 def notices(devices: Sequence[DeviceInfo]) -> list[str]:
-    """What the user should know of the cache folder before these devices are used."""
+    """Notices about the cache folder before these devices are used."""
     found = [cache_notice(), *map(complaint, devices)]
     return [text for text in found if text is not None]
 
@@ -151,7 +151,7 @@ def _path(device: DeviceInfo) -> Path:
 _UNREADABLE = (
     OSError, ValueError, TypeError, KeyError, AttributeError, OverflowError, RecursionError,
 )  # fmt: skip
-"""What reading any file at all can end in: json recurses into what is nested."""
+"""Exceptions that reading any file at all can end in: json recurses into what is nested."""
 
 
 def _read(device: DeviceInfo) -> Calibration:
@@ -165,7 +165,7 @@ def _read(device: DeviceInfo) -> Calibration:
 
 
 def _copy_bytes(device: DeviceInfo) -> dict[str, float]:
-    """What is known of the bandwidth, by compute units."""
+    """Measured copy bandwidth, bytes a second, by compute units."""
     try:
         known = _content(device)["copy_bytes"]
         return {str(int(units)): _bandwidth(value) for units, value in known.items()}
@@ -243,7 +243,7 @@ def choose_layout(
 
 
 def layout_key(device: DeviceInfo, layout: Layout, n_patterns: int) -> str:
-    """What a layout is kept under: the device and the kind of data that it is for."""
+    """Key that a layout is kept under: the device and the kind of data."""
     kind = DataKind.of(layout.states, layout.categories, layout.single, n_patterns)
     return _prefix(device) + kind.key
 
@@ -323,7 +323,7 @@ def _gpu_shape(device: DeviceInfo, states: int, n_patterns: int, items: int) -> 
 
 
 def patterns_at_a_time(devices: Sequence[DeviceInfo], n_patterns: int, numbers: int) -> int:
-    """Of so many patterns, those that all GPUs have room for, the others taking turns.
+    """Patterns, of ``n_patterns``, that all GPUs have room for at a time.
 
     numbers  of each pattern's CLAs, in a tree. Its user's limit does not count, nor do other ranks:
              the layout follows from it, and bits from that

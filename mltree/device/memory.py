@@ -42,13 +42,13 @@ GPU_BATCH = 1 << 25
 some 10 ms, beside which their launches and what the host does meanwhile are little."""
 
 NEAR_SHARE = 1 / 3
-"""Of what CLAs may take of a GPU, what is kept for near vectors at most."""
+"""Share of a GPU's memory for CLAs that is kept for near vectors at most."""
 
 LEAST_BATCH = 8
 """Near vectors of a launch at least, however long: each of such has work for a whole device."""
 
 MEMORY_HINT = "--precision mixed takes half as much, --device picks a device with more memory"
-"""What to do where one tree is too much."""
+"""Hint where one tree is too much."""
 
 PARTIAL_SUMS = 1 << 25
 """Bytes of the cells of a launch that has many: those of two classes of amino acids on a GPU, which
@@ -75,13 +75,13 @@ class Memory:
     """Named buffers on one device."""
 
     def __init__(
-        self, context: cl.Context, queue: cl.CommandQueue, waiting: AbstractContextManager[object]
+        self, context: cl.Context, queue: cl.CommandQueue, stopwatch: AbstractContextManager[object]
     ) -> None:
-        """``waiting`` is entered whenever the host waits for the device."""
+        """``stopwatch``: entered whenever the host waits for the device."""
         self._context = context
         self._queue = queue
         self._most = int(queue.device.max_mem_alloc_size)
-        self._transfers = Transfers(queue, waiting)
+        self._transfers = Transfers(queue, stopwatch)
         self.expect = self._transfers.expect
         self._buffers: dict[str, cl.Buffer] = {}
         self.generation = 0
@@ -96,7 +96,7 @@ class Memory:
 
     @property
     def bytes_held(self) -> int:
-        """Of all buffers together."""
+        """Bytes of all buffers together."""
         return sum(buffer.size for buffer in self._buffers.values())
 
     def reserve(self, name: str, size: int, keep: bool = False) -> None:
@@ -178,12 +178,12 @@ class Memory:
         self._transfers.read(array, self._buffers[name], offset)
 
     def take(self, names: Iterable[str]) -> dict[str, cl.Buffer]:
-        """Buffers that the names let go of."""
+        """Take buffers away from their names."""
         self.generation += 1
         return {name: self._buffers.pop(name) for name in names if name in self._buffers}
 
     def give(self, buffers: dict[str, cl.Buffer]) -> None:
-        """Buffers that their names stand for from now on."""
+        """Give buffers to their names."""
         self.generation += 1
         self._buffers.update(buffers)
 
@@ -246,7 +246,7 @@ def room_on(
     return Room(most, trees, near, cells=cells, scores=GPU_SCORES // cell)
 
 
-# What goes wrong on a device, in mltree's own errors.
+# A device's errors, as mltree's own.
 
 
 class NamingDevice:

@@ -37,10 +37,10 @@ LEAST_WORK = 1 << 18
 """Trees x T x T x words that are worth a device's 60 ms of loading kernels: NumPy takes as long."""
 
 MOST_CHANGES = 1 << 31
-"""What a device counts in; where there may be more, NumPy does."""
+"""Largest count of changes on a device; NumPy counts where there may be more."""
 
 ROOM_BYTES = 1 << 28
-"""Of the sets along the walks under way."""
+"""Bytes of the sets along the walks under way."""
 
 CPU_GROUPS, GPU_GROUPS = 8, 32
 """Work-groups of a core, and of a GPU's compute unit, that walk."""
@@ -91,7 +91,7 @@ class DeviceParsimony:
         return DeviceGrove(self, forest, sites)
 
     def _is_for_host(self, sites: PackedSites, trees: int) -> bool:
-        """Whether NumPy is done before a device begins, or changes may be more than one counts.
+        """True if NumPy is done before a device begins, or changes may be more than it counts.
 
         A CPU begins at once when its kernels are there: it loads them when NumPy has done as much
         work as is worth that, one replicate after another.
@@ -143,7 +143,7 @@ class DeviceParsimony:
 
 
 def parsimony_engine(devices: Sequence[DeviceInfo]) -> ParsimonyEngine:
-    """What makes starting trees: the first device, or NumPy where there is none."""
+    """The engine that makes starting trees: the first device, or NumPy where there is none."""
     return DeviceParsimony(devices[0].handle) if devices else REFERENCE
 
 
@@ -197,7 +197,7 @@ class DeviceGrove:
         return scores
 
     def best_targets(self, prunes: Int32, cuts: Float64) -> tuple[Int32, Int32, Float64]:
-        """Of the prunes that gain, the branch each is best put on, and the changes that saves."""
+        """The prunes that gain, the best branch for each, and the changes that saves."""
         memory, levels = self._memory, int(self._longest.max()) + 1
         fit = ROOM_BYTES // (levels * self._size * 8)
         groups = max(1, min(prunes.size, self._engine.walkers, fit))
@@ -221,7 +221,7 @@ class DeviceGrove:
 
 
 def load_sites(memory: Memory, sites: PackedSites, n_trees: int) -> list[Any]:
-    """What every kernel takes first (opencl/fitch.h), for trees whose ``twin`` is there or to come.
+    """First arguments of every kernel (opencl/fitch.h), for trees with a ``twin`` or to get one.
 
     Room is made for their sets.
     """

@@ -117,7 +117,7 @@ class Widening:
         self._context, self._queue = context, queue
 
     def is_for(self, rows: Weights) -> bool:
-        """Whether it serves these rows."""
+        """True for rows that it serves."""
         return rows.dtype == np.uint16 and bool(self._queue.device.type & cl.device_type.GPU)
 
     def __call__(self, narrow: cl.Buffer, wide: cl.Buffer, offset: int, count: int) -> None:
@@ -158,7 +158,7 @@ class Resident:
         self._writers: list[Writer] = []
 
     def needed(self, program: Program) -> list[Writer]:
-        """What must run before a program, oldest first, where no CLA is left.
+        """Programs that must run before this one, oldest first, where no CLA is left.
 
         Raises:
             WorkerFault: the program reads a CLA that no program has written.
@@ -192,7 +192,7 @@ def slots_needed(program: Program) -> Int32:
 
 
 def _covers(writes: Int32, others: Int32) -> bool:
-    """Whether all the others are among the slots; the same program's are the same array."""
+    """True if all the others are among the slots; the same program's are the same array."""
     return writes is others or bool(np.isin(others, writes).all())
 
 
@@ -247,7 +247,7 @@ PLANS = 16
 """Programs whose launches are remembered: more than a search repeats in turn."""
 
 RETREAT = 0.75
-"""Of the CLA slots that a device had no room for, the share that is tried next."""
+"""Share that is tried next of the CLA slots that a device had no room for."""
 
 _GROWING = ("cla", "scaler", "pmatrix", "tip_pmatrix", "partial", "stack")
 _OF_SLICE = (*OF_BLOCKS, "tips", "weights", "site_lnl", "site_system")

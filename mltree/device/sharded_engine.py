@@ -75,15 +75,15 @@ class HostState:
 
     @property
     def is_active(self) -> bool:
-        """Whether a group still moves."""
+        """True while a group still moves."""
         return bool(self.control[:, Control.ACTIVE].any())
 
 
 PROGRAMS = 16
-"""That groups keep: more than a search repeats in turn."""
+"""Programs that shard groups keep: more than a search repeats in turn."""
 
 _numbers = itertools.count(1)
-"""Of engines among ranks, which keep a group each by it."""
+"""Numbers of engines among ranks, each of which keeps a shard group by it."""
 
 
 class ShardedEngine:
@@ -139,7 +139,7 @@ class ShardedEngine:
         self._statuses = self._open(options)
 
     def _open(self, options: ShardOptions) -> list[GroupStatus]:
-        """Every group opened on its shares of the patterns."""
+        """Open every group on its shares of the patterns."""
         where = iter(self._where)
         shares = [self._share(next(where), own) if own else None for own in self._reduction_lanes]
         found: list[GroupStatus] = self._ask_each(
@@ -154,7 +154,7 @@ class ShardedEngine:
         )
 
     def _by_rank(self, values: Sequence[Any]) -> list[list[Any]]:
-        """What is of every spec of all ranks, rank by rank."""
+        """Values of the devices of all ranks, rank by rank."""
         width = len(self._specs)
         return [list(values[n * width : (n + 1) * width]) for n in range(self._ranks.size)]
 
@@ -176,7 +176,7 @@ class ShardedEngine:
 
     @property
     def name(self) -> str:
-        """This process's devices, whatever the shares that they have.
+        """Names and layouts of this process's devices, whatever their shares.
 
         Results depend neither on those nor on other ranks, whose devices are like them.
         """
@@ -184,7 +184,7 @@ class ShardedEngine:
 
     @property
     def notice(self) -> str:
-        """How many slices there are, and why."""
+        """Notice of the patterns of each device, and of slices and why."""
         idle = [
             f"{spec.device.name.strip()} takes none"
             for spec, own in zip(self._specs * self._ranks.size, self._reduction_lanes, strict=True)
@@ -208,7 +208,7 @@ class ShardedEngine:
 
     @property
     def room(self) -> Room:
-        """Of the device that has least; see :class:`mltree.program.engine.Engine`."""
+        """The room on the device that has least; see :class:`mltree.program.engine.Engine`."""
         rooms = [room for status in self._statuses for room in status.rooms]
         return Room(*map(min, zip(*rooms, strict=True)))
 
@@ -229,7 +229,7 @@ class ShardedEngine:
         )
 
     def _by_group(self, values: Sequence[Any]) -> list[Sequence[Any]]:
-        """What is of every shard of all groups, group by group."""
+        """Values of the shards of all groups, group by group."""
         ends = np.cumsum([0, *(len(status.slices) for status in self._statuses)])
         return [values[first:end] for first, end in pairwise(ends.tolist())]
 
@@ -316,7 +316,7 @@ class ShardedEngine:
         )
 
     def needed(self, program: Program) -> list[Writer]:
-        """What must run before a program where slices take turns."""
+        """Programs that must run before this one where slices take turns."""
         if max(max(status.slices, default=0) for status in self._statuses) == 1:
             return []
         return self._resident.needed(program)
@@ -332,7 +332,7 @@ class ShardedEngine:
         return [own for answer in answers for own in answer]
 
     def _ref(self, program: Program) -> ProgramRef:
-        """How groups know a program: by itself the first time, by its number from then on."""
+        """Reference to a program: with itself the first time, by its number from then on."""
         number, known = self._programs.pop(id(program), (next(self._refs), None))
         self._programs[id(program)] = number, program
         return ProgramRef(number, program if known is None else None)

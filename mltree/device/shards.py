@@ -36,18 +36,18 @@ GROWTH = 2
 
 
 class DeviceSpec(Value):
-    """A device that takes part, and how."""
+    """A device that takes part, with its layout and its share."""
 
     device: cl.Device
     layout: Layout
     share: float = 1.0
-    """Of the patterns, relative to the other devices' shares."""
+    """Share of the patterns, relative to the other devices' shares."""
     memory_limit: int | None = None
     """Bytes that CLAs may take; the device's own limits where None."""
 
 
 class ShardOptions(NamedTuple):
-    """What all shards of an alignment have in common."""
+    """Options that all shards of an alignment have in common."""
 
     vw: int
     chunk_blocks: int
@@ -62,9 +62,9 @@ class ShardSlice(NamedTuple):
 
     patterns: Patterns
     where: slice
-    """Among the shard's."""
+    """Their columns among those of the shard."""
     first_chunk: int
-    """Likewise."""
+    """Their first chunk among those of the shard."""
 
 
 class Shard:
@@ -91,12 +91,12 @@ class Shard:
 
     @property
     def fit(self) -> int:
-        """CLA slots that fit for the largest piece, which is the first."""
+        """CLA slots that fit for the largest slice, which is the first."""
         return self._limit // self._layout.cla_bytes(self.slices[0].patterns.n_patterns)
 
     @property
     def notice(self) -> str:
-        """What the device takes, and why in several slices."""
+        """Notice of the patterns that the device takes, and why in several slices."""
         patterns = f"{self.session.device.name.strip()} takes {self._patterns.n_patterns} patterns"
         if len(self.slices) == 1:
             return patterns
@@ -152,7 +152,7 @@ class Shard:
             )
         slices = -(-blocks.chunks // fit)
         ends = [-(-n * blocks.chunks // slices) for n in range(slices + 1)]
-        # A pattern's chunk rises with its number, so that a piece's follow one another.
+        # A pattern's chunk rises with its number, so that a slice's patterns are neighbours.
         patterns = np.searchsorted(blocks.chunk_of, ends)
         return [
             ShardSlice(self._patterns.take(np.arange(*span)), slice(*span), first)
@@ -167,7 +167,7 @@ class Shard:
             self.session.load_weights(rows[:, piece.where])
 
     def load_patterns(self, first_part: int, patterns: Patterns, first: int) -> None:
-        """Take these for those of as many parts; ``first``: of those, among all of the shard's."""
+        """Replace the patterns of as many parts; ``first``: the first column, among the shard's."""
         self._patterns.put(first, patterns)
         end = first + patterns.n_patterns
         for piece in self.slices:
@@ -179,7 +179,7 @@ class Shard:
                 self.session.load_patterns(first_part, some)
 
     def turn_to(self, piece: ShardSlice) -> None:
-        """Work on a piece."""
+        """Work on a slice."""
         self.session.turn_to(piece.patterns, piece.first_chunk)
 
     def site_lnl(self, rows: int) -> Float64:
@@ -195,18 +195,18 @@ Acc = npt.NDArray[Any]
 
 
 class ShardPatterns(NamedTuple):
-    """What a shard gets of an alignment."""
+    """Patterns of a shard, and how many reduction lanes they are of."""
 
     patterns: Patterns
     reduction_lanes: int
 
 
 class ProgramRef(NamedTuple):
-    """A program that groups keep, by a number."""
+    """A program that groups keep by a number."""
 
     number: int
     program: Program | None
-    """The first time that it is spoken of."""
+    """The program itself the first time it is sent; None from then on."""
 
 
 class Rerun(NamedTuple):
@@ -217,11 +217,11 @@ class Rerun(NamedTuple):
 
 
 class GroupStatus(NamedTuple):
-    """How a group's shards stand, in order."""
+    """Room, slices and notices of a group's shards, in order."""
 
     rooms: tuple[Room, ...]
     slices: tuple[int, ...]
-    """That each has."""
+    """Slices of each shard."""
     notices: tuple[str, ...]
 
 
@@ -233,14 +233,14 @@ class RemoteCall(NamedTuple):
 
 
 class RemoteError(NamedTuple):
-    """Why nothing came of a remote call."""
+    """An error of a remote call, as it is sent back."""
 
     kind: type[MltreeError]
     message: str
     hint: str | None
 
     def error(self) -> MltreeError:
-        """What was raised there."""
+        """The exception, to be raised here."""
         return self.kind(self.message, hint=self.hint)
 
 
@@ -249,7 +249,7 @@ Handler: TypeAlias = Callable[[RemoteCall], Any]
 
 
 class ShardGroup:
-    """The devices of a process, each in a shard of its own."""
+    """The shards of a process, one on each of its devices."""
 
     def __init__(self, specs: Sequence[DeviceSpec]) -> None:
         self.specs = tuple(specs)
@@ -264,7 +264,7 @@ class ShardGroup:
             return RemoteError(type(error), error.message, error.hint)
 
     def open(self, shares: Sequence[ShardPatterns | None], options: ShardOptions) -> GroupStatus:
-        """Take a shard with every device that gets a share.
+        """Open a shard on every device that gets a share.
 
         Raises:
             DeviceError: a device cannot be used.
@@ -277,7 +277,7 @@ class ShardGroup:
         return self.status()
 
     def status(self) -> GroupStatus:
-        """How the shards stand."""
+        """Return the status of the shards."""
         return GroupStatus(
             tuple(shard.session.room._replace(most=shard.fit) for shard in self.shards),
             tuple(len(shard.slices) for shard in self.shards),
@@ -285,7 +285,7 @@ class ShardGroup:
         )
 
     def make_room(self, slots: int) -> GroupStatus:
-        """Have room for so many CLAs of every piece; see :meth:`Shard.make_room`."""
+        """Have room for so many CLAs of every slice; see :meth:`Shard.make_room`."""
         for shard in self.shards:
             shard.make_room(slots)
         return self.status()
@@ -399,7 +399,7 @@ def device_specs(
 def remote_group(
     wanted: str | None, names: Sequence[str], layouts: Sequence[Layout], memory_limit: int | None
 ) -> Handler:
-    """What answers for another rank, on the devices that are wanted there.
+    """Return the handler of another rank's calls, on the devices that are wanted there.
 
     Raises:
         InputError: they are not those of these names, which the first rank has.

@@ -135,7 +135,7 @@ OFTEN = 1.0
 
 
 class GpuLoad(NamedTuple):
-    """What NVML says of a GPU."""
+    """Load and free memory of a GPU, from NVML."""
 
     busy: int
     """Per cent of the last moments in which it computed, for whomever."""
@@ -183,7 +183,7 @@ def gpu_load(device: cl.Device) -> GpuLoad | None:
 
 
 def occupied(device: DeviceInfo, needed: int) -> str | None:
-    """What the user should know about a GPU that others use, or have filled; None where none do.
+    """Notice about a GPU that others use, or have filled; None where none do.
 
     ``needed``: bytes that a run will take there.
     """
@@ -208,7 +208,7 @@ def occupied(device: DeviceInfo, needed: int) -> str | None:
 def load_meter(
     device: DeviceInfo, clock: Callable[[], float] = time.monotonic
 ) -> Callable[[], str]:
-    """What says in a word how busy a device is; it looks once in a while, however often asked."""
+    """Meter of a device's load in a word, which looks once in a while, however often asked."""
     cpu = _CpuMeter(clock)
     said, looked = "", -OFTEN
 
@@ -389,7 +389,7 @@ def known_bandwidth(device: DeviceInfo) -> float:
 
 
 def _trials(device: DeviceInfo) -> dict[DataKind, _Trial]:
-    """What is to be measured for every kind of data.
+    """Measurements to be made for every kind of data.
 
     A GPU's blocks are as wide as the rules want them for little or for much data: every build
     takes seconds there.

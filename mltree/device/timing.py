@@ -27,7 +27,7 @@ MOST_UNCOUNTED = 1000
 
 
 class Cost(Value):
-    """What a likelihood function has done, and how long that took."""
+    """Work and time of a likelihood function."""
 
     seconds: float = 0.0
     """On the device."""
@@ -44,7 +44,7 @@ class Breakdown(Value):
 
     functions: Mapping[Function, Cost]
     builds: float = 0.0
-    """Of building kernels, those included that a driver builds at their first launch."""
+    """Seconds of building kernels, those included that a driver builds at their first launch."""
     waits: float = 0.0
     """That the host waited for the device, whatever that was doing."""
     idle_cpu: float = 0.0
@@ -53,18 +53,18 @@ class Breakdown(Value):
 
     @property
     def device_seconds(self) -> float:
-        """Of all functions."""
+        """Seconds of all functions."""
         return sum(cost.seconds for cost in self.functions.values())
 
     @classmethod
     def one_after_the_other(cls, parts: Sequence[Breakdown]) -> Breakdown:
-        """Of engines that took turns: everything adds up."""
+        """Breakdown of engines that took turns: everything adds up."""
         functions = {f: _sum([part.functions[f] for part in parts]) for f in Function}
         return _joined(parts, functions)
 
     @classmethod
     def side_by_side(cls, parts: Sequence[Breakdown]) -> Breakdown:
-        """Of devices that work at once: work adds up, time is that of the one that took longest."""
+        """Breakdown of devices that work at once: work adds up, time is the longest one's."""
         longest = max(parts, key=lambda part: part.device_seconds)
         functions = {}
         for f in Function:

@@ -77,7 +77,7 @@ STACKED = ("scan", "walk")
 """Workers whose work-groups have a stack of CLAs."""
 
 STACK_SHARE = 0.125
-"""Of a device's memory, what the stacks of a launch may take that find no room in local memory: 530
+"""Share of a device's memory that stacks may take which find no room in local memory: 530
 work-groups of an H200 take 10 GiB under C60+G4, as many as ever run at a time."""
 
 LEAST_RUN = 4096
@@ -104,7 +104,7 @@ class Plan(Value, eq=False):
     launches: list[Launch]
     """One for all stages, or one for each."""
     generation: int
-    """Of the memory that the arguments point into."""
+    """Generation of the memory that the arguments point into."""
     state: StateLayout
     products: float
     """Multiplications at most."""
@@ -158,7 +158,7 @@ class Worker:
         return max(1, self._most_spilled // spilled) if spilled else self.most_groups
 
     def is_persistent(self, program: Program, patterns: int, jobs: int) -> bool:
-        """Whether a program, with stages of so many jobs at most, is best sent in one launch.
+        """True if a program, with stages of so many jobs at most, is best sent in one launch.
 
         A launch per stage lets the device choose how many work-groups it holds, which pays once
         there are far more of them than surely fit together. On a CPU one launch is one core.
@@ -206,7 +206,7 @@ class Worker:
     def arguments(
         self, memory: Memory, program: Program, values: Mapping[str, np.generic]
     ) -> list[Any]:
-        """What the kernel takes, but for the stages to run (:data:`launch.ARGUMENTS`)."""
+        """Arguments of the kernel, but for the stages to run (:data:`launch.ARGUMENTS`)."""
         names = (*BUFFERS, f"marks.{self.name}")
         size = max(LEAST, self._stack_bytes(program))
         stack = self._stacks.setdefault(size, cl.LocalMemory(size))

@@ -1,4 +1,4 @@
-"""What runs ask of a device's memory, in CLA slots and lengths."""
+"""Demand of a run on a device's memory, in CLA slots and branch lengths."""
 
 from __future__ import annotations
 
@@ -14,18 +14,18 @@ from mltree.program.engine import Room
 from mltree.system.events import MemoryPlanned
 
 APART_BYTES = 1 << 25
-"""Of a CPU's CLAs where every tree is of a single part: some of its batches
+"""Bytes of a CPU's CLAs where every tree is of a single part: some of its batches
 (:data:`mltree.device.memory.CPU_BATCH`), or those of one tree of the largest part if more."""
 
 DRAWN_SHARE, DRAWN_ON_CPU = 8, 1 << 29
-"""Of a device's memory, an eighth, and of a CPU's so many bytes at most: what rows of drawn weights
-may keep of it while trees are scored under them."""
+"""Rows of drawn weights may keep an eighth of a device's memory, and so many bytes of a CPU's at
+most, while trees are scored under them."""
 
 DRAWN_BYTES, WEIGHT_BYTES = 2, 8
-"""Of a drawn weight on the host, and of one on a device."""
+"""Bytes of a drawn weight on the host, and on a device."""
 
 SITE_BYTES = 8
-"""Of the lnL of a site."""
+"""Bytes of the lnL of a site."""
 
 HOST_BYTES = 120 << 20
 """Bytes of a process with PoCL, compiled kernels and a search's own arrays: 82 to 120 MiB
@@ -74,7 +74,7 @@ def shared_limits(
 
 
 def keeps_drawn(devices: Sequence[DeviceInfo], rows: int, n_patterns: int) -> bool:
-    """Whether so many rows of drawn weights stay on devices, or come a few at a time, each time."""
+    """True if so many rows of drawn weights stay on devices; else they come a few at a time."""
     room = (
         min(info.memory // DRAWN_SHARE, DRAWN_ON_CPU if info.is_cpu else info.memory)
         for info in devices
@@ -95,7 +95,7 @@ NO_ROWS = RowCounts()
 
 
 class Demand(NamedTuple):
-    """What a run asks of a device at most."""
+    """The most that a run asks of a device."""
 
     trees: int
     """Trees that stand side by side."""
@@ -108,7 +108,7 @@ class Demand(NamedTuple):
 
     @classmethod
     def of(cls, n_tips: int, room: Room, trees: int | None) -> Demand:
-        """Of a search that has so many trees, or of the evaluation of one where None.
+        """Demand of a search of so many trees, or of the evaluation of one where None.
 
         Trees have as many prunes as slots, and a shortlist has so many insertions of each. A scan
         has every length, its half, and the join of both sides of every prune; re-scoring has three
@@ -135,7 +135,7 @@ class Demand(NamedTuple):
         rows: RowCounts,
         load: HostLoad,
     ) -> MemoryPlanned:
-        """What will be taken at the peak, of devices with so much room each.
+        """Memory taken at the peak, of devices with so much room each.
 
         ranges   of parts that there are so many trees for
         rows     of weights and site lnL; the host has the latter too, once they are fetched

@@ -1,4 +1,4 @@
-"""What an analysis computes, said once, and the engines that compute it.
+"""The workload of an analysis, and the engines that compute it.
 
 A :class:`Workload` has the data, the models' shapes, the trees at once, and the replicates and rows
 of weights that follow. :class:`Engines` plans all of that: devices, layouts, memory, and whether

@@ -118,7 +118,7 @@ class TreeSearch(Value, kw_only=True):
     start_text: str
     """The starting trees of all taxa, in Newick, a line each."""
     fingerprint: str
-    """What a checkpoint must agree with: everything that decides how the search goes."""
+    """Mark that a checkpoint must agree with: everything that decides how the search goes."""
 
     def whole(self, tree: Tree) -> Tree:
         """A tree of the search with all taxa, and one length a branch."""
@@ -154,7 +154,7 @@ class TreeSearch(Value, kw_only=True):
 
 
 def _helping(engines: Engines, name: str) -> Likelihood:
-    """What another rank than the first answers with.
+    """Return the likelihood that another rank than the first answers with.
 
     Raises: InputError: it would find something else.
     """

@@ -150,7 +150,7 @@ def test_an_interrupted_wait_leaves_nothing_to_the_next() -> None:
 
 INTERRUPTED = """
 import signal, time
-from mltree.device.waiting import Watch
+from mltree.device.queue import Watch
 
 class Launch:
     command_execution_status = 2
@@ -179,7 +179,7 @@ def test_no_thread_is_inside_open_cl_when_the_interpreter_ends() -> None:
 
 
 LATE = """
-from mltree.device import waiting
+from mltree.device import queue
 
 class Launch:
     command_execution_status = 2
@@ -193,10 +193,10 @@ class Answered:
         self.lock.acquire(timeout=timeout)
         raise KeyboardInterrupt
 
-waiter = waiting._waiter()
+waiter = queue._waiter()
 waiter._answered = Answered(waiter._answered)
 try:
-    waiting.Watch("a device").wait(Launch())
+    queue.Watch("a device").wait(Launch())
 except KeyboardInterrupt:
     print("interrupted", flush=True)
 """

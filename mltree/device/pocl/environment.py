@@ -44,7 +44,7 @@ VARIABLES = ("OCL_ICD_VENDORS", "OPENCL_VENDOR_PATH")
 
 
 def _is_loadable(library: str) -> bool:
-    """Whether the loader, which searches as the system does, will find a library."""
+    """True if the loader, which searches as the system does, will find a library."""
     try:
         ctypes.CDLL(library)
     except OSError:
