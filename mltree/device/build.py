@@ -77,7 +77,7 @@ NVIDIA_GROUPS = 16
 
 @cache
 def source_folder() -> Path:
-    """Where the OpenCL sources are: inside the wheel, or beside the package in a checkout."""
+    """Folder of the OpenCL sources: inside the wheel, or beside the package in a checkout."""
     package = Path(__file__).parent.parent
     for folder in (package / "opencl", package.parent / "opencl"):
         if (folder / "worker.h").is_file():
@@ -263,7 +263,7 @@ def resident_groups(device: cl.Device, name: str, layout: Layout, local: int) ->
     """Work-groups of a worker, with so many bytes, that a compute unit of NVIDIA's surely holds."""
     capability = device.compute_capability_major_nv, device.compute_capability_minor_nv
     kibibytes, most_items = NVIDIA_UNITS.get(capability, NVIDIA_LEAST_UNIT)
-    items = _seats(name, layout)
+    items = _work_items(name, layout)
     fits = (
         NVIDIA_REGISTER_FILE // (items * _up_to(8, register_limit(name, layout))),
         kibibytes * 1024 // (local + 1024),
@@ -275,13 +275,13 @@ def resident_groups(device: cl.Device, name: str, layout: Layout, local: int) ->
 
 def register_limit(name: str, layout: Layout) -> int:
     """Registers that a work-item may take, so that at least one of the worker's groups fits."""
-    wanted = MANY_REGISTERS
+    most = MANY_REGISTERS
     if layout.held <= FEW_HELD:
-        wanted = SINGLE_REGISTERS if layout.single and name == "sites" else NVIDIA_REGISTERS[name]
-    return min(wanted, NVIDIA_REGISTER_FILE // _seats(name, layout) // 8 * 8)
+        most = SINGLE_REGISTERS if layout.single and name == "sites" else NVIDIA_REGISTERS[name]
+    return min(most, NVIDIA_REGISTER_FILE // _work_items(name, layout) // 8 * 8)
 
 
-def _seats(name: str, layout: Layout) -> int:
+def _work_items(name: str, layout: Layout) -> int:
     """Work-items of a worker's group, in whole rounds of a warp for each quarter of a unit."""
     return _up_to(4 * 32, math.prod(layout.group(name)))
 

@@ -1,4 +1,4 @@
-"""Where things are kept that can be made again: one folder, which nobody else can write to.
+"""The cache folder, for files that can be made again, which nobody else can write to.
 
 Compiled kernels run with the user's rights, so a folder that another user owns, or may write to,
 is not taken, and neither is one that has no room. Then a private folder serves the run and goes
@@ -37,11 +37,11 @@ _OTHERS_WRITE = stat.S_IWGRP | stat.S_IWOTH
 
 
 class Folder(Value):
-    """Where this process keeps things."""
+    """The cache folder of this process."""
 
     path: Path
     notice: str | None = None
-    """Why it is not the user's own; None where it is."""
+    """Reason why the folder is not the user's own; None where it is."""
 
 
 class _Unfit(OSError):

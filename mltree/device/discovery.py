@@ -118,7 +118,7 @@ def _describe(index: int, device: cl.Device) -> DeviceInfo:
 
 
 def no_device() -> DeviceError:
-    """Why none was found: what is wrong with the machine, else that there is none."""
+    """Error that says why no device was found: the machine's trouble, or that there is none."""
     try:
         cache_folder()
     except DeviceError as error:

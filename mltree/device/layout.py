@@ -1,4 +1,4 @@
-"""How CLAs lie in a device's memory and how work-items share them: the build's parameters."""
+"""Layouts: CLAs in a device's memory and work-items that share them, as build parameters."""
 
 from __future__ import annotations
 
@@ -160,14 +160,14 @@ class Layout(Value):
         return (self.states * (self.states + 3) + 1) * real if self.site_systems else 0
 
     def of(self, patterns: Patterns) -> Layout:
-        """The same for these: where they have an eigen system each, there is no P x tip."""
+        """The layout for these patterns; with an eigen system each, there is no P x tip."""
         own = replace(self, parted=self.parted or len(patterns.parts) > 1)
         if patterns.systems is None:
             return own
         return replace(own, site_systems=True, tip_lookup=False, state_items=1)
 
     def of_worker(self, worker: str) -> Layout:
-        """The same order of elements, shared by as many work-items as suit the worker best.
+        """The layout of a worker: elements in the same order, shared by work-items that suit it.
 
         On an H200 fp32 scans of 15 taxa x 262,144 patterns took 7.7 ms with two patterns a
         work-item, 6.9 with four; walks of 1,000 x 1,024 took 0.24 ms with two, 0.22 with one.
@@ -198,8 +198,8 @@ class Layout(Value):
     def stack_bytes(self) -> int:
         """Bytes of one level of a work-group's own stack, counts included."""
         real = 4 if self.single else 8
-        seats = self.columns * self.state_items
-        return self.categories * (self.held + 1) * seats * self.vw // self.lanes * real
+        items = self.columns * self.state_items
+        return self.categories * (self.held + 1) * items * self.vw // self.lanes * real
 
     def cla_bytes(self, n_patterns: int) -> int:
         """Bytes of one CLA and its scaling counts."""
@@ -269,8 +269,8 @@ class Layout(Value):
 
     def __str__(self) -> str:
         kind = "fp32" if self.single else "fp64"
-        seats = self.lanes * self.state_items
-        shape = f" ({seats} x {self.category_items} x {self.rows} work-items)"
+        items = self.lanes * self.state_items
+        shape = f" ({items} x {self.category_items} x {self.rows} work-items)"
         return f"VW={self.vw} {kind}{shape if self.lanes > 1 else ''}"
 
 
@@ -401,7 +401,7 @@ class Blocks(Value, eq=False):
         return int(self.chunk_block[self.part_chunk[part]])
 
     def of_cases(self, cases: Records) -> slice:
-        """Those from the first part of any of the cases to the last."""
+        """Blocks from the first part of any of the cases to the last."""
         ends = cases["first_part"].min(), (cases["first_part"] + cases["parts"]).max()
         return slice(*self.chunk_block[self.part_chunk[[*ends]]].tolist())
 
@@ -486,7 +486,7 @@ class Blocks(Value, eq=False):
 
 
 def _starts(sizes: npt.NDArray[Any] | Sequence[int]) -> npt.NDArray[Any]:
-    """Where each of things that follow one another starts."""
+    """Offsets of items that follow one another."""
     ends = np.cumsum(sizes)
     return ends - sizes
 

@@ -1,7 +1,6 @@
-"""Which layout a device gets for an alignment: the one that is kept, or measured, or the rules'.
+"""The layout of a device for an alignment: the kept, the measured, or the rules' one.
 
-Nothing is measured here: :mod:`mltree.device.speed` does that, and
-:mod:`mltree.device.layout_choice` keeps what it found.
+Measurements are kept here; :mod:`mltree.device.speed` makes them.
 """
 
 from __future__ import annotations

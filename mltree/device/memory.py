@@ -65,7 +65,7 @@ SLAB = 1 << 24
 LEAST = 64
 """Bytes of the smallest buffer: a kernel takes no empty one."""
 
-Rows: TypeAlias = npt.NDArray[Any]
+RowArray: TypeAlias = npt.NDArray[Any]
 
 Widen: TypeAlias = Callable[[cl.Buffer, cl.Buffer, int, int], None]
 """From one buffer into another from a byte on, so many numbers."""
@@ -137,9 +137,9 @@ class Memory:
     def put_rows(
         self,
         name: str,
-        rows: Rows,
+        rows: RowArray,
         size: int,
-        laid: Callable[[Rows], Rows],
+        laid: Callable[[RowArray], RowArray],
         widen: Widen | None = None,
     ) -> None:
         """Fill a buffer with rows as they are laid out, so many bytes each, a slab at a time.

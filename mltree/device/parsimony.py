@@ -50,7 +50,7 @@ class DeviceParsimony:
     """Implements :class:`mltree.tree.parsimony.ParsimonyEngine`."""
 
     def __init__(self, device: cl.Device) -> None:
-        """Nothing is built before it is needed."""
+        """Build nothing before it is needed."""
         self._device = device
         self.is_cpu = bool(device.type & cl.device_type.CPU)
         self.grove_bytes = 1 << 26 if self.is_cpu else 1 << 30

@@ -235,7 +235,7 @@ class Transfers:
         self._pinned = PinnedBuffer(queue) if self._watch.spins else None
         self._products = 0.0
         self._writes: list[cl.Event] = []
-        self._asked: _Asked | None = None
+        self._asked: _Fetch | None = None
 
     def expect(self, products: float) -> None:
         """So many multiplications were sent, which a read will have to wait for."""
@@ -258,7 +258,7 @@ class Transfers:
         pinned = self._pinned if size <= PINNED_BYTES else None
         done = pinned.fetch(buffer, size, offset) if pinned else cl.enqueue_marker(self._queue)
         self._queue.flush()
-        self._asked = _Asked(buffer, size, offset, done, pinned)
+        self._asked = _Fetch(buffer, size, offset, done, pinned)
 
     def read(self, array: npt.NDArray[Any], buffer: cl.Buffer, offset: int = 0) -> None:
         """Fill an array, once everything sent before is done; ``offset``: bytes.
@@ -293,7 +293,7 @@ class Transfers:
         self._asked = None
 
 
-class _Asked(NamedTuple):
+class _Fetch(NamedTuple):
     """The transfer asked for last."""
 
     buffer: cl.Buffer

@@ -133,9 +133,7 @@ class Widening:
         return cl.Kernel(program, "widen")
 
 
-# Which CLAs a program reads and writes, and what must run again to have them back.
-#
-# Where slices share one CLA pool, a patterns's CLAs are gone when its turn comes again. A
+# Where slices share one CLA pool, a slice's CLAs are gone when its turn comes again. A
 # :class:`Resident` remembers the programs that wrote them, and lists those that a program needs.
 
 _CACHE = "_written"
@@ -273,11 +271,12 @@ class Session:
     ) -> None:
         """``slots``: CLAs to make room for at once, so that none move later.
 
-        ``reduction_lanes``: of a patterns's device, which then leaves strided sums
-        (:mod:`mltree.device.layout`); 0 for whole sums. ``parted``: look parts up even where
-        there is but one, for programs that leave it out. ``apart``: CLAs have the patterns of the
-        parts that a program is about alone, which none finds there any more that is about others.
-        ``background``: who builds workers already.
+        reduction_lanes  of a shard, which leaves strided sums (:mod:`mltree.device.layout`); 0 for
+                         whole sums
+        parted           look parts up even where there is but one, for programs that leave it out
+        apart            CLAs have the patterns of a program's parts alone, and are lost to programs
+                         on other parts
+        background       processes that build workers already
         """
         self.device = device
         self.parts = len(patterns.parts)
@@ -300,7 +299,7 @@ class Session:
         if apart:
             self.room = self.room._replace(starts=blocks.part_starts)
         self.expected_slots = min(slots, self.room.most)
-        """CLAs to make room for as soon as there are any."""
+        """CLAs to make room for with the first one."""
         self._least_slots = self.room.rows_of_any(3 * (patterns.n_tips - 2) + 1)
         self.memory = Memory(self._context, self._queue, self.times.waiting)
         self._workers: dict[str, Worker] = {}
@@ -315,7 +314,7 @@ class Session:
         self.memory.put("sync", np.zeros(len(Sync), np.uint32))
 
     def longest_walk(self, trees: int) -> int:
-        """See :func:`longest_walk`."""
+        """See :func:`mltree.device.layout.longest_walk`."""
         return longest_walk(self.layout, self.device.max_compute_units, self._patterns, trees)
 
     def load_models(self, models: Sequence[ModelArrays]) -> None:
@@ -331,7 +330,7 @@ class Session:
         self.memory.put("series_at", places)
 
     def load_weights(self, rows: Weights) -> None:
-        """Take rows of the patterns's weights [R, L]."""
+        """Take rows of weights f64[R, L]."""
         put_weights(self.memory, self._blocks, rows, self._widening)
 
     def load_patterns(self, first_part: int, patterns: Patterns) -> None:
@@ -410,7 +409,7 @@ class Session:
         self._check(part, state[plan.state["HEADER"].start :])
 
     def turn_to(self, patterns: Patterns, first_chunk: int) -> None:
-        """Work on another patterns of patterns; tips stay on the device, CLAs lose their meaning.
+        """Work on another slice of patterns; tips stay on the device, CLAs lose their meaning.
 
         ``first_chunk``: chunks of the slices before it, whose strided sums it goes on from.
         """
@@ -442,7 +441,7 @@ class Session:
         return self.times.by_function(marks)
 
     def breakdown(self) -> Breakdown:
-        """Where the time went so far, with the work that was done in it."""
+        """Breakdown of the time so far, with the work that was done in it."""
         return self.times.breakdown(self.timings(), self.layout.pattern_bytes, self.device)
 
     def _retreat(self, program: Program, error: DeviceMemoryError) -> None:
@@ -467,12 +466,12 @@ class Session:
         return state_layout(lengths, groups, program.sums * max(1, self._lanes_of(program)))
 
     def _lanes_of(self, program: Program) -> int:
-        """Strided sums that it leaves instead of each whole one; 0 for whole ones."""
+        """Strided sums that a program leaves instead of each whole sum; 0 for whole sums."""
         is_split = not self.reduction_lanes and splits_lanes(self.layout, program)
         return REDUCE_WIDTH if is_split else self.reduction_lanes
 
     def _let_go(self) -> None:
-        """Keep no buffer alive that is about to be replaced."""
+        """Drop all references to buffers that are about to be replaced."""
         self._plans.clear()
         for worker in self._workers.values():
             worker.let_go()

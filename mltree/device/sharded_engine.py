@@ -131,7 +131,7 @@ class ShardedEngine:
             self._blocks.chunks, [spec.share for spec in specs] * ranks.size
         )
         self._where = [
-            patterns_of(own, self._blocks.chunk_of) for own in self._reduction_lanes if own
+            patterns_of(lanes, self._blocks.chunk_of) for lanes in self._reduction_lanes if lanes
         ]
         self._resident, self._is_hopeful = Resident(), True
         self._programs: dict[int, tuple[int, Program]] = {}
@@ -141,17 +141,16 @@ class ShardedEngine:
     def _open(self, options: ShardOptions) -> list[GroupStatus]:
         """Open every group on its shares of the patterns."""
         where = iter(self._where)
-        shares = [self._share(next(where), own) if own else None for own in self._reduction_lanes]
-        found: list[GroupStatus] = self._ask_each(
-            ShardGroup.open, [(own, options) for own in self._by_rank(shares)]
-        )
-        return found
+        shares = [
+            self._share(next(where), n) if n else None for n in map(len, self._reduction_lanes)
+        ]
+        calls = [(rank_shares, options) for rank_shares in self._by_rank(shares)]
+        statuses: list[GroupStatus] = self._ask_each(ShardGroup.open, calls)
+        return statuses
 
-    def _share(self, where: npt.NDArray[np.int64], reduction_lanes: range) -> ShardPatterns:
+    def _share(self, where: npt.NDArray[np.int64], reduction_lanes: int) -> ShardPatterns:
         has_all = len(where) == self._whole.n_patterns
-        return ShardPatterns(
-            self._whole if has_all else self._whole.take(where), len(reduction_lanes)
-        )
+        return ShardPatterns(self._whole if has_all else self._whole.take(where), reduction_lanes)
 
     def _by_rank(self, values: Sequence[Any]) -> list[list[Any]]:
         """Values of the devices of all ranks, rank by rank."""
@@ -165,9 +164,10 @@ class ShardedEngine:
     def _ask_each(self, do: Callable[..., Any], values: Sequence[tuple[Any, ...]]) -> list[Any]:
         """The answers of all groups to a call of their own each.
 
-        Raises: MltreeError: what the first of those that refuse says.
+        Raises:
+            MltreeError: the error of the first group that has one.
         """
-        calls = [RemoteCall(do, own) for own in values]
+        calls = [RemoteCall(do, arguments) for arguments in values]
         answers = self._ranks.gather(calls, self._group.answer, self._number)
         for answer in answers:
             if isinstance(answer, RemoteError):
@@ -187,18 +187,20 @@ class ShardedEngine:
         """Notice of the patterns of each device, and of slices and why."""
         idle = [
             f"{spec.device.name.strip()} takes none"
-            for spec, own in zip(self._specs * self._ranks.size, self._reduction_lanes, strict=True)
-            if not own
+            for spec, lanes in zip(
+                self._specs * self._ranks.size, self._reduction_lanes, strict=True
+            )
+            if not lanes
         ]
-        told = [text for status in self._statuses for text in status.notices]
-        alike = Counter([*told, *idle]) if self._ranks.size > 1 else dict.fromkeys(told + idle, 1)
+        texts = [text for status in self._statuses for text in status.notices] + idle
+        alike = Counter(texts) if self._ranks.size > 1 else dict.fromkeys(texts, 1)
         among = [f"{self._ranks.size} ranks share the patterns"] if self._ranks.size > 1 else []
         each = [f"{n} x {text}" if n > 1 else text for text, n in alike.items()]
         return "; ".join(among + each)
 
     @property
     def layouts(self) -> tuple[Layout, ...]:
-        """This process's devices' layouts."""
+        """Layouts of this process's devices."""
         return tuple(shard.session.layout for shard in self._group.shards)
 
     @property
@@ -225,7 +227,7 @@ class ShardedEngine:
         """Take rows of weights f64[R, L]."""
         self._ask_each(
             ShardGroup.load_weights,
-            [([rows[:, where] for where in own],) for own in self._by_group(self._where)],
+            [([rows[:, where] for where in group],) for group in self._by_group(self._where)],
         )
 
     def _by_group(self, values: Sequence[Any]) -> list[Sequence[Any]]:
@@ -235,9 +237,9 @@ class ShardedEngine:
 
     def load_patterns(self, first_part: int, patterns: Patterns) -> None:
         """See :meth:`mltree.program.engine.ReplicateEngine.load_patterns`."""
-        own = self._whole.parts[first_part : first_part + len(patterns.parts)]
-        first = own[0].start
-        if [part.stop - first for part in own] != [part.stop for part in patterns.parts]:
+        parts = self._whole.parts[first_part : first_part + len(patterns.parts)]
+        first = parts[0].start
+        if [part.stop - first for part in parts] != [part.stop for part in patterns.parts]:
             raise ValueError("parts of other sizes")
         calls = []
         for shards in self._by_group(self._where):
@@ -256,9 +258,9 @@ class ShardedEngine:
     def site_log_likelihoods(self, rows: int = 1) -> Float64:
         """f64[rows, L] of the last EVALUATE_SITES."""
         lnl = np.empty((rows, self._whole.n_patterns))
-        found = [own for answer in self._ask(ShardGroup.site_lnl, rows) for own in answer]
-        for where, own in zip(self._where, found, strict=True):
-            lnl[:, where] = own
+        shards = itertools.chain.from_iterable(self._ask(ShardGroup.site_lnl, rows))
+        for where, shard_lnl in zip(self._where, shards, strict=True):
+            lnl[:, where] = shard_lnl
         return lnl
 
     def timings(self) -> dict[Function, float]:
@@ -269,7 +271,7 @@ class ShardedEngine:
         return max(every, key=lambda timings: sum(timings.values()))
 
     def breakdown(self) -> Breakdown:
-        """Where the time went, on the device that took longest, and the work of all of them."""
+        """Time on the device that took longest, and the work of all of them."""
         every = [own for answer in self._ask(ShardGroup.breakdowns) for own in answer]
         devices = tuple({spec.device.int_ptr: spec.device for spec in self._specs}.values())
         return replace(Breakdown.side_by_side(every), devices=devices)
@@ -350,7 +352,7 @@ class ShardedEngine:
 
     def add_up(self, record: np.void, count: int, found: Sequence[Acc]) -> Acc:
         """Whole sums from the strided sums of all shards."""
-        widths = [len(own) for own in self._reduction_lanes if own]
+        widths = [len(lanes) for lanes in self._reduction_lanes if lanes]
         return whole_sums(record, count, found, widths, self._blocks.part_chunk)
 
     def step(self, program: Program, at: int, state: HostState) -> None:
@@ -365,7 +367,7 @@ class _Run:
 
     def __init__(self, engine: ShardedEngine, program: Program, state: HostState) -> None:
         self.lengths_seen: Float64 = state.lengths.astype(np.float64)
-        """That the site-local stages ran with last."""
+        """Lengths that the site-local stages ran with last."""
         self._engine, self._program, self._state = engine, program, state
         self._writers = engine.needed(program)
 

@@ -379,7 +379,7 @@ class ShardGroup:
         return [shard.session.timings() for shard in self.shards]
 
     def breakdowns(self) -> list[Breakdown]:
-        """Where the time went, of every shard; its device is this process's own."""
+        """Breakdown of every shard, without devices, which are this process's own."""
         return [replace(shard.session.breakdown(), devices=()) for shard in self.shards]
 
 
@@ -389,7 +389,7 @@ def device_specs(
     memory_limit: int | None,
     speeds: Sequence[float],
 ) -> list[DeviceSpec]:
-    """Where devices take part; ``memory_limit``: bytes that CLAs may take on each, all ranks'."""
+    """Specs of devices; ``memory_limit``: bytes of CLAs on each, of all ranks together."""
     return [
         DeviceSpec(info.handle, layout, speed, limit_on(info, memory_limit))
         for info, layout, speed in zip(devices, layouts, speeds, strict=True)

@@ -1,4 +1,4 @@
-"""How fast a device is, beside others that share its work, and with one layout or another."""
+"""Measuring devices: speed beside others, layouts, bandwidth, and a GPU's load."""
 
 from __future__ import annotations
 
@@ -163,7 +163,7 @@ def _library() -> Any:
 
 
 def gpu_load(device: cl.Device) -> GpuLoad | None:
-    """How busy an NVIDIA GPU is; None where nobody can tell."""
+    """Load of an NVIDIA GPU; None where nobody can tell."""
     library = _library() if "nvidia" in str(device.platform.name).lower() else None
     if library is None:
         return None

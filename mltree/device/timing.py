@@ -1,4 +1,4 @@
-"""Where a run's time went: on the device by likelihood function, and what the host waited for.
+"""Time of a run: on the device by likelihood function, and of the host that waits for it.
 
 OpenCL events time the launches, and marks inside them share that out to the functions. Where the
 device's clock runs in nanoseconds (NVIDIA) the marks say everything, and the queue goes without
@@ -40,13 +40,13 @@ class Cost(Value):
 
 
 class Breakdown(Value):
-    """Where the time of an engine went; seconds."""
+    """Breakdown of an engine's time, in seconds."""
 
     functions: Mapping[Function, Cost]
     builds: float = 0.0
     """Seconds of building kernels, those included that a driver builds at their first launch."""
     waits: float = 0.0
-    """That the host waited for the device, whatever that was doing."""
+    """Seconds that the host waited for the device."""
     idle_cpu: float = 0.0
     """CPU time of the host's thread within builds and waits: a driver may spin."""
     devices: tuple[cl.Device, ...] = ()

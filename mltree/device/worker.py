@@ -96,7 +96,7 @@ class Launch(NamedTuple):
 
 
 class Plan(Value, eq=False):
-    """How a program goes to the device, as long as nothing moves in its memory."""
+    """Arguments and launches of a program, as long as nothing moves in the device's memory."""
 
     program: Program
     worker: Worker
@@ -132,7 +132,7 @@ class Worker:
         self._given: list[Any] = []
         """The arguments of the last launch."""
         self._plan: list[Any] | None = None
-        """Those but for the stages, as they came."""
+        """Arguments of the last launch but for its stages."""
         self._stages: tuple[int, int] | None = None
 
     @property
@@ -280,7 +280,7 @@ class Worker:
         return max(1, jobs)
 
 
-# Kernels built ahead of their use: in processes of their own, while the host prepares a search.
+# Background builds: in processes of their own, while the host prepares a search.
 #
 # Drivers do one build at a time in a process, whatever its threads. What one process has built, the
 # next finds in the driver's cache or ours; a mark beside them says that it is there, so that
@@ -295,7 +295,7 @@ class BackgroundBuild:
     """Builds of workers for one device and layout, in processes of their own."""
 
     def __init__(self, device: DeviceInfo, layout: Layout, workers: Sequence[str]) -> None:
-        """Start those that no process has done before; none where there is one thread only."""
+        """Start the builds that no process has done before; none where there is one thread only."""
         self._device, self._layout = device, layout
         self._running: dict[str, subprocess.Popen[bytes]] = {}
         weakref.finalize(self, _end, self._running)
@@ -309,13 +309,13 @@ class BackgroundBuild:
         return cls(device, layout, search_workers(layout))
 
     def wait(self, worker: str) -> None:
-        """Return when nobody is at work on it any more."""
+        """Return when no process builds the worker any more."""
         process = self._running.get(worker)
         while process and process.poll() is None and not self._mark(worker).exists():
             time.sleep(LOOK)
 
     def _mark(self, worker: str) -> Path:
-        """A file that is there once the worker has been built."""
+        """File that exists once the worker has been built."""
         return _mark(self._device, self._layout, worker)
 
 
@@ -361,7 +361,7 @@ def _mark(device: DeviceInfo, layout: Layout, worker: str) -> Path:
 
 
 def _end(running: dict[str, subprocess.Popen[bytes]]) -> None:
-    """Leave no process behind."""
+    """Kill the processes."""
     for process in set(running.values()):
         process.kill()
         process.wait()

@@ -12,7 +12,7 @@ from verifier import VerifiedEngine
 
 from mltree.device.layout import cpu_layout, gpu_layout
 from mltree.device.sharded_engine import ShardedEngine
-from mltree.device.shards import Place
+from mltree.device.shards import DeviceSpec
 from mltree.likelihood.likelihood import Likelihood
 from mltree.models.eigen import ModelArrays, decompose
 from mltree.models.parameters import exchangeability_slopes
@@ -133,8 +133,8 @@ def test_in_slices_of_parts_and_sharded(
     lone = open_native(patterns, 3, systems=3)
     monkeypatch.setattr("mltree.device.memory.PARTIAL_SUMS", 1)
     sliced = open_native(patterns, 3, systems=3)
-    place = Place(sliced.device, sliced.layout, 1.0, 10 * sliced.layout.cla_bytes(500))
-    sharded = ShardedEngine(patterns, [place], BOUNDS, 13)
+    spec = DeviceSpec(sliced.device, sliced.layout, 1.0, 10 * sliced.layout.cla_bytes(500))
+    sharded = ShardedEngine(patterns, [spec], BOUNDS, 13)
     assert sharded.n_slices > 1
     expected: list[Any] = []
     for engine in (lone, sliced, sharded):

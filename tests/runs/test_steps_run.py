@@ -13,9 +13,15 @@ from mltree.fit.settings import preset
 from mltree.models.grammar import format_model
 from mltree.program.cases import Case
 from mltree.runs import steps
-from mltree.runs.engines import Resources, Workload, open_engines
+from mltree.runs.engines import Engines, Resources, Workload, open_engines
 from mltree.runs.problem import Problem, load_problem
-from mltree.runs.steps import FIXED_TOPOLOGY, TreeSearch, evaluate, prepare_search
+from mltree.runs.steps import (
+    FIXED_TOPOLOGY,
+    TreeSearch,
+    evaluate,
+    prepare_search,
+    search_workload,
+)
 from mltree.system.errors import InputError
 from mltree.system.events import Event, Notice, RunFinished, SearchFinished, SearchResumed, ignore
 from mltree.tree.newick import read_newick, write_newick
@@ -171,3 +177,15 @@ def test_an_evaluation_changes_what_it_may(
     assert (found.model is problem.model) == (not parameters)
     assert (whole.lengths == before).all()
     assert found.search is None
+
+
+def test_the_memory_of_a_search_is_foretold(problem: Problem) -> None:
+    """Of the workload that the search opens, copies of sequences left out."""
+    foretold = Engines(Resources(), search_workload(problem, FAST))
+    searched = prepare_search(problem, FAST).engines
+    assert foretold.workload.groups[0].n_tips == 7
+    plans = [engines.memory for engines in (foretold, searched)]
+    first, second = [
+        (own.trees, own.clas, own.near, own.tips, own.matrices) for own in plans if own
+    ]
+    assert first == second

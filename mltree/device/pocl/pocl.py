@@ -36,7 +36,7 @@ SPARE_THREADS = 4
 PLATFORM = "Portable Computing Language"
 
 _RECORD_BYTES = 4096
-"""How far into PoCL's device record to look for the name (3.0: at about 1 kB)."""
+"""Bytes of PoCL's device record that are searched for the name (3.0: at about 1 kB)."""
 
 _NAME = re.compile(r"-(?:gnu|musl)-(.+)$")
 """The end of a device's version: ``… pthread-x86_64-unknown-linux-gnu-znver3``."""
