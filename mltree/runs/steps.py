@@ -134,13 +134,13 @@ class TreeSearch(Value, kw_only=True):
             InputError: a start violates the constraint, or the checkpoint is another search's.
         """
         began = time.perf_counter()
-        found = search(
+        searched = search(
             self.engines.likelihood, self.starts, self.problem.model, self.settings, self.rng,
             emit, checkpoint, self.constraint, self._among(ranks),
         )  # fmt: skip
         seconds = time.perf_counter() - began
-        tree = self.distinct.restore(found.tree)
-        result = TreeResult.of(Fit(tree, found.model, lnl=found.lnl), seconds, found)
+        tree = self.distinct.restore(searched.tree)
+        result = TreeResult.of(Fit(tree, searched.model, lnl=searched.lnl), seconds, searched)
         return as_reported(self.engines, result, emit)
 
     def _among(self, ranks: Ranks) -> AmongRanks | None:
@@ -315,7 +315,7 @@ def evaluate(
 
 
 def as_reported(
-    engines: Engines, found: TreeResult, emit: Emit, tree: Tree | None = None
+    engines: Engines, result: TreeResult, emit: Emit, tree: Tree | None = None
 ) -> TreeResult:
     """The result as it is reported: under Γ where it was found under rates of sites (+PSR).
 
@@ -323,17 +323,17 @@ def as_reported(
 
     tree  with the lengths to begin at, if not those of the result
     """
-    if not found.model.has_site_rates:
-        return found
-    emit(Notice(f"lnL {found.lnl:.3f} under rates of sites; what follows is under Γ"))
+    if not result.model.has_site_rates:
+        return result
+    emit(Notice(f"lnL {result.lnl:.3f} under rates of sites; what follows is under Γ"))
     if isinstance(engines.likelihood, PerSiteLikelihood):
         engines.likelihood.close()
     under_gamma = evaluate(
-        engines.exact, tree or found.tree, found.model.under_gamma, emit,
+        engines.exact, tree or result.tree, result.model.under_gamma, emit,
         optimise_parameters=True, optimise_lengths=True,
     )  # fmt: skip
-    seconds = found.seconds + under_gamma.seconds
-    return replace(under_gamma, seconds=seconds, search=found.search, per_site=found.model)
+    seconds = result.seconds + under_gamma.seconds
+    return replace(under_gamma, seconds=seconds, search=result.search, per_site=result.model)
 
 
 def _optimised(
@@ -347,8 +347,8 @@ def _optimised(
     if parameters and lengths:
         rng = np.random.default_rng()  # nothing draws from it
         start = StartingTree(fit.tree, "user 1")
-        found = search(likelihood, [start], fit.model, settings, rng, of_one_tree(emit))
-        return Fit(found.tree, found.model, lnl=found.lnl)
+        searched = search(likelihood, [start], fit.model, settings, rng, of_one_tree(emit))
+        return Fit(searched.tree, searched.model, lnl=searched.lnl)
     if lengths:
         return perform(likelihood, alternate([fit], settings, emit, parameters=False))
     if parameters:
