@@ -1,4 +1,4 @@
-"""Building the workers: which source, which options, and a cache that is never stale."""
+"""Builds of the workers: sources, options, and a cache that is never stale."""
 
 from __future__ import annotations
 

@@ -16,8 +16,6 @@ from mltree.system.errors import DeviceError
 from mltree.system.ranks import turn
 from mltree.system.values import Value
 
-# What matters about a device.
-
 
 class DeviceInfo(Value):
     """One device, as ``mltree devices`` lists it."""
@@ -73,15 +71,15 @@ def find_devices() -> list[DeviceInfo]:
     Raises:
         DeviceError: drivers were loaded before this process was forked.
     """
-    found = []
+    pairs = []
     for platform in _platforms():
         try:
             devices = platform.get_devices()
         except cl.Error:
             continue
-        found += [(device.type & cl.device_type.CPU != 0, device) for device in devices]
-    found.sort(key=lambda pair: pair[0])
-    return [_describe(index, device) for index, (_, device) in enumerate(found)]
+        pairs += [(device.type & cl.device_type.CPU != 0, device) for device in devices]
+    pairs.sort(key=lambda pair: pair[0])
+    return [_describe(index, device) for index, (_, device) in enumerate(pairs)]
 
 
 def _platforms() -> list[cl.Platform]:
@@ -131,7 +129,7 @@ def no_device() -> DeviceError:
     return DeviceError("no OpenCL device was found", hint=f"{NO_DEVICE_HINT}; {REFERENCE_HINT}")
 
 
-def choose_device(wanted: str | None) -> DeviceInfo:
+def choose_device(asked: str | None) -> DeviceInfo:
     """The device of that number or part of a name; the first (a GPU, if any) where None.
 
     A number is no part of a name: the H200 is not device 2.
@@ -142,22 +140,22 @@ def choose_device(wanted: str | None) -> DeviceInfo:
     devices = find_devices()
     if not devices:
         raise no_device()
-    if wanted is None:
+    if asked is None:
         return devices[0]
     kinds = {"cpu": True, "gpu": False}
     for device in devices:
-        if wanted == str(device.index):
+        if asked == str(device.index):
             return device
-    for device in devices if wanted.strip() and not wanted.isdecimal() else []:
-        if wanted.lower() in f"{device.name} {device.platform}".lower():
+    for device in devices if asked.strip() and not asked.isdecimal() else []:
+        if asked.lower() in f"{device.name} {device.platform}".lower():
             return device
-        if kinds.get(wanted.lower()) == device.is_cpu:
+        if kinds.get(asked.lower()) == device.is_cpu:
             return device
     names = ", ".join(f"{device.index}: {device.name}" for device in devices)
-    raise DeviceError(f"no device matches {wanted!r}", hint=f"there are {names}")
+    raise DeviceError(f"no device matches {asked!r}", hint=f"there are {names}")
 
 
-def choose_devices(wanted: str | None) -> list[DeviceInfo]:
+def choose_devices(asked: str | None) -> list[DeviceInfo]:
     """The devices of a list such as ``0,1``, or all of them, or none; see :func:`choose_device`.
 
     A CPU that several platforms offer is one CPU: ``all`` takes it once, and not beside a GPU.
@@ -166,22 +164,22 @@ def choose_devices(wanted: str | None) -> list[DeviceInfo]:
     Raises:
         DeviceError: there is no such device, or none at all.
     """
-    if wanted == REFERENCE:
+    if asked == REFERENCE:
         return []
     number, ranks = turn()
-    if wanted is not None and wanted.lower() == ALL:
-        found = [device for device in find_devices() if not device.is_cpu]
-    elif wanted is None and ranks > 1:
+    if asked is not None and asked.lower() == ALL:
+        devices = [device for device in find_devices() if not device.is_cpu]
+    elif asked is None and ranks > 1:
         first = choose_device(None)
         alike = [device for device in find_devices() if device.name == first.name]
-        found = [first] if first.is_cpu else alike[:ranks]
+        devices = [first] if first.is_cpu else alike[:ranks]
     else:
-        names = [None] if wanted is None else wanted.split(",")
-        found = [choose_device(name and name.strip()) for name in names]
-    found = found or [choose_device(None)]
-    own = number % len(found)
-    sharers = len(range(own, ranks, len(found)))
-    return [replace(device, sharers=sharers) for device in found[own::ranks]]
+        names = [None] if asked is None else asked.split(",")
+        devices = [choose_device(name and name.strip()) for name in names]
+    devices = devices or [choose_device(None)]
+    first_own = number % len(devices)
+    sharers = len(range(first_own, ranks, len(devices)))
+    return [replace(device, sharers=sharers) for device in devices[first_own::ranks]]
 
 
 def company_pays(devices: Sequence[DeviceInfo], cla_size: int) -> bool:

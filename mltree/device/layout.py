@@ -26,7 +26,7 @@ DEEPEST = 64
 fails, of all models with one category in blocks of 8."""
 
 MATRIX_GROUP, LARGEST_MATRIX = 128, 32
-"""The same where a pattern's vectors fill registers: from five states on, up to so many. 30
+"""Most such work-items where a pattern's vectors fill registers, from five states on. 30
 replicates of 50 taxa x 1,777 amino acids on an H200, newviews and derivatives of groups of 512 /
 256 / 128: 4.1 and 1.1 / 2.4 and 1.0 / 2.0 and 0.9 s."""
 
@@ -34,7 +34,7 @@ QUAD, QUAD_LANES = 4, 8
 """Work-items that share a lane's states where warps multiply matrices, and lanes of such a warp."""
 
 QUAD_STATES = 9
-"""States from which on they do: vectors of fewer fit a work-item's registers."""
+"""States from which on warps multiply matrices: vectors of fewer fit a work-item's registers."""
 
 FEW_HELD = 5
 """States of a lane that take few registers: all of DNA's, or a work-item's of a protein's."""
@@ -53,7 +53,7 @@ MAX_CHUNKS = 1024
 """Partial sums per cell: bounds the reduction's time and memory on long alignments."""
 
 MAX_GPU_CHUNKS = 4096
-"""The same on GPUs: enough for several of them to be kept busy by a share each."""
+"""Partial sums per cell on GPUs: enough for several of them to be kept busy by a share each."""
 
 TILE_BYTES = 1 << 19
 """CLAs of a CPU tile: half of a 1 MiB level-2 cache, so that children are still there."""
@@ -62,7 +62,7 @@ MOST_CATEGORY_ITEMS = 32
 """Categories up to which each has a work-item of its own."""
 
 SHARED_CATEGORY_ITEMS = 16
-"""Work-items at most that share more categories than that."""
+"""Work-items at most that share more categories."""
 
 MIN_TILE = 16
 """Blocks of a CPU tile at least where P matrices are large, so that each is read once for many
@@ -76,7 +76,7 @@ PIECE = 24
 """Steps of subtrees that are walked apart where whole trees would leave compute units idle."""
 
 WALKS_A_UNIT = 1.5
-"""Walks for each compute unit, below which that is so."""
+"""Fewer walks per compute unit than this: walk subtrees apart."""
 
 
 class Layout(Value):
@@ -94,7 +94,7 @@ class Layout(Value):
     lanes: int
     """Work-items that share a block, each with a vector of its patterns; 1 on CPUs."""
     category_items: int
-    """Work-items that share the categories of a pattern: on CPUs one."""
+    """Work-items that share the categories of a pattern; 1 on CPUs."""
     rows: int
     """Nodes of a level that a work-group computes side by side."""
     single: bool
@@ -139,12 +139,12 @@ class Layout(Value):
 
     @property
     def matrix_words(self) -> int:
-        """Numbers that a branch length has in a category: P and expm1s, or but r t."""
+        """Numbers of a branch length in a category: P and expm1s, or r t alone."""
         return 1 if self.site_systems else self.states * (self.states + 1)
 
     @property
     def tip_words(self) -> int:
-        """Numbers of its table of P x tip, likewise; 0 where there is none."""
+        """Numbers of a branch length's table of P x tip in a category; 0 where there is none."""
         return self.states * self.codes if self.tip_lookup else 0
 
     @property
@@ -228,7 +228,7 @@ class Layout(Value):
 
     @property
     def patterns_in_least_chunks(self) -> int:
-        """So many patterns at most have chunks as small as any."""
+        """Most patterns with chunks as small as any."""
         least, most = self._least_and_most
         return self.vw * least * most
 
@@ -240,7 +240,7 @@ class Layout(Value):
         return -(-MIN_CPU_CHUNK // self.vw), MAX_CHUNKS
 
     def tile_blocks(self, chunk_blocks: int, slots: int) -> int:
-        """Blocks that a CPU takes through the whole stream before the next ones."""
+        """Blocks of a tile, which a CPU takes through the whole stream before the next tile."""
         if self.lanes > 1:
             return 1
         block = self.cla_bytes(self.vw) * max(1, slots)
@@ -275,7 +275,7 @@ class Layout(Value):
 
 
 def cpu_layout(states: int, codes: int, categories: int, vw: int, single: bool) -> Layout:
-    """A vector per block, one work-item for everything."""
+    """Layout of a CPU: a vector per block, one work-item for everything."""
     return Layout(
         states, codes, categories, vw=vw, lanes=1, category_items=1, rows=1,
         single=single, fp64=True, tip_lookup=states > 8,
@@ -292,7 +292,7 @@ def gpu_layout(
     width: int = 1,
     state_items: int = 1,
 ) -> Layout:
-    """A lane per ``width`` patterns and category; ``rows`` nodes of a level side by side."""
+    """Layout of a GPU: a lane per ``width`` patterns and category, ``rows`` nodes at once."""
     alone = Layout(
         states, codes, categories, vw=vw, lanes=vw // width, category_items=1, rows=rows,
         single=single, fp64=True, tip_lookup=True, state_items=state_items,
@@ -346,21 +346,18 @@ def longest_walk(layout: Layout, compute_units: int, patterns: Patterns, trees: 
     return patterns.n_tips if is_busy else PIECE
 
 
-# How patterns lie in blocks, and blocks in chunks: part after part, none sharing either.
-
-
 class Blocks(Value, eq=False):
     """The blocks of VW patterns and their chunks, of all parts; each part's last one is padded."""
 
     vw: int
     block_part: Int32
-    """int32[blocks]: the part of each."""
+    """int32[blocks]: part of each block."""
     chunk_block: Int32
-    """int32[chunks + 1]: the first block of each."""
+    """int32[chunks + 1]: first block of each chunk."""
     part_chunk: Int32
-    """int32[parts + 1]: the first chunk of each; a part without patterns has none."""
+    """int32[parts + 1]: first chunk of each part; a part without patterns has none."""
     places: Int64
-    """int64[patterns]: where each lies among the lanes of all blocks."""
+    """int64[patterns]: position of each pattern among the lanes of all blocks."""
 
     @classmethod
     def of(cls, patterns: Patterns, vw: int, chunk_blocks: int) -> Blocks:
@@ -383,21 +380,21 @@ class Blocks(Value, eq=False):
 
     @property
     def count(self) -> int:
-        """Blocks."""
+        """Number of blocks."""
         return len(self.block_part)
 
     @property
     def chunks(self) -> int:
-        """Chunks."""
+        """Number of chunks."""
         return len(self.chunk_block) - 1
 
     @property
     def part_starts(self) -> tuple[float, ...]:
-        """Shares of the blocks: what is before each part, and 1 at the end."""
+        """Share of the blocks before each part, and 1 at the end."""
         return tuple((self.chunk_block[self.part_chunk] / self.count).tolist())
 
     def first_of(self, part: int) -> int:
-        """The first of a part."""
+        """First block of a part."""
         return int(self.chunk_block[self.part_chunk[part]])
 
     def of_cases(self, cases: Records) -> slice:
@@ -406,7 +403,7 @@ class Blocks(Value, eq=False):
         return slice(*self.chunk_block[self.part_chunk[[*ends]]].tolist())
 
     def patterns_of(self, cases: Records) -> int:
-        """Patterns of a case, the mean where cases differ; all, of a program that has none."""
+        """Patterns of a case, the mean where cases differ; all patterns where there is no case."""
         before = self._patterns_before
         if not len(cases):
             return int(before[-1])
@@ -416,19 +413,19 @@ class Blocks(Value, eq=False):
 
     @cached_property
     def _patterns_before(self) -> Int64:
-        """int64[parts + 1]: patterns before each part, and all of them."""
+        """int64[parts + 1]: patterns before each part, and the number of all."""
         starts = self.chunk_block[self.part_chunk].astype(np.int64) * self.vw
         before: Int64 = np.searchsorted(self.places, starts)
         return before
 
     @property
     def width(self) -> int:
-        """Patterns with the padding."""
+        """Number of patterns with the padding."""
         return self.count * self.vw
 
     @property
     def chunk_of(self) -> Int64:
-        """int64[patterns]: the chunk of each."""
+        """int64[patterns]: chunk of each pattern."""
         of_block = np.searchsorted(self.chunk_block, np.arange(self.count), side="right") - 1
         chunks: Int64 = of_block[self.places // self.vw]
         return chunks
@@ -458,7 +455,7 @@ class Blocks(Value, eq=False):
 
     @cached_property
     def _where(self) -> slice | Int64:
-        """The places; a slice, which is copied in a third of the time, where they are the first."""
+        """Positions of the patterns; a slice, copied three times as fast, where they come first."""
         n_patterns = self.places.size
         is_front = n_patterns > 0 and self.places[-1] == n_patterns - 1
         return slice(n_patterns) if is_front else self.places
@@ -480,7 +477,7 @@ class Blocks(Value, eq=False):
         return words.reshape(self.count, self.vw, -1).swapaxes(1, 2)
 
     def chunks_of(self, first_part: Int32, parts: Int32) -> Int32:
-        """int32[n]: how many chunks ranges of parts have."""
+        """int32[n]: chunks of ranges of parts."""
         chunks: Int32 = self.part_chunk[first_part + parts] - self.part_chunk[first_part]
         return chunks
 
@@ -501,7 +498,7 @@ def _starts(sizes: npt.NDArray[Any] | Sequence[int]) -> npt.NDArray[Any]:
 Acc = npt.NDArray[Any]
 
 FEW_CELLS = 64
-"""Up to which one accumulation takes less time than 31 additions (1 cell: 1.2 instead of 11 us;
+"""Cells up to which one accumulation takes less time than 31 additions (1 cell: 1.2, not 11 us;
 it keeps what it passes, so that 3,000 cells take 330 instead of 24)."""
 
 SMALL_PRODUCT = 1 << 16
@@ -545,7 +542,7 @@ def splits_lanes(layout: Layout, program: Program) -> bool:
 
 
 def whole_products(program: Program, strided: Acc, part_chunk: npt.NDArray[np.int32]) -> Acc:
-    """acc[sums]: of a lone session that was asked for strided sums of its products.
+    """acc[sums]: whole sums of a lone session that was asked for strided sums of its products.
 
     part_chunk  int32[parts + 1]: the first chunk of each part
     """

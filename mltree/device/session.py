@@ -42,7 +42,7 @@ from mltree.system.contract import (
 from mltree.system.errors import DeviceError, DeviceMemoryError, WorkerFault
 from mltree.system.values import Value
 
-# An alignment's patterns in a device's buffers: codes, weights, systems, and where parts lie.
+# Pattern buffers: codes, weights, eigen systems, and the blocks of parts.
 
 OF_BLOCKS = ("block_part", "chunk_block", "part_chunk")
 """Buffers that say where parts lie."""

@@ -50,13 +50,11 @@ from mltree.system.contract import CONTROL_WORDS, Control, Function, StateLayout
 from mltree.system.errors import DeviceError, DeviceMemoryError
 from mltree.system.ranks import LONE, Ranks
 
-# A program's numbers on the host, where its parts run on several devices.
-
 Acc = npt.NDArray[Any]
 
 
 class HostState:
-    """The numbers, as they lie in a session's buffer (``session.h``)."""
+    """A program's numbers on the host, as they lie in a session's buffer (``session.h``)."""
 
     def __init__(self, acc: np.dtype[Any], program: Program, lengths: Float64, control: Float64):
         layout = StateLayout(len(lengths), len(control), program.sums)
