@@ -206,7 +206,7 @@ class Worker:
     def arguments(
         self, memory: Memory, program: Program, values: Mapping[str, np.generic]
     ) -> list[Any]:
-        """Arguments of the kernel (:data:`mltree.system.contract.ARGUMENTS`), but for its stages."""
+        """Arguments of the kernel but for its stages (:data:`mltree.system.contract.ARGUMENTS`)."""
         names = (*BUFFERS, f"marks.{self.name}")
         size = max(LEAST, self._stack_bytes(program))
         stack = self._stacks.setdefault(size, cl.LocalMemory(size))
