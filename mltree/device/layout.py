@@ -161,10 +161,10 @@ class Layout(Value):
 
     def of(self, patterns: Patterns) -> Layout:
         """The layout for these patterns; with an eigen system each, there is no P x tip."""
-        own = replace(self, parted=self.parted or len(patterns.parts) > 1)
+        layout = replace(self, parted=self.parted or len(patterns.parts) > 1)
         if patterns.systems is None:
-            return own
-        return replace(own, site_systems=True, tip_lookup=False, state_items=1)
+            return layout
+        return replace(layout, site_systems=True, tip_lookup=False, state_items=1)
 
     def of_worker(self, worker: str) -> Layout:
         """The layout of a worker: elements in the same order, shared by work-items that suit it.
@@ -311,8 +311,8 @@ def category_items(categories: int, most: int = MOST_CATEGORY_ITEMS) -> int:
 
 def gpu_rows(layout: Layout, n_patterns: int, compute_units: int) -> int:
     """Rows that fill the device where the blocks alone do not."""
-    wanted = compute_units * GPU_UNIT_ITEMS // (layout.blocks(n_patterns) * layout.team)
-    return max(1, min(wanted, GPU_GROUP // layout.team))
+    rows = compute_units * GPU_UNIT_ITEMS // (layout.blocks(n_patterns) * layout.team)
+    return max(1, min(rows, GPU_GROUP // layout.team))
 
 
 def most_rows(layout: Layout) -> int:
@@ -469,10 +469,10 @@ class Blocks(Value, eq=False):
             return np.zeros(1)
         pattern = np.zeros(self.width, np.int64)
         pattern[self.places] = np.arange(len(self.places))
-        own = systems.take(pattern)
-        vectors = own.vectors.reshape(self.width, -1)
-        speeds = 1 / own.speeds[:, None]
-        tables = [own.eigenvalues, own.roots, 1 / own.roots, vectors, speeds]
+        padded = systems.take(pattern)
+        vectors = padded.vectors.reshape(self.width, -1)
+        speeds = 1 / padded.speeds[:, None]
+        tables = [padded.eigenvalues, padded.roots, 1 / padded.roots, vectors, speeds]
         words: Float64 = np.concatenate(tables, axis=1)
         return words.reshape(self.count, self.vw, -1).swapaxes(1, 2)
 
@@ -511,10 +511,10 @@ def share_out(chunks: int, shares: Sequence[float]) -> list[range]:
     One by one to whoever is done with one more the soonest (D'Hondt's method): a device that would
     keep the others waiting with a single reduction lane gets none.
     """
-    wanted = np.asarray(shares, np.float64)
-    counts = np.zeros(len(wanted), np.int64)
+    due = np.asarray(shares, np.float64)
+    counts = np.zeros(len(due), np.int64)
     for _ in range(min(chunks, REDUCE_WIDTH)):
-        counts[np.argmax(wanted / (counts + 1))] += 1
+        counts[np.argmax(due / (counts + 1))] += 1
     ends = np.cumsum(counts).tolist()
     return [range(end - count, end) for end, count in zip(ends, counts.tolist(), strict=True)]
 
@@ -550,29 +550,29 @@ def whole_products(program: Program, strided: Acc, part_chunk: npt.NDArray[np.in
     sums: Acc = np.empty(program.sums, strided.dtype)
     for record in records:
         first, count = int(record["sum"]), int(record["rows"] * record["weights"])
-        own = whole_sums(record, count, [strided], [REDUCE_WIDTH], part_chunk)
-        sums[first : first + count] = own
+        whole = whole_sums(record, count, [strided], [REDUCE_WIDTH], part_chunk)
+        sums[first : first + count] = whole
     return sums
 
 
 def whole_sums(
     record: np.void,
     count: int,
-    found: Sequence[Acc],
+    shard_sums: Sequence[Acc],
     widths: Sequence[int],
     part_chunk: npt.NDArray[np.int32],
 ) -> Acc:
     """acc[count]: a record's sums, from the strided sums of devices that share its reduction lanes.
 
-    found   acc[reduction lanes x sums] of each device, a record behind the other
-    widths  reduction lanes of each device
+    shard_sums  acc[reduction lanes x sums] of each device, a record behind the other
+    widths      reduction lanes of each device
 
     They are added in a lone session's order, from the reduction lane of the parts' first chunk on.
     """
     first, end = int(record["sum"]), int(record["sum"]) + count
     strided = [
         sums[width * first : width * end].reshape(-1, count)
-        for width, sums in zip(widths, found, strict=True)
+        for width, sums in zip(widths, shard_sums, strict=True)
     ]
     first_chunk = int(part_chunk[record["first_part"]])
     return ordered_sum(np.roll(np.concatenate(strided), -(first_chunk % REDUCE_WIDTH), axis=0))

@@ -75,9 +75,9 @@ class DeviceParsimony:
         memory.reserve("costs", 4 * count * stride)
         memory.reserve("waves", 8 * count * n_edges)
         names = ("orders", "draws", "edge", "near", "joined", "costs", "waves")
-        own = [*(memory[name] for name in names), np.int32(stride)]
+        buffers = [*(memory[name] for name in names), np.int32(stride)]
         memory.expect(2.0 * count * tips * n_edges * len(sites.tips))
-        self.launch(queue, "grow", (count,), GROW_ITEMS, [*fixed, *own])
+        self.launch(queue, "grow", (count,), GROW_ITEMS, [*fixed, *buffers])
         twin = np.empty((count, n_halves), np.int32)
         near = np.empty((count, n_edges), np.int32)
         memory.read("twin", twin)
@@ -212,12 +212,12 @@ class DeviceGrove:
         ]  # fmt: skip
         memory.expect(6.0 * prunes.size * self._n_halves * self._size)
         self._engine.launch(self._queue, "walk", (groups,), WALK_ITEMS, [*self._fixed, *arguments])
-        found = np.empty((prunes.size, 2), np.int32)
-        memory.read("found", found)
-        gaining = np.flatnonzero(found[:, 1] > 0)
+        best = np.empty((prunes.size, 2), np.int32)
+        memory.read("found", best)
+        gaining = np.flatnonzero(best[:, 1] > 0)
         prune = prunes[gaining]
-        target = found[gaining, 0] + self._offsets[prune]
-        return prune, target.astype(np.int32), found[gaining, 1].astype(np.float64)
+        target = best[gaining, 0] + self._offsets[prune]
+        return prune, target.astype(np.int32), best[gaining, 1].astype(np.float64)
 
 
 def load_sites(memory: Memory, sites: PackedSites, n_trees: int) -> list[Any]:

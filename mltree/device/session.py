@@ -81,18 +81,18 @@ def write_patterns(
 
     Raises: ValueError: they are not as many.
     """
-    own, first = Blocks.of(patterns, blocks.vw, blocks.count), blocks.first_of(first_part)
+    laid_out, first = Blocks.of(patterns, blocks.vw, blocks.count), blocks.first_of(first_part)
     if not np.array_equal(
-        blocks.block_part[first : first + own.count], first_part + own.block_part
+        blocks.block_part[first : first + laid_out.count], first_part + laid_out.block_part
     ):
         raise ValueError("parts of other sizes")
-    codes = own.padded(patterns.codes, patterns.alphabet.gap_code)
+    codes = laid_out.padded(patterns.codes, patterns.alphabet.gap_code)
     for tip, row in enumerate(np.ascontiguousarray(codes)):
-        memory.write("tips", row, tip * blocks.width + first * own.vw)
-    weights = own.padded(patterns.weights, kind=acc)
-    memory.write("weights", weights, first * own.vw * acc.itemsize)
+        memory.write("tips", row, tip * blocks.width + first * laid_out.vw)
+    weights = laid_out.padded(patterns.weights, kind=acc)
+    memory.write("weights", weights, first * laid_out.vw * acc.itemsize)
     if patterns.systems is not None:
-        systems = np.ascontiguousarray(own.systems(patterns.systems), real)
+        systems = np.ascontiguousarray(laid_out.systems(patterns.systems), real)
         memory.write("site_system", systems, first * systems[0].nbytes)
 
 
@@ -102,7 +102,7 @@ def put_weights(memory: Memory, blocks: Blocks, rows: Weights, widening: Widenin
     if widening.is_for(rows):
         memory.put_rows("weights", rows, size, blocks.padded, widening)
     else:
-        memory.put_rows("weights", rows, size, lambda own: blocks.padded(own, kind=widening.acc))
+        memory.put_rows("weights", rows, size, lambda slab: blocks.padded(slab, kind=widening.acc))
 
 
 class Widening:
@@ -162,18 +162,18 @@ class Resident:
             WorkerFault: the program reads a CLA that no program has written.
         """
         missing, _ = _slots(program.stages)
-        found = []
+        writers = []
         for writer in reversed(self._writers):
-            given = np.isin(missing, writer.writes)
-            if given.any():
-                found.append(writer)
-                missing = np.union1d(missing[~given], writer.reads)
+            written = np.isin(missing, writer.writes)
+            if written.any():
+                writers.append(writer)
+                missing = np.union1d(missing[~written], writer.reads)
         if missing.size:
             raise WorkerFault(
                 f"reads cla[{missing[0]}], which nothing has written",
                 hint="please report this with the log",
             )
-        return found[::-1]
+        return writers[::-1]
 
     def record(self, program: Program, lengths: Float64) -> None:
         """A program ran, at last with these f64[lengths]; writers it has overwritten go."""
@@ -199,11 +199,11 @@ def _written(program: Program) -> tuple[Program, Int32, Int32]:
 
     Found once for each object, which may run many times.
     """
-    found: tuple[Program, Int32, Int32] | None = vars(program).get(_CACHE)
-    if found is None:
+    known: tuple[Program, Int32, Int32] | None = vars(program).get(_CACHE)
+    if known is None:
         stages = tuple(part for part in map(_writing, program.stages) if part is not None)
-        found = vars(program)[_CACHE] = Program(stages, 1, program.cases), *_slots(stages)
-    return found
+        known = vars(program)[_CACHE] = Program(stages, 1, program.cases), *_slots(stages)
+    return known
 
 
 def _writing(stage: Stage) -> Stage | None:
@@ -374,8 +374,8 @@ class Session:
         """Send a program on its way, with the numbers [words] of its state from the header on."""
         with self._naming:
             plan = self._plan(program, lengths, groups)
-            own = words.astype(self._acc, copy=False)
-            self.memory.write("state", own, plan.state["HEADER"].start * self._acc.itemsize)
+            numbers = words.astype(self._acc, copy=False)
+            self.memory.write("state", numbers, plan.state["HEADER"].start * self._acc.itemsize)
             self._launch(plan)
 
     def ask(self, program: Program, lengths: int, groups: int = 0) -> None:
@@ -453,8 +453,8 @@ class Session:
             DeviceError: one tree's are too many.
         """
         least = self._least_slots
-        own = self._own_blocks(program)
-        rows = -(-program.slots * (own.stop - own.start) // self._blocks.count)
+        span = self._own_blocks(program)
+        rows = -(-program.slots * (span.stop - span.start) // self._blocks.count)
         asked = min(self.room.most, max(rows, least))
         if asked == least <= self.expected_slots:
             raise DeviceError(error.message, hint=error.hint) from error
@@ -500,8 +500,8 @@ class Session:
         key = (id(program), lengths, groups)
         plan = self._plans.pop(key, None)
         if plan is None or plan.generation != self.memory.generation:
-            own = self._worker(worker or worker_of(program))
-            plan = self._new_plan(program, lengths, groups, own)
+            built = self._worker(worker or worker_of(program))
+            plan = self._new_plan(program, lengths, groups, built)
         self._plans[key] = plan
         if len(self._plans) > PLANS:
             del self._plans[next(iter(self._plans))]
@@ -519,11 +519,11 @@ class Session:
         )
         stacks = max(launch.groups for launch in launches) * worker.spilled_bytes(program)
         self._make_room(program, lengths, groups, stacks)
-        own = self._own_blocks(program)
+        span = self._own_blocks(program)
         numbers = {
             "blocks": blocks.count,
-            "cla_blocks": own.stop - own.start,
-            "cla_first": own.start,
+            "cla_blocks": span.stop - span.start,
+            "cla_first": span.start,
             "chunks": blocks.chunks,
             "chunk_blocks": self._chunk_blocks,
             "first_chunk": self._first_chunk,
@@ -555,8 +555,8 @@ class Session:
 
     def _make_room(self, program: Program, lengths: int, groups: int, stacks: int) -> None:
         layout, real, reserve = self.layout, self._real.itemsize, self.memory.reserve
-        own = self._own_blocks(program)
-        width = (own.stop - own.start) * layout.vw
+        span = self._own_blocks(program)
+        width = (span.stop - span.start) * layout.vw
         slot, counts = layout.cla_bytes(width), width * layout.categories * 2
         slots = program.slots
         if self.memory.size("cla") < slots * (slot - counts):

@@ -264,13 +264,13 @@ class ShardedEngine:
     def timings(self) -> dict[Function, float]:
         """Seconds per likelihood function on the device that took longest."""
         every: list[dict[Function, float]] = [
-            own for answer in self._ask(ShardGroup.timings) for own in answer
+            timings for answer in self._ask(ShardGroup.timings) for timings in answer
         ]
         return max(every, key=lambda timings: sum(timings.values()))
 
     def breakdown(self) -> Breakdown:
         """Time on the device that took longest, and the work of all of them."""
-        every = [own for answer in self._ask(ShardGroup.breakdowns) for own in answer]
+        every = [breakdown for answer in self._ask(ShardGroup.breakdowns) for breakdown in answer]
         devices = tuple({spec.device.int_ptr: spec.device for spec in self._specs}.values())
         return replace(Breakdown.side_by_side(every), devices=devices)
 
@@ -329,7 +329,7 @@ class ShardedEngine:
         again = [Rerun(self._ref(writer.program), writer.lengths) for writer in writers]
         spent = self._spent(1 + len(writers))
         answers = self._ask(ShardGroup.run, ref, words, lengths, again, spent)
-        return [own for answer in answers for own in answer]
+        return [sums for answer in answers for sums in answer]
 
     def _ref(self, program: Program) -> ProgramRef:
         """Reference to a program: with itself the first time, by its number from then on."""
@@ -348,10 +348,10 @@ class ShardedEngine:
             spent.append(number)
         return spent
 
-    def add_up(self, record: np.void, count: int, found: Sequence[Acc]) -> Acc:
+    def add_up(self, record: np.void, count: int, strided: Sequence[Acc]) -> Acc:
         """Whole sums from the strided sums of all shards."""
         widths = [len(lanes) for lanes in self._reduction_lanes if lanes]
-        return whole_sums(record, count, found, widths, self._blocks.part_chunk)
+        return whole_sums(record, count, strided, widths, self._blocks.part_chunk)
 
     def step(self, program: Program, at: int, state: HostState) -> None:
         """A step of every group, by the first device: the same code as in a lone session."""
@@ -393,7 +393,7 @@ class _Run:
             end += 1
         self.lengths_seen = state.lengths.astype(np.float64)
         part = self._program.part(at, end)
-        found = self._engine.sums(part, state.head, len(state.lengths), self._writers)
+        strided = self._engine.sums(part, state.head, len(state.lengths), self._writers)
         for stage in stages[at:end]:
             match stage:
                 case Reduce(records):
@@ -404,5 +404,5 @@ class _Run:
                     continue
             for record, count in zip(records, counts.tolist(), strict=True):
                 first = int(record["sum"])
-                state.sums[first : first + count] = self._engine.add_up(record, count, found)
+                state.sums[first : first + count] = self._engine.add_up(record, count, strided)
         return end

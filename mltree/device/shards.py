@@ -184,11 +184,11 @@ class Shard:
 
     def site_lnl(self, rows: int) -> Float64:
         """f64[rows, patterns] of all slices."""
-        found = []
+        lnl = []
         for piece in self.slices:
             self.turn_to(piece)
-            found.append(self.session.site_log_likelihoods(rows))
-        return np.concatenate(found, axis=1)
+            lnl.append(self.session.site_log_likelihoods(rows))
+        return np.concatenate(lnl, axis=1)
 
 
 Acc = npt.NDArray[Any]
@@ -308,8 +308,8 @@ class ShardGroup:
 
     def load_weights(self, rows: Sequence[Weights]) -> None:
         """Take rows of weights [R, patterns], of every shard's patterns."""
-        for shard, own in zip(self.shards, rows, strict=True):
-            shard.load_weights(own)
+        for shard, weights in zip(self.shards, rows, strict=True):
+            shard.load_weights(weights)
 
     def load_patterns(self, first_part: int, shares: Sequence[tuple[int, Patterns]]) -> None:
         """Take other patterns for those of some parts; see :meth:`Shard.load_patterns`."""
@@ -353,7 +353,7 @@ class ShardGroup:
                 self.shards[i].session.ask(part, lengths)
             for i in here:  # the next piece goes on from these words
                 states[i] = self.shards[i].session.receive(part, lengths)
-        return [own[HEADER_WORDS + lengths :] for own in states]
+        return [state[HEADER_WORDS + lengths :] for state in states]
 
     def _known(self, ref: ProgramRef) -> Program:
         if ref.program is not None:
@@ -397,15 +397,15 @@ def device_specs(
 
 
 def remote_group(
-    wanted: str | None, names: Sequence[str], layouts: Sequence[Layout], memory_limit: int | None
+    asked: str | None, names: Sequence[str], layouts: Sequence[Layout], memory_limit: int | None
 ) -> Handler:
-    """Return the handler of another rank's calls, on the devices that are wanted there.
+    """Return the handler of another rank's calls, on the devices asked for there.
 
     Raises:
         InputError: they are not those of these names, which the first rank has.
         DeviceError: they cannot be used.
     """
-    devices = choose_devices(wanted)
+    devices = choose_devices(asked)
     if [info.name for info in devices] != list(names):
         raise InputError("its devices are not those of rank 0", hint=ALIKE_HINT)
     return ShardGroup(device_specs(devices, layouts, memory_limit, [1.0] * len(devices))).answer

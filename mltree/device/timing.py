@@ -195,8 +195,8 @@ class DeviceTimes:
         self._count()
         operations = nodes = moved = 0
         for n_patterns, counts in self._work.items():
-            own = counts[function]
-            operations += int(own[Count.OPERATIONS])
-            nodes += int(own[Count.OPERATIONS]) * n_patterns
-            moved += n_patterns * int(own[Count.CLAS] * pattern_bytes + own[Count.TIPS])
+            work = counts[function]
+            operations += int(work[Count.OPERATIONS])
+            nodes += int(work[Count.OPERATIONS]) * n_patterns
+            moved += n_patterns * int(work[Count.CLAS] * pattern_bytes + work[Count.TIPS])
         return Cost(seconds, operations, nodes if moved else 0, moved)

@@ -300,8 +300,8 @@ class BackgroundBuild:
         self._running: dict[str, subprocess.Popen[bytes]] = {}
         weakref.finalize(self, _end, self._running)
         with suppress(OSError, DeviceError):
-            for own in _shared_out(device, layout, workers):
-                self._running.update(dict.fromkeys(own, _start(device, layout, own)))
+            for names in _shared_out(device, layout, workers):
+                self._running.update(dict.fromkeys(names, _start(device, layout, names)))
 
     @classmethod
     def of_search(cls, device: DeviceInfo, layout: Layout) -> BackgroundBuild:
