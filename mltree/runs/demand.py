@@ -131,15 +131,15 @@ class Demand(NamedTuple):
         n_tips: int,
         n_patterns: int,
         parts: int,
-        ranges: int,
+        replicate_slots: int,
         rows: RowCounts,
         load: HostLoad,
     ) -> MemoryPlanned:
         """Memory taken at the peak, of devices with so much room each.
 
-        ranges   of parts that there are so many trees for
-        rows     of weights and site lnL; the host has the latter too, once they are fetched
-        load     what else takes memory on the host
+        replicate_slots  that have so many trees each
+        rows             of weights and site lnL; the host has the latter too, once fetched
+        load             processes and builds that take memory on the host
         """
         most, slot = room.most * len(devices), layout.cla_bytes(n_patterns)
         tree_slots = min(self.tree_slots, most)
@@ -162,7 +162,7 @@ class Demand(NamedTuple):
         return MemoryPlanned(
             device=", ".join(info.name for info in devices),
             layout=str(layout),
-            trees=self.trees * ranges,
+            trees=self.trees * replicate_slots,
             slots=slots_of(n_tips),
             clas=clas,
             near=near,
