@@ -47,7 +47,7 @@ def test_a_slot_has_what_was_drawn_and_gaps(patterns: Patterns, case: int) -> No
 
 
 def test_more_than_a_slot_has_room_for_is_refused(patterns: Patterns) -> None:
-    with pytest.raises(ValueError, match="40 patterns for a slot of 39"):
+    with pytest.raises(ValueError, match="40 patterns for a replicate slot of 39"):
         drawn(patterns, patterns.weights, [39, 1, 0, 25])
 
 
