@@ -24,7 +24,7 @@ from mltree.program import builders, planner
 from mltree.program.cases import Cases
 from mltree.program.engine import NO_CONTROL, Engine
 from mltree.program.program import Program
-from mltree.runs.engines import place
+from mltree.runs.engines import Engines, Workload
 from mltree.system.contract import CASE, RunKind
 from mltree.tree.random_trees import random_topology
 from mltree.tree.topology import Tree
@@ -108,7 +108,9 @@ def _opened(
     patterns = replace(data.patterns, ends=ends if parts > 1 else ())
     bounds = BranchSettings().bounds(patterns.n_sites)
     categories = data.model.n_categories
-    engine = place(contender.resources, patterns, categories, bounds).open(patterns)
+    engine = Engines(
+        contender.resources, Workload.of_patterns(patterns, categories, bounds)
+    ).likelihood.engine
     engine.load_models([data.model] * models)
     return engine, data.tree
 

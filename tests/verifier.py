@@ -13,7 +13,7 @@ from record_checks import Index, Parts, TableChecks, parts_at, wrong_program
 
 from mltree.data.patterns import Patterns
 from mltree.models.eigen import ModelArrays
-from mltree.program.engine import BerthEngine, Engine, Result, Weights
+from mltree.program.engine import Engine, ReplicateEngine, Result, Weights
 from mltree.program.program import Program
 from mltree.program.stages import (
     Optimise,
@@ -102,8 +102,8 @@ class VerifiedEngine:
         self.engine.load_weights(rows)
 
     def load_patterns(self, first_part: int, patterns: Patterns) -> None:
-        """As the engine, which has berths; CLAs of those parts are as good as not written."""
-        assert isinstance(self.engine, BerthEngine)
+        """As the engine, with replicate slots; CLAs of those parts are as good as not written."""
+        assert isinstance(self.engine, ReplicateEngine)
         parts = slice(first_part, first_part + len(patterns.parts))
         self.verifier.written[parts] = False
         self.engine.load_patterns(first_part, patterns)

@@ -354,10 +354,10 @@ def _column_words(codes: NDArray[np.uint8], n_codes: int) -> NDArray[np.uint64]:
     return words
 
 
-# What replicates drew of an alignment, each in a *berth*: parts of one size for all of them.
+# Patterns drawn by replicates, each in a *replicate slot*: parts of one size for all of them.
 #
 # A replicate lacks 37 % of the sites that it was drawn from. Patterns that it lacks have no place
-# in its berth; what is left of that are gaps without weight.
+# in its slot; what is left of that are gaps without weight.
 
 DEVIATIONS = 4.0
 """By which no replicate has more patterns than the mean one, of patterns that are there or not each
@@ -377,7 +377,7 @@ def drawn(patterns: Patterns, weights: NDArray[np.float64], sizes: Sequence[int]
     for part, size in zip(patterns.parts, sizes, strict=True):
         own = part.start + np.flatnonzero(weights[part])
         if own.size > size:
-            raise ValueError(f"{own.size} patterns for a berth of {size}")
+            raise ValueError(f"{own.size} patterns for a replicate slot of {size}")
         order[first : first + own.size] = own
         is_drawn[first : first + own.size] = True
         first += size
@@ -390,10 +390,10 @@ def drawn(patterns: Patterns, weights: NDArray[np.float64], sizes: Sequence[int]
     )
 
 
-def empty_berths(patterns: Patterns, sizes: Sequence[int], count: int) -> Patterns:
-    """So many berths for what is drawn of the patterns, one after the other, with nothing in them.
+def empty_replicate_slots(patterns: Patterns, sizes: Sequence[int], count: int) -> Patterns:
+    """Empty replicate slots for patterns that are drawn, one after the other.
 
-    sizes  of each part of a berth, in patterns
+    sizes  of each part of a slot, in patterns
     """
     one = drawn(patterns, np.zeros(patterns.n_patterns), sizes)
     return replace(

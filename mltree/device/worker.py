@@ -77,7 +77,7 @@ STACKED = ("scan", "walk")
 """Workers whose work-groups have a stack of CLAs."""
 
 STACK_SHARE = 0.125
-"""Of a device's memory, what the stacks of a launch may take that find no room in local memory: 530
+"""Share of a device's memory that stacks may take which find no room in local memory: 530
 work-groups of an H200 take 10 GiB under C60+G4, as many as ever run at a time."""
 
 LEAST_RUN = 4096
@@ -96,7 +96,7 @@ class Launch(NamedTuple):
 
 
 class Plan(Value, eq=False):
-    """How a program goes to the device, as long as nothing moves in its memory."""
+    """Arguments and launches of a program, as long as nothing moves in the device's memory."""
 
     program: Program
     worker: Worker
@@ -104,7 +104,7 @@ class Plan(Value, eq=False):
     launches: list[Launch]
     """One for all stages, or one for each."""
     generation: int
-    """Of the memory that the arguments point into."""
+    """Generation of the memory that the arguments point into."""
     state: StateLayout
     products: float
     """Multiplications at most."""
@@ -132,7 +132,7 @@ class Worker:
         self._given: list[Any] = []
         """The arguments of the last launch."""
         self._plan: list[Any] | None = None
-        """Those but for the stages, as they came."""
+        """Arguments of the last launch but for its stages."""
         self._stages: tuple[int, int] | None = None
 
     @property
@@ -158,7 +158,7 @@ class Worker:
         return max(1, self._most_spilled // spilled) if spilled else self.most_groups
 
     def is_persistent(self, program: Program, patterns: int, jobs: int) -> bool:
-        """Whether a program, with stages of so many jobs at most, is best sent in one launch.
+        """True if a program, with stages of so many jobs at most, is best sent in one launch.
 
         A launch per stage lets the device choose how many work-groups it holds, which pays once
         there are far more of them than surely fit together. On a CPU one launch is one core.
@@ -184,10 +184,15 @@ class Worker:
         return self._units * resident_groups(self._device, self.name, self._layout, local)
 
     def launches(
-        self, program: Program, dispatch: Dispatch, patterns: int, chunks: int, residues: int = 0
+        self,
+        program: Program,
+        dispatch: Dispatch,
+        patterns: int,
+        chunks: int,
+        reduction_lanes: int = 0,
     ) -> list[Launch]:
         """All stages at once, or one by one."""
-        jobs = [self._jobs(stage, chunks, residues) for stage in program.stages]
+        jobs = [self._jobs(stage, chunks, reduction_lanes) for stage in program.stages]
         persistent = dispatch == "persistent" or (
             dispatch == "auto" and self.is_persistent(program, patterns, max(jobs))
         )
@@ -201,7 +206,7 @@ class Worker:
     def arguments(
         self, memory: Memory, program: Program, values: Mapping[str, np.generic]
     ) -> list[Any]:
-        """What the kernel takes, but for the stages to run (:data:`launch.ARGUMENTS`)."""
+        """Arguments of the kernel but for its stages (:data:`mltree.system.contract.ARGUMENTS`)."""
         names = (*BUFFERS, f"marks.{self.name}")
         size = max(LEAST, self._stack_bytes(program))
         stack = self._stacks.setdefault(size, cl.LocalMemory(size))
@@ -250,7 +255,7 @@ class Worker:
             return 0
         return self.local_levels(program) * self._layout.stack_bytes()
 
-    def _jobs(self, stage: Stage, chunks: int, residues: int) -> int:
+    def _jobs(self, stage: Stage, chunks: int, reduction_lanes: int) -> int:
         """Work-groups that a stage can make use of."""
         layout, items = self._layout, self._items
         match stage:
@@ -267,7 +272,7 @@ class Worker:
                 wide = high if layout.lanes == 1 else items // high
                 tall = -(-records["rows"] // (RELL_TILE * high))
                 patches = tall * -(-records["weights"] // (RELL_TILE * wide))
-                jobs = int(patches.sum()) * max(1, residues)
+                jobs = int(patches.sum()) * max(1, reduction_lanes)
             case Optimise(records, alone):
                 jobs = -(-len(records) // items) if alone else len(records)
             case Repeat():
@@ -275,7 +280,7 @@ class Worker:
         return max(1, jobs)
 
 
-# Kernels built ahead of their use: in processes of their own, while the host prepares a search.
+# Background builds: in processes of their own, while the host prepares a search.
 #
 # Drivers do one build at a time in a process, whatever its threads. What one process has built, the
 # next finds in the driver's cache or ours; a mark beside them says that it is there, so that
@@ -286,31 +291,31 @@ LOOK = 0.01
 """Seconds between two looks for a build's mark."""
 
 
-class Ahead:
+class BackgroundBuild:
     """Builds of workers for one device and layout, in processes of their own."""
 
     def __init__(self, device: DeviceInfo, layout: Layout, workers: Sequence[str]) -> None:
-        """Start those that no process has done before; none where there is one thread only."""
+        """Start the builds that no process has done before; none where there is one thread only."""
         self._device, self._layout = device, layout
         self._running: dict[str, subprocess.Popen[bytes]] = {}
         weakref.finalize(self, _end, self._running)
         with suppress(OSError, DeviceError):
-            for own in _shared_out(device, layout, workers):
-                self._running.update(dict.fromkeys(own, _start(device, layout, own)))
+            for names in _shared_out(device, layout, workers):
+                self._running.update(dict.fromkeys(names, _start(device, layout, names)))
 
     @classmethod
-    def of_search(cls, device: DeviceInfo, layout: Layout) -> Ahead:
+    def of_search(cls, device: DeviceInfo, layout: Layout) -> BackgroundBuild:
         """Start the builds that every search needs."""
         return cls(device, layout, search_workers(layout))
 
     def wait(self, worker: str) -> None:
-        """Return when nobody is at work on it any more."""
+        """Return when no process builds the worker any more."""
         process = self._running.get(worker)
         while process and process.poll() is None and not self._mark(worker).exists():
             time.sleep(LOOK)
 
     def _mark(self, worker: str) -> Path:
-        """A file that is there once the worker has been built."""
+        """File that exists once the worker has been built."""
         return _mark(self._device, self._layout, worker)
 
 
@@ -356,7 +361,7 @@ def _mark(device: DeviceInfo, layout: Layout, worker: str) -> Path:
 
 
 def _end(running: dict[str, subprocess.Popen[bytes]]) -> None:
-    """Leave no process behind."""
+    """Kill the processes."""
     for process in set(running.values()):
         process.kill()
         process.wait()

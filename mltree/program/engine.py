@@ -140,7 +140,7 @@ class Engine(Protocol):
 
 
 @runtime_checkable
-class BerthEngine(Engine, Protocol):
+class ReplicateEngine(Engine, Protocol):
     """An engine whose parts take turns in having other patterns."""
 
     def load_patterns(self, first_part: int, patterns: Patterns) -> None:

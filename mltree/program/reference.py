@@ -372,7 +372,7 @@ class ReferenceEngine:
         self._weights = rows.astype(np.float64, copy=False)
 
     def load_patterns(self, first_part: int, patterns: Patterns) -> None:
-        """See :meth:`mltree.program.engine.BerthEngine.load_patterns`."""
+        """See :meth:`mltree.program.engine.ReplicateEngine.load_patterns`."""
         own = self._ranges[first_part : first_part + len(patterns.parts)]
         span = slice(own[0].start, own[-1].stop)
         if [part.stop - span.start for part in own] != [part.stop for part in patterns.parts]:

@@ -40,7 +40,7 @@ from mltree.models.partitioned import alone
 from mltree.models.portable import exp, log, product
 from mltree.models.rates import Heterogeneity, OneRate
 from mltree.models.substitution import DNA_MODELS, Model, expand_rates, n_classes
-from mltree.runs.engines import Resources, place
+from mltree.runs.engines import Engines, Resources, Workload
 from mltree.system.arrays import Float64
 from mltree.system.events import CandidatesScored, Emit, ModelChosen
 from mltree.system.ranks import here
@@ -354,10 +354,10 @@ class Likelihoods:
             DeviceError: a device cannot be found or used.
         """
         if width not in self._open:
-            placement = place(
-                self._resources, self._patterns, width, self._bounds, apart=True, among=here()
+            work = Workload.of_patterns(
+                self._patterns, width, self._bounds, apart=True, among=here()
             )
-            self._open[width] = placement.likelihood(self._patterns)
+            self._open[width] = Engines(self._resources, work).likelihood
         return self._open[width]
 
 

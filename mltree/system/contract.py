@@ -34,8 +34,8 @@ class Op(enum.IntEnum):
     stream of runs has a range of parts to itself."""
     REDUCE = 2
     """sum[s + n] = the partial sums of cell c + n over the chunks of some parts, in one fixed
-    order; or, on a panel, the strided sums that this order is made of, one for each residue that
-    the device has."""
+    order; or, on a shard, the strided sums that this order is made of, one for each reduction lane
+    of the shard."""
     OPTIMISE = 3
     """One guarded Newton step of every group of branch lengths."""
     REPEAT = 4
@@ -121,7 +121,7 @@ HEADER_WORDS = 2
 
 REDUCE_WIDTH = 32
 """A sum over chunks is made of this many strided sums, added in order: the same bits always.
-Residue v of them adds the chunks v, v + REDUCE_WIDTH, v + 2 REDUCE_WIDTH, ..."""
+Reduction lane v of them adds the chunks v, v + REDUCE_WIDTH, v + 2 REDUCE_WIDTH, ..."""
 
 NO_CELL = -1
 """A field that asks for nothing: no output, no level, no group."""
@@ -279,7 +279,7 @@ FLOW = _record(
 the other, ``cells`` from number ``first`` on; those that a part's own classes do not have stay
 0."""
 REDUCTION = _record("cell sum count first_part parts")
-"""With residues w on a panel, strided sum v of the n-th cell is sum[w sum + v count + n]."""
+"""With w reduction lanes of a shard, strided sum v of the n-th cell is sum[w sum + v count + n]."""
 GROUP = _record("kind first_length:length count lnl_sum first_sum")
 SCAN_TASK = _record(
     "pendant:reads pendant_p:matrix root:reads join_p:matrix case:case model:model "
@@ -494,8 +494,8 @@ ARGUMENTS = (
     Argument("cla_first", "int", "where those begin"),
     Argument("chunks", "int", "of blocks, whose sums are taken together"),
     Argument("chunk_blocks", "int", "blocks of a chunk at most"),
-    Argument("first_chunk", "int", "chunks of the device's panels before this one"),
-    Argument("residues", "int", "that a panel's device has; 0 for whole sums"),
+    Argument("first_chunk", "int", "chunks of the shard's slices before this one"),
+    Argument("reduction_lanes", "int", "of a shard; 0 for whole sums"),
     Argument("tile_blocks", "int", "blocks that go through a stream together"),
     Argument("most_chunks", "int", "of a case of the program"),
     Argument("first_case", "int", "where the program's cases start"),

@@ -106,7 +106,7 @@ class WeightRows(Spots):
 
 @runtime_checkable
 class _WithBerths(Protocol):
-    """What is asked of :class:`mltree.runs.engines.BerthLikelihood`."""
+    """What is asked of :class:`mltree.runs.engines.ReplicateLikelihood`."""
 
     def load_patterns(self, first_part: int, patterns: Patterns) -> None: ...
 

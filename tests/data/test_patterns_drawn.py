@@ -1,4 +1,4 @@
-"""What replicates drew: their own patterns, and gaps up to the size of a berth."""
+"""What replicates drew: their own patterns, and gaps up to the size of a slot."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 
 from mltree.data.alphabet import DNA
-from mltree.data.patterns import Patterns, drawn, empty_berths, usual_sizes
+from mltree.data.patterns import Patterns, drawn, empty_replicate_slots, usual_sizes
 from mltree.supports.resampling import Resampling
 
 TAXA = 5
@@ -31,7 +31,7 @@ def patterns() -> Patterns:
 
 
 @pytest.mark.cases(4, 100)
-def test_a_berth_has_what_was_drawn_and_gaps(patterns: Patterns, case: int) -> None:
+def test_a_slot_has_what_was_drawn_and_gaps(patterns: Patterns, case: int) -> None:
     (weights,) = Resampling.of([patterns], 1, "x").rows(range(case, case + 1))
     sizes = [np.count_nonzero(weights[part]) + 3 * n for n, part in enumerate(patterns.parts)]
     found = drawn(patterns, weights, sizes)
@@ -46,20 +46,20 @@ def test_a_berth_has_what_was_drawn_and_gaps(patterns: Patterns, case: int) -> N
         assert (found.codes[:, own][:, ~has] == DNA.gap_code).all()
 
 
-def test_more_than_a_berth_has_room_for_is_refused(patterns: Patterns) -> None:
-    with pytest.raises(ValueError, match="40 patterns for a berth of 39"):
+def test_more_than_a_slot_has_room_for_is_refused(patterns: Patterns) -> None:
+    with pytest.raises(ValueError, match="40 patterns for a replicate slot of 39"):
         drawn(patterns, patterns.weights, [39, 1, 0, 25])
 
 
-def test_empty_berths_lie_one_after_the_other(patterns: Patterns) -> None:
-    berths = empty_berths(patterns, [7, 1, 0, 4], 3)
-    assert [part.stop - part.start for part in berths.parts] == [7, 1, 0, 4] * 3
-    assert berths.codes.shape == (TAXA, 36)
-    assert (berths.codes == DNA.gap_code).all()
-    assert not berths.weights.any()
+def test_empty_slots_lie_one_after_the_other(patterns: Patterns) -> None:
+    slots = empty_replicate_slots(patterns, [7, 1, 0, 4], 3)
+    assert [part.stop - part.start for part in slots.parts] == [7, 1, 0, 4] * 3
+    assert slots.codes.shape == (TAXA, 36)
+    assert (slots.codes == DNA.gap_code).all()
+    assert not slots.weights.any()
     lone = replace(patterns, ends=())
-    assert len(empty_berths(lone, [7], 1).parts) == 1
-    assert empty_berths(lone, [7], 2).ends == (7, 14)
+    assert len(empty_replicate_slots(lone, [7], 1).parts) == 1
+    assert empty_replicate_slots(lone, [7], 2).ends == (7, 14)
 
 
 def test_no_replicate_has_more_than_the_usual_size(patterns: Patterns) -> None:
