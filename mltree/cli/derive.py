@@ -35,29 +35,34 @@ class Analysis(NamedTuple):
     """Arguments that work."""
 
 
-def command_of(analysis: Analysis) -> Callable[..., None]:
-    """The function that typer makes a command of."""
-    options = analysis.options
-    described = options.described()
+class Derived:
+    """The function that typer makes a command of; its parameters are derived when typer asks."""
 
-    def call(**typed: Any) -> None:
+    def __init__(self, name: str, analysis: Analysis) -> None:
+        self.__name__, self.__doc__ = name, analysis.options.__doc__
+        self.__annotations__: dict[str, Any] = {}  # the signature has them
+        self._analysis = analysis
+
+    @property
+    def __signature__(self) -> inspect.Signature:
+        options = self._analysis.options
+        described = options.described().items()
+        return inspect.Signature([_parameter(options, *item) for item in described])
+
+    def __call__(self, **typed: Any) -> None:
+        """Run the analysis with the values that were typed."""
+        options, function, _ = self._analysis
         values = {name: getattr(value, "value", value) for name, value in typed.items()}
-        for name, option in described.items():
+        for name, option in options.described().items():
             if option.rest is not None:
                 values[option.rest] = tuple(values[name])
                 values[name] = values[name][0]
         start(values.get("ranks"))
         asked = options(**values, line=command_line(), origins=dict(origins()))
-        module, _, function = analysis.function.partition(":")
+        module, _, function = function.partition(":")
         run = getattr(import_module(f"mltree.analyses.{module}"), function)
         with reporter_of(asked) as reporter:
             run(asked, reporter)
-
-    call.__doc__ = options.__doc__
-    parameters = [_parameter(options, name, option) for name, option in described.items()]
-    call.__annotations__ = {one.name: one.annotation for one in parameters}
-    call.__signature__ = inspect.Signature(parameters)  # type: ignore[attr-defined]
-    return call
 
 
 def _parameter(options: type[Options], name: str, option: Option) -> inspect.Parameter:

@@ -12,7 +12,7 @@ import typer
 
 from mltree import __version__
 from mltree.analyses import options
-from mltree.cli.derive import Analysis, command_of
+from mltree.cli.derive import Analysis, Derived
 from mltree.cli.exits import EXIT_CODES, Commands, exit_code, leave_out_others
 from mltree.cli.help import Command
 
@@ -133,7 +133,7 @@ ANALYSES = {
 
 for _name, _analysis in ANALYSES.items():
     _example = f"Example: mltree {_name} {_analysis.example}".rstrip()
-    app.command(_name, cls=Command, epilog=_example)(command_of(_analysis))
+    app.command(_name, cls=Command, epilog=_example)(Derived(_name, _analysis))
 
 
 def main() -> None:
