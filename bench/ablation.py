@@ -18,7 +18,7 @@ from typing import Any
 import numpy as np
 
 from mltree.fit.settings import PhaseSettings, SearchSettings, preset
-from mltree.runs.engines import Resources, place
+from mltree.runs.engines import Engines, Resources, Workload
 from mltree.runs.problem import load_problem
 from mltree.tree.parsimony import stepwise_addition
 from mltree.tree.parsimony_spr import parsimony_trees
@@ -96,8 +96,10 @@ def measure(
     problem = load_problem(alignment, model, lambda _: None)
     bounds = FAST.branches.bounds(problem.patterns.n_sites)
     categories = max(problem.model.categories)
-    placement = place(Resources(device=device), problem.patterns, categories, bounds)
-    likelihood = placement.likelihood(problem.patterns)
+    engines = Engines(
+        Resources(device=device), Workload.of_patterns(problem.patterns, categories, bounds)
+    )
+    likelihood = engines.likelihood
     patterns = problem.patterns
     tallies, bests = {name: Tally() for name in names}, []
     for seed in seeds:

@@ -26,7 +26,7 @@ from mltree.program.engine import NO_CONTROL, Engine
 from mltree.program.ops.edges import EvaluateSites
 from mltree.program.ops.operation import CASE
 from mltree.program.program import Program
-from mltree.runs.engines import place
+from mltree.runs.engines import Engines, Workload
 from mltree.tree.random_trees import random_topology
 from mltree.tree.topology import Tree
 
@@ -109,7 +109,9 @@ def _opened(
     patterns = replace(data.patterns, ends=ends if parts > 1 else ())
     bounds = BranchSettings().bounds(patterns.n_sites)
     categories = data.model.n_categories
-    engine = place(contender.resources, patterns, categories, bounds).open(patterns)
+    engine = Engines(
+        contender.resources, Workload.of_patterns(patterns, categories, bounds)
+    ).likelihood.engine
     engine.load_models([data.model] * models)
     return engine, data.tree
 

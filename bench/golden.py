@@ -17,7 +17,7 @@ from bench.contenders import Contender
 from bench.results import Row, Run
 from mltree.fit.settings import SearchSettings
 from mltree.program.cases import Case
-from mltree.runs.engines import place
+from mltree.runs.engines import Engines, Workload
 from mltree.runs.problem import load_problem
 from mltree.tree.newick import read_newick
 
@@ -61,8 +61,11 @@ def _rows(folder: Path, entry: dict[str, str], contenders: Sequence[Contender]) 
     tree, _ = read_newick(str(folder / entry["tree"]), patterns.taxa)
     expected = float(entry[_EXPECTED])
     for contender in contenders:
-        placement = place(contender.resources, patterns, max(problem.model.categories), bounds)
-        likelihood = placement.likelihood(patterns)
+        engines = Engines(
+            contender.resources,
+            Workload.of_patterns(patterns, max(problem.model.categories), bounds),
+        )
+        likelihood = engines.likelihood
         start = time.perf_counter()
         lnl = float(likelihood.log_likelihoods([tree], [case])[0])
         yield {

@@ -15,7 +15,7 @@ from bench.data import Dataset
 from mltree.device.discovery import REFERENCE
 from mltree.fit.settings import ModelSettings, SearchSettings
 from mltree.program.cases import Case
-from mltree.runs.engines import Resources, place
+from mltree.runs.engines import Engines, Resources, Workload
 from mltree.runs.problem import load_problem
 from mltree.runs.steps import FIXED_TOPOLOGY, evaluate
 from mltree.system.events import ignore
@@ -49,7 +49,7 @@ class Judge:
         bounds = SearchSettings().branches.bounds(patterns.n_sites)
         categories = max(self._problem.model.categories)
         self._fast, self._reference = (
-            place(resources, patterns, categories, bounds).likelihood(patterns)
+            Engines(resources, Workload.of_patterns(patterns, categories, bounds)).likelihood
             for resources in (optimiser.resources, Resources(device=REFERENCE))
         )
         self._known: dict[int, float] = {}

@@ -28,7 +28,8 @@ from mltree.program.contract import CONTROL_WORDS
 from mltree.program.engine import Engine
 from mltree.program.program import Program
 from mltree.program.reference import ReferenceEngine
-from mltree.runs.engines import place
+from mltree.runs.engines import Engines
+from mltree.runs.engines import Workload as EngineWorkload
 from mltree.system.errors import MltreeError
 from mltree.treesearch.scoring import Neighbourhood
 
@@ -175,9 +176,11 @@ def _rows(
     settings = BranchSettings()
     bounds = settings.bounds(size.patterns)
     categories = data.model.n_categories
-    placement = place(contender.resources, data.patterns, categories, bounds)
-    engine = placement.open(data.patterns)
-    device = placement.devices[0] if len(placement.devices) == 1 else None
+    engines = Engines(
+        contender.resources, EngineWorkload.of_patterns(data.patterns, categories, bounds)
+    )
+    engine = engines.likelihood.engine
+    device = engines.devices[0] if len(engines.devices) == 1 else None
     if device is not None and device.name not in limits:
         limits[device.name] = measure_limits(device.handle)
     states = data.patterns.alphabet.n_states

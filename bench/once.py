@@ -26,9 +26,8 @@ from mltree.likelihood.likelihood import Likelihood  # noqa: E402
 from mltree.program.cases import Case  # noqa: E402
 from mltree.program.contract import Function  # noqa: E402
 from mltree.program.engine import Engine  # noqa: E402
-from mltree.runs.computation import Found  # noqa: E402
 from mltree.runs.problem import Problem, load_problem  # noqa: E402
-from mltree.runs.steps import prepare_search  # noqa: E402
+from mltree.runs.steps import TreeResult, prepare_search  # noqa: E402
 from mltree.system.events import ignore  # noqa: E402
 from mltree.tree.newick import write_newick  # noqa: E402
 from mltree.tree.topology import Tree  # noqa: E402
@@ -56,7 +55,7 @@ def run(job: dict[str, Any]) -> dict[str, Any]:
         seed=job["seed"],
         starts=job["start"],
     )
-    likelihood = ready.computation.likelihood
+    likelihood = ready.engines.likelihood
     clock.lap("open_s")
     _build(likelihood, ready.starts[0].tree.copy(), problem)
     before = _functions(likelihood.engine)
@@ -72,7 +71,7 @@ def run(job: dict[str, Any]) -> dict[str, Any]:
     }
 
 
-def _outcome(found: Found, taxa: Sequence[str]) -> dict[str, Any]:
+def _outcome(found: TreeResult, taxa: Sequence[str]) -> dict[str, Any]:
     assert found.search is not None
     return {
         "lnl": found.lnl,

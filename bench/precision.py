@@ -20,7 +20,7 @@ from bench.race import Race
 from bench.results import Row, Run
 from mltree.fit.settings import SearchSettings
 from mltree.program.cases import Case
-from mltree.runs.engines import place
+from mltree.runs.engines import Engines, Workload
 from mltree.runs.problem import load_problem
 from mltree.tree.newick import read_newick
 from mltree.tree.splits import robinson_foulds
@@ -59,8 +59,10 @@ def _likelihoods(dataset: Dataset, contender: Contender) -> Row:
     lnls, sites = {}, {}
     for precision in ("double", "mixed"):
         wanted = replace(contender, precision=precision)
-        placement = place(wanted.resources, patterns, max(problem.model.categories), bounds)
-        likelihood = placement.likelihood(patterns)
+        engines = Engines(
+            wanted.resources, Workload.of_patterns(patterns, max(problem.model.categories), bounds)
+        )
+        likelihood = engines.likelihood
         lnls[precision] = float(likelihood.log_likelihoods([tree], [case])[0])
         sites[precision] = likelihood.site_log_likelihoods(tree, case)
     expanded = sites["double"][patterns.site_pattern]

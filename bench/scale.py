@@ -11,7 +11,7 @@ from bench.results import Row, Run, repeated
 from bench.workloads import workload
 from mltree.fit.settings import BranchSettings
 from mltree.program.cases import Case
-from mltree.runs.engines import place
+from mltree.runs.engines import Engines, Workload
 from mltree.system.errors import MltreeError
 
 __all__ = ["AXES", "SMOKE", "measure"]
@@ -61,8 +61,10 @@ def _point(point: tuple[int, int, int], contender: Contender, repetitions: int, 
     taxa, patterns, count = point
     data = workload("DNA", taxa, patterns, seed)
     bounds = BranchSettings().bounds(patterns)
-    placement = place(contender.resources, data.patterns, data.model.n_categories, bounds)
-    likelihood = placement.likelihood(data.patterns)
+    engines = Engines(
+        contender.resources, Workload.of_patterns(data.patterns, data.model.n_categories, bounds)
+    )
+    likelihood = engines.likelihood
     trees, cases = [data.tree.copy() for _ in range(count)], [Case((data.model,))] * count
 
     def smooth() -> None:

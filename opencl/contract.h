@@ -219,8 +219,8 @@
   int cla_first; /* where those begin */ \
   int chunks; /* of blocks, whose sums are taken together */ \
   int chunk_blocks; /* blocks of a chunk at most */ \
-  int first_chunk; /* chunks of the device's panels before this one */ \
-  int residues; /* that a panel's device has; 0 for whole sums */ \
+  int first_chunk; /* chunks of the shard's slices before this one */ \
+  int reduction_lanes; /* of a shard; 0 for whole sums */ \
   int tile_blocks; /* blocks that go through a stream together */ \
   int most_chunks; /* of a case of the program */ \
   int first_case; /* where the program's cases start */ \
@@ -242,12 +242,12 @@
   __global const int *restrict part_chunk, __global uint *sync, __global ulong *marks,
 #define WORKER_NUMBERS \
   int blocks, int cla_blocks, int cla_first, int chunks, int chunk_blocks, int first_chunk, \
-  int residues, int tile_blocks, int most_chunks, int first_case, int controls, int lengths, \
-  int stack_levels, int local_levels, acc min_length, acc max_length,
+  int reduction_lanes, int tile_blocks, int most_chunks, int first_case, int controls, \
+  int lengths, int stack_levels, int local_levels, acc min_length, acc max_length,
 #define SESSION_VALUES \
   program, state, cla, scaler, pmatrix, tip_pmatrix, stack, partial, site_lnl, tips, tip_table, \
   model, model_real, series, series_at, site_system, weights, block_part, chunk_block, part_chunk, \
-  sync, marks, blocks, cla_blocks, cla_first, chunks, chunk_blocks, first_chunk, residues, \
+  sync, marks, blocks, cla_blocks, cla_first, chunks, chunk_blocks, first_chunk, reduction_lanes, \
   tile_blocks, most_chunks, first_case, controls, lengths, stack_levels, local_levels, min_length, \
   max_length,
 #define BEST_AT(s) ((s)->state)

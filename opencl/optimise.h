@@ -44,8 +44,8 @@ STAGE_FUNCTION void reduce_stage(const plf_t *s, __global const int *records, in
     if (count > 1) own = reduced(s, records, min(n, sums - 1), most);
     const bool active = team < teams && n < sums && own.is_there;
     for (int v = member; active && v < REDUCE_WIDTH; v += members) {
-      const chunks_t residue = {own.of.first + v, own.of.end};
-      mine[v] = strided_sum(s, own.cell, residue, REDUCE_WIDTH, 0);
+      const chunks_t reduction_lane = {own.of.first + v, own.of.end};
+      mine[v] = strided_sum(s, own.cell, reduction_lane, REDUCE_WIDTH, 0);
     }
     sync_group(CLK_LOCAL_MEM_FENCE);
     if (active && member == 0) {
@@ -58,11 +58,11 @@ STAGE_FUNCTION void reduce_stage(const plf_t *s, __global const int *records, in
   }
 }
 
-// The strided sums alone, of a device that has so many residues; a work-item each. Those of a panel
-// that is not the first go on from what the panels before have left.
-STAGE_FUNCTION void reduce_residues(const plf_t *s, __global const int *records, int count,
-                                    int most, int group_size, int stage) {
-  const int width = s->residues;
+// The strided sums alone, of a device that has so many reduction lanes; a work-item each. Those of
+// a slice that is not the first go on from what the slices before have left.
+STAGE_FUNCTION void reduce_lanes(const plf_t *s, __global const int *records, int count, int most,
+                                 int group_size, int stage) {
+  const int width = s->reduction_lanes;
   const long jobs = (long)count * most * width, items = (long)GROUPS * group_size;
   for (long job = (long)GROUP * group_size + ITEM; job < jobs; job += items) {
     const int v = job % width, n = job / width, at = n % most;
@@ -131,7 +131,7 @@ typedef struct {
 } group_t;
 
 // What lengths v, v + REDUCE_WIDTH, ... add to the aim.
-static inline aim_t residue_of_aim(const plf_t *s, const group_t *g, int v) {
+static inline aim_t lane_of_aim(const plf_t *s, const group_t *g, int v) {
   aim_t aim = {0, 0, 0, 0};
   for (int j = v; j < g->count; j += REDUCE_WIDTH) {
     const acc t = g->lengths[j], slope = g->cells[2 * j], curve = g->cells[2 * j + 1];
@@ -143,14 +143,14 @@ static inline aim_t residue_of_aim(const plf_t *s, const group_t *g, int v) {
   return aim;
 }
 
-// The residues' sum in order, the same however many members a group has.
+// The reduction lanes' sum in order, the same however many members a group has.
 static inline aim_t diagonal_aim(const plf_t *s, const group_t *g, int member, int members,
                                  __local acc *terms) {
   aim_t sum = {0, 0, 0, 0};
   for (int first = 0; first < REDUCE_WIDTH; first += members) {
     const int v = first + member;
     aim_t own = {0, 0, 0, 0};
-    if (v < REDUCE_WIDTH && v < g->count) own = residue_of_aim(s, g, v);
+    if (v < REDUCE_WIDTH && v < g->count) own = lane_of_aim(s, g, v);
     if (members == 1) {
       sum.promise += own.promise, sum.change += own.change;
       sum.mixed += own.mixed, sum.far += own.far;

@@ -3,7 +3,7 @@
 //   sum[t][w] = sum_patterns site_lnl[t][pattern] weights[w][pattern]
 // A work-group makes a patch of PATCH_TREES x PATCH_ROWS of them at a time, in tiles of RELL_TILE x
 // RELL_TILE that stay in registers. It goes through the patterns as REDUCE goes through chunks, so
-// that panels' sums add up to the same bits; the shapes of patches and tiles change none.
+// that shards' sums add up to the same bits; the shapes of patches and tiles change none.
 #define TERMS 1
 #define TAKES_SPANS
 
@@ -136,11 +136,12 @@ static inline void add_vectors(const patch_t *p, int begin, int end, __local acc
 }
 #endif
 
-// Leaves a tile's sums over residue v of so many: added to the whole ones, or beside the others.
+// Leaves a tile's sums over reduction lane v of so many: added to the whole ones, or beside the
+// others.
 static inline void leave_tile(const plf_t *s, __global const int *record, const patch_t *p,
                               int tree, int row, int v, int width,
                               acc_v tile[RELL_TILE][RELL_TILE]) {
-  const bool is_whole = s->residues == 0;
+  const bool is_whole = s->reduction_lanes == 0;
   const size_t first = is_whole ? record[RELL_SUM]
                                 : (size_t)record[RELL_SUM] * width + (size_t)v * p->trees * p->rows;
   const bool is_first = is_whole ? v == 0 : s->first_chunk == 0;
@@ -154,15 +155,16 @@ static inline void leave_tile(const plf_t *s, __global const int *record, const 
   }
 }
 
-// A patch's sums over residues ``from`` to ``to - 1`` of so many.
+// A patch's sums over reduction lanes ``from`` to ``to - 1`` of so many.
 static inline void rell_patch(const plf_t *s, __global const int *record, const patch_t *p,
                               int from, int to, int width, __local acc_v *staged) {
   const chunks_t whole = chunks_of(s, record[RELL_FIRST_PART], record[RELL_PARTS]);
-  const int residues = s->residues;
+  const int reduction_lanes = s->reduction_lanes;
   for (int v = from; v < to; ++v) {
-    const int shift = residues == 0 ? v : v + width - (s->first_chunk + whole.first) % width;
+    const int shift = reduction_lanes == 0 ? v : v + width - (s->first_chunk + whole.first) % width;
     const int first = whole.first + shift % width;
-    if (first >= whole.end && v > 0 && residues == 0) continue;  // fewer chunks than residues
+    if (first >= whole.end && v > 0 && reduction_lanes == 0)
+      continue;  // fewer chunks than reduction_lanes
     acc_v tiles[TREE_TILES * ROW_TILES][RELL_TILE][RELL_TILE];
     for (int n = 0; n < TREE_TILES * ROW_TILES; ++n) FOR_TILE(t) FOR_TILE(w) tiles[n][t][w] = 0;
     for (int chunk = first; chunk < whole.end; chunk += width)
@@ -176,14 +178,15 @@ static inline void rell_patch(const plf_t *s, __global const int *record, const 
 }
 
 // Patches of the same rows of weights one after another: trees are fewer, and stay in a cache.
-// Whole sums are added up residue by residue by one work-group, strided ones left by as many.
+// Whole sums are added up reduction lane by reduction lane by one work-group, strided ones left by
+// as many.
 static inline void own_stage(const plf_t *s, __global const int *records, int count, int aux,
                              __local real_v *stack, __local real_v *terms, __local count_v *counts,
                              __local acc_v *lanes, __local int *cells, __local ulong *book,
                              ulong *since) {
   const size_t stride = (size_t)s->blocks * LANES;
-  const bool is_whole = s->residues == 0;
-  const int width = is_whole ? REDUCE_WIDTH : s->residues;
+  const bool is_whole = s->reduction_lanes == 0;
+  const int width = is_whole ? REDUCE_WIDTH : s->reduction_lanes;
   for (int n = 0; n < count; ++n) {
     __global const int *record = records + n * RELL_WORDS;
     const int trees = record[RELL_ROWS], rows = record[RELL_WEIGHTS];

@@ -64,10 +64,10 @@ __kernel WORK_GROUP void worker(WORKER_BUFFERS __local real_v *own_stack,
         own_stage(s, records, count, aux, own_stack, terms, counts, lanes, cells, book, &since);
         break;
       case OP_REDUCE:
-        if (s->residues == 0)
+        if (s->reduction_lanes == 0)
           reduce_stage(&called, records, count, aux, strided, WORKER_SIZE, at);
         else
-          reduce_residues(&called, records, count, aux, WORKER_SIZE, at);
+          reduce_lanes(&called, records, count, aux, WORKER_SIZE, at);
         mark(book, &since, FN_OPTIMISE);
         break;
       case OP_OPTIMISE:

@@ -129,7 +129,7 @@ def runs(process: int) -> bool:
 
 
 class Beside(Ranks):
-    """Ranks that answer here, by what has gone through a wire; the others' stations are kept."""
+    """Ranks that answer here, by what has gone through a wire; other shard groups are kept."""
 
     def __init__(self, size: int) -> None:
         self.size = size

@@ -18,7 +18,7 @@ from mltree.data.codons import GENETIC_CODES, codon_alphabet
 from mltree.data.patterns import compress
 from mltree.models.grammar import parse_model
 from mltree.models.partitioned import alone
-from mltree.runs.engines import Resources, place
+from mltree.runs.engines import Engines, Resources, Workload
 from mltree.runs.steps import evaluate
 from mltree.tree.newick import read_newick
 
@@ -99,7 +99,7 @@ def test_no_start_of_scipy_ends_above(case: int) -> None:
     characters.reshape(len(characters), -1, 3)[gaps] = ord("-")
     patterns = compress(Alignment(TAXA, characters, "", alphabet))
     model = alone(parse_model(text, alphabet).with_empirical_frequencies(patterns))
-    likelihood = place(Resources(), patterns, 1, BOUNDS).likelihood(patterns)
+    likelihood = Engines(Resources(), Workload.of_patterns(patterns, 1, BOUNDS)).likelihood
     found = evaluate(
         likelihood, tree, model, lambda event: None,
         optimise_parameters=True, optimise_lengths=False,

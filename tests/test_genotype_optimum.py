@@ -21,7 +21,7 @@ from mltree.data.alphabet import PHASED, UNPHASED
 from mltree.data.patterns import compress, with_unseen
 from mltree.models.grammar import parse_model
 from mltree.models.partitioned import alone
-from mltree.runs.engines import Resources, place
+from mltree.runs.engines import Engines, Resources, Workload
 from mltree.runs.steps import evaluate
 from mltree.tree.newick import read_newick
 
@@ -125,7 +125,7 @@ def test_no_start_of_scipy_ends_above(case: int) -> None:
     if parsed.ascertainment is not None:
         patterns = with_unseen(patterns, [parsed.ascertainment])
     categories = parsed.arrays().n_categories
-    likelihood = place(Resources(), patterns, categories, BOUNDS).likelihood(patterns)
+    likelihood = Engines(Resources(), Workload.of_patterns(patterns, categories, BOUNDS)).likelihood
     found = evaluate(
         likelihood, tree, alone(parsed), lambda event: None,
         optimise_parameters=True, optimise_lengths=False,

@@ -19,7 +19,7 @@ from mltree.models.parameters import arrays_of, bounds, vector
 from mltree.models.partitioned import SCALER_MAX, SCALER_MIN, Linkage, PartitionModel, alone
 from mltree.models.substitution import Model
 from mltree.program.cases import Case
-from mltree.runs.engines import Resources, place
+from mltree.runs.engines import Engines, Resources, Workload
 from mltree.runs.steps import evaluate
 from mltree.system.events import Event, StoppedShort
 from mltree.tree.random_trees import uniform_tree
@@ -96,11 +96,12 @@ def task_of(tree: Tree, patterns: Patterns, fitted: Sequence[str], linkage: Link
         names = tuple(f"part{n}" for n in range(len(models)))
         scalers, shares = np.ones(len(models)), sites / sites.sum()
         model = PartitionModel(tuple(models), names, linkage, scalers, shares)
-    placement = place(
-        Resources(), patterns, max(model.categories), BOUNDS, systems=max(model.systems)
+    engines = Engines(
+        Resources(),
+        Workload.of_patterns(patterns, max(model.categories), BOUNDS, systems=max(model.systems)),
     )
     text = f"{linkage} {', '.join(fitted)}, {tree.n_tips} x {sites}"
-    return Task(tree, model, placement.likelihood(patterns), text, patterns)
+    return Task(tree, model, engines.likelihood, text, patterns)
 
 
 def patterns_of(parts: Sequence[np.ndarray], alphabet: Alphabet) -> Patterns:

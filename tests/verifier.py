@@ -22,7 +22,7 @@ from mltree.program.contract import (
     TRIPLET_CELLS,
     GroupKind,
 )
-from mltree.program.engine import BerthEngine, Engine, Result, Weights
+from mltree.program.engine import Engine, ReplicateEngine, Result, Weights
 from mltree.program.ops.operation import Records, Role, Run, Stage, fields
 from mltree.program.ops.optimise import Optimise
 from mltree.program.ops.reduce import Reduce
@@ -92,8 +92,8 @@ class VerifiedEngine:
         self.engine.load_weights(rows)
 
     def load_patterns(self, first_part: int, patterns: Patterns) -> None:
-        """As the engine, which has berths; CLAs of those parts are as good as not written."""
-        assert isinstance(self.engine, BerthEngine)
+        """As the engine, with replicate slots; CLAs of those parts are as good as not written."""
+        assert isinstance(self.engine, ReplicateEngine)
         parts = slice(first_part, first_part + len(patterns.parts))
         self.verifier.written[parts] = False
         self.engine.load_patterns(first_part, patterns)

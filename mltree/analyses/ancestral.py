@@ -14,9 +14,10 @@ from mltree.analyses.evaluate import fitted, given_tree
 from mltree.analyses.options import AncestralOptions
 from mltree.data.patterns import Patterns
 from mltree.models.eigen import ModelArrays, p_matrices
-from mltree.runs.computation import Found, open_computation
+from mltree.runs.engines import Workload, open_engines
 from mltree.runs.problem import Problem
 from mltree.runs.request import by_kind, command_result, deliver, load
+from mltree.runs.steps import TreeResult
 from mltree.system.arrays import Float64, Int32
 from mltree.system.events import RunStarted, TreeScored
 from mltree.tree.newick import write_newick
@@ -196,9 +197,9 @@ def run_ancestral(options: AncestralOptions, reporter: Reporter) -> None:
         reporter(RunStarted(__version__, options.line))
         problem = load(options, reporter)
         tree = given_tree(options.tree, problem, reporter, not options.no_opt_branches)
-        computation = open_computation(problem, options.resources, reporter)
-        found = fitted(computation, tree, problem.model, options, reporter)
-        found = computation.exactly(found, reporter)
+        engines = open_engines(options.resources, Workload.of(problem), reporter)
+        found = fitted(engines, tree, problem.model, options, reporter)
+        found = found.scored(engines, reporter)
         reporter(TreeScored(found.lnl))
         texts = _texts(options, found, problem)
         others = {kind for kinds in FORMATS.values() for kind in kinds}
@@ -216,7 +217,7 @@ def run_ancestral(options: AncestralOptions, reporter: Reporter) -> None:
         reporter.finish("ancestral", result)
 
 
-def _texts(options: AncestralOptions, found: Found, problem: Problem) -> dict[str, str]:
+def _texts(options: AncestralOptions, found: TreeResult, problem: Problem) -> dict[str, str]:
     tree = found.mean_tree
     nodes = inner_nodes(tree)
     names = [f"Node{n}" for n in range(1, len(nodes) + 1)]
@@ -235,7 +236,7 @@ def _texts(options: AncestralOptions, found: Found, problem: Problem) -> dict[st
     return {PROBABILITIES: table, STATES: states, **texts}
 
 
-def _parts(found: Found, problem: Problem) -> Iterator[_Part]:
+def _parts(found: TreeResult, problem: Problem) -> Iterator[_Part]:
     """The parts in the order of their file."""
     order = (0,) if problem.data is None else problem.data.order
     arrays, trees = found.model.arrays(), found.part_trees

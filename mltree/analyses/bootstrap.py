@@ -29,15 +29,7 @@ from mltree.fit.settings import REPLICATE, SearchSettings
 from mltree.likelihood.requests import perform_all
 from mltree.models.parameters import bounds
 from mltree.models.partitioned import PartitionModel
-from mltree.runs.computation import (
-    ANY_DEVICE,
-    Afterwards,
-    Computation,
-    has_berths,
-    open_computation,
-    resampled,
-)
-from mltree.runs.engines import Resources
+from mltree.runs.engines import ANY_DEVICE, Engines, Resources, Workload, open_engines
 from mltree.runs.options import AUTO, AnalysisOptions
 from mltree.runs.problem import Problem
 from mltree.runs.request import (
@@ -109,23 +101,23 @@ class Bootstrap(Value, kw_only=True):
     """A bootstrap that stands ready."""
 
     problem: Problem
-    computation: Computation
+    engines: Engines
     replicates: Replicates
 
     def __reduce__(self) -> tuple[Callable[..., Bootstrap], tuple[Any, ...]]:
         """Leave out the device, for another rank to compute on its own."""
         bare = replace(self.replicates, parsimony=REFERENCE)
-        return _elsewhere, (self.problem, self.computation, bare)
+        return _elsewhere, (self.problem, self.engines, bare)
 
     @property
     def head(self) -> Head:
         """Head that the journal must have."""
         own = self.replicates
         fingerprint = mark(
-            self.problem, own.model, self.computation, own.constraint, own.seed,
-            repr(asdict(own.settings)), repr(has_berths(self.computation, own)),
+            self.problem, own.model, self.engines, own.constraint, own.seed,
+            repr(asdict(own.settings)), repr(self.engines.has_replicate_slots),
         )  # fmt: skip
-        return Head(fingerprint, self.computation.placement.kept)
+        return Head(fingerprint, self.engines.kept)
 
     def run(
         self,
@@ -146,7 +138,7 @@ class Bootstrap(Value, kw_only=True):
         is_open = goal is None
         goal = goal or MOST
         checks = _Checks(journal, self.replicates.seed, goal, is_open, emit)
-        if self.computation.is_shared:  # the likelihood asks them
+        if self.engines.is_shared:  # the likelihood asks them
             ranks = LONE
         missing = [k for k in range(1, goal + 1) if k not in journal.done]
         if not checks.are_enough() and missing:
@@ -168,15 +160,15 @@ class Bootstrap(Value, kw_only=True):
         self, missing: Sequence[int], most: int, numbers: Iterator[int]
     ) -> Iterator[tuple[int, Entry]]:
         """Replicates as they end, some of the missing; so many under way at a time at most."""
-        with resampled(self.computation, self.replicates, missing, most) as own:
-            searches = self.replicates.searches(numbers, own.slots)
-            for _, found in perform_all(own.likelihood, searches, own.slots.count):
+        with self.engines.for_replicates(self.replicates, missing, most) as (likelihood, slots):
+            searches = self.replicates.searches(numbers, slots)
+            for _, found in perform_all(likelihood, searches, slots.count):
                 yield found.number, Entry(found.lnl, write_newick(found.tree, self.problem.taxa))
 
 
-def _elsewhere(problem: Problem, computation: Computation, replicates: Replicates) -> Bootstrap:
-    own = replace(replicates, parsimony=computation.parsimony)
-    return Bootstrap(problem=problem, computation=computation, replicates=own)
+def _elsewhere(problem: Problem, engines: Engines, replicates: Replicates) -> Bootstrap:
+    own = replace(replicates, parsimony=engines.parsimony)
+    return Bootstrap(problem=problem, engines=engines, replicates=own)
 
 
 def _helping(
@@ -224,7 +216,7 @@ def bootstrap_after(
     settings  of a search like a replicate's; see :func:`prepare_bootstrap`
     """
     return _bootstrap(
-        search.problem, search.distinct, search.computation, model, search.constraint, seed,
+        search.problem, search.distinct, search.engines, model, search.constraint, seed,
         settings,
     )  # fmt: skip
 
@@ -255,41 +247,39 @@ def prepare_bootstrap(
     groups = read_constraint(constraint, problem.taxa) if constraint else None
     distinct = without_copies(problem.groups, groups, emit)
     fitting = settings.for_data(len(problem.taxa), problem.n_sites)
-    computation = open_computation(
-        problem, resources, emit, distinct.groups, fitting, kept=kept,
-        afterwards=Afterwards(replicates or 2 * STEP),
-    )  # fmt: skip
+    work = Workload.of(
+        problem, fitting, distinct.groups, replicates=replicates or 2 * STEP, kept=kept
+    )
+    engines = open_engines(resources, work, emit)
     model = problem.model
     if not _is_given(problem):
         start = (
-            _parsimony_tree(distinct, seed, computation.parsimony)
+            _parsimony_tree(distinct, seed, engines.parsimony)
             if tree is None
             else distinct.reduce_tree(tree)
         )
-        exact = computation.placement.is_exact
+        exact = engines.is_exact
         found = evaluate(
-            computation.likelihood, start, model, emit, optimise_parameters=True,
+            engines.likelihood, start, model, emit, optimise_parameters=True,
             optimise_lengths=True, settings=FIXED_TOPOLOGY.for_precision(exact),
         )  # fmt: skip
         model = found.model
-    return _bootstrap(problem, distinct, computation, model, groups, seed, settings)
+    return _bootstrap(problem, distinct, engines, model, groups, seed, settings)
 
 
 def _bootstrap(
     problem: Problem,
     distinct: Collapsed,
-    computation: Computation,
+    engines: Engines,
     model: PartitionModel,
     constraint: Constraint | None,
     seed: int,
     settings: SearchSettings,
 ) -> Bootstrap:
-    exact = computation.placement.is_exact
+    exact = engines.is_exact
     fitting = settings.for_data(len(problem.taxa), problem.n_sites).for_precision(exact)
-    replicates = Replicates(
-        distinct, model, fitting, seed, constraint, parsimony=computation.parsimony
-    )
-    return Bootstrap(problem=problem, computation=computation, replicates=replicates)
+    replicates = Replicates(distinct, model, fitting, seed, constraint, parsimony=engines.parsimony)
+    return Bootstrap(problem=problem, engines=engines, replicates=replicates)
 
 
 def _is_given(problem: Problem) -> bool:
@@ -466,7 +456,7 @@ def run_bootstrap(options: BootstrapOptions, reporter: Reporter) -> None:
         deliver(workspace, {**texts, RESULT: result_text(result)}, reporter, spent)
         reporter(event)
         reporter.say("\n".join(f"Wrote {file}" for file in files))
-        show_times(bootstrap.computation, reporter)
+        show_times(bootstrap.engines, reporter)
         reporter.finish("bootstrap", result)
 
 

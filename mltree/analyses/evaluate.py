@@ -15,7 +15,7 @@ from mltree.likelihood.site_rates import EmpiricalRates, empirical_rates
 from mltree.models.partitioned import PartitionModel
 from mltree.program.cases import Case
 from mltree.report.record import expect_record
-from mltree.runs.computation import Computation, Found, open_computation
+from mltree.runs.engines import Engines, Workload, open_engines
 from mltree.runs.options import FitOptions
 from mltree.runs.problem import Problem
 from mltree.runs.request import Run, load, model_text, open_log, part_trees
@@ -25,7 +25,7 @@ from mltree.runs.site_frequencies import (
     check_classes,
     frequencies_file,
 )
-from mltree.runs.steps import FIXED_TOPOLOGY, as_reported, evaluate
+from mltree.runs.steps import FIXED_TOPOLOGY, TreeResult, as_reported, evaluate
 from mltree.runs.trees import check_possible, lone_trees, read_trees
 from mltree.system.errors import ModelError
 from mltree.system.events import Emit, RunStarted, ignore
@@ -53,8 +53,8 @@ def given_tree(path: str, problem: Problem, emit: Emit, optimise_branches: bool)
 
 
 def fitted(
-    computation: Computation, tree: Tree, model: PartitionModel, options: FitOptions, emit: Emit
-) -> Found:
+    engines: Engines, tree: Tree, model: PartitionModel, options: FitOptions, emit: Emit
+) -> TreeResult:
     """The tree and the model, as likely as they can be made on this topology, as is reported.
 
     Raises:
@@ -66,15 +66,15 @@ def fitted(
             hint="leave the model and the branches to be optimised, or use +G4",
         )
     found = evaluate(
-        computation.likelihood,
+        engines.likelihood,
         tree,
         model,
         emit,
         optimise_parameters=not options.no_opt_model,
         optimise_lengths=not options.no_opt_branches,
-        settings=FIXED_TOPOLOGY.for_precision(computation.placement.is_exact),
+        settings=FIXED_TOPOLOGY.for_precision(engines.is_exact),
     )
-    return as_reported(computation, found, emit, tree)
+    return as_reported(engines, found, emit, tree)
 
 
 # The rates of sites as files: IQ-TREE's .rate, of categories or of +PSR.
@@ -98,7 +98,7 @@ def check_rates(model: PartitionModel) -> None:
         )
 
 
-def site_rates(likelihood: Likelihood, found: Found, problem: Problem) -> str:
+def site_rates(likelihood: Likelihood, found: TreeResult, problem: Problem) -> str:
     """The content of a .rate file, sites in the order of the file, rates among all of them."""
     if found.per_site is not None:
         rates = _fitted(found.per_site)
@@ -130,7 +130,7 @@ OF_SITES = ("siteLnL", "siteprob")
 
 def opened(
     options: EvaluateOptions, emit: Emit, source: Source | None = None
-) -> tuple[Problem, Tree, Computation]:
+) -> tuple[Problem, Tree, Engines]:
     """Read the data and the tree, and place them on a device.
 
     source  data at hand, instead of the alignment's file
@@ -140,7 +140,7 @@ def opened(
     """
     problem = load(options, emit, source, expect=partial(_expect, options), site_rates=True)
     tree = given_tree(options.tree, problem, emit, not options.no_opt_branches)
-    return problem, tree, open_computation(problem, options.resources, emit)
+    return problem, tree, open_engines(options.resources, Workload.of(problem), emit)
 
 
 def _expect(options: EvaluateOptions, problem: Problem) -> None:
@@ -167,27 +167,27 @@ def run_evaluate(options: EvaluateOptions, reporter: Reporter) -> None:
     with open_log(workspace.path(LOG), reporter) as log, workspace.held(every):
         workspace.claim(kinds, options.redo)
         reporter(RunStarted(__version__, options.line))
-        problem, tree, computation = opened(options, reporter)
+        problem, tree, engines = opened(options, reporter)
         run = Run.of(
-            "evaluate", options, problem, computation, reporter, kind=RESULT, record=EVENTS,
+            "evaluate", options, problem, engines, reporter, kind=RESULT, record=EVENTS,
             resolved={}, is_estimated=not (options.no_opt_model and options.no_opt_branches),
         )  # fmt: skip
         run.begin(log, append=False)
-        found = fitted(computation, tree, problem.model, options, reporter)
+        found = fitted(engines, tree, problem.model, options, reporter)
         newick = write_newick(found.mean_tree, problem.taxa)
         texts = {"evalModel": model_text(found.model, problem), "evalTree": newick + "\n"}
         more = {PART_TREES: part_trees(found, problem), RATES: ""}
         if options.site_rates or found.per_site:
-            more[RATES] = site_rates(computation.exact, found, problem)
+            more[RATES] = site_rates(engines.exact, found, problem)
         texts |= {kind: text for kind, text in more.items() if text}
         if options.guide_tree is not None:
             texts |= frequencies_file(problem)
         if options.site_lnl:
-            sites = computation.exact.site_log_likelihoods(found.tree, Case(found.model.arrays()))
+            sites = engines.exact.site_log_likelihoods(found.tree, Case(found.model.arrays()))
             values = problem.by_site(sites)
             texts["siteLnL"] = "".join(f"{v:.10f}\n" for v in values)
         if classes:
-            of_sites = SiteClasses.of(computation.exact, found.tree, found.model, problem)
+            of_sites = SiteClasses.of(engines.exact, found.tree, found.model, problem)
             texts |= of_sites.texts(classes)
         stale = [*more, *(OF_SITES if options.redo else ())]
         run.deliver(found, newick, texts, [kind for kind in stale if kind not in texts])

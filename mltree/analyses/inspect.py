@@ -17,7 +17,7 @@ from mltree.data.patterns import Patterns
 from mltree.device.discovery import REFERENCE, DeviceInfo, choose_devices, find_devices, no_device
 from mltree.device.layout_choice import Calibration, load, notices
 from mltree.device.speed import build_all, calibrate
-from mltree.fit.settings import BranchSettings, preset
+from mltree.fit.settings import BranchSettings
 from mltree.models.grammar import parse_model
 from mltree.models.partitioned import (
     PartitionModel,
@@ -29,8 +29,9 @@ from mltree.models.partitioned import (
 from mltree.program.cases import Case
 from mltree.report import tables
 from mltree.report.lines import describe
-from mltree.runs.engines import Placement, Resources, place
+from mltree.runs.engines import Engines, Resources, Workload
 from mltree.runs.problem import Problem, is_choice, load_problem, read_problem, refuse_gap_taxa
+from mltree.runs.steps import search_workload
 from mltree.runs.trees import check_possible, read_tree
 from mltree.system.errors import DeviceError, MltreeError, NumericalError
 from mltree.system.events import (
@@ -93,9 +94,10 @@ def _score(
     """Log-likelihood and time of an engine, called ``name`` where it cannot even be opened."""
     case, bounds = Case(model.arrays()), BranchSettings().bounds(patterns.n_sites)
     try:
-        likelihood = place(
-            resources, patterns, max(model.categories), bounds, systems=max(model.systems)
-        ).likelihood(patterns)
+        work = Workload.of_patterns(
+            patterns, max(model.categories), bounds, systems=max(model.systems)
+        )
+        likelihood = Engines(resources, work).likelihood
         lnl = float(likelihood.log_likelihoods([tree], [case])[0])
         times = []
         for _ in range(REPETITIONS):
@@ -122,15 +124,17 @@ def self_test(device: DeviceInfo) -> str:
     case = Case((model.arrays(),))
     bounds = BranchSettings().bounds(patterns.n_sites)
 
-    def placed(name: str) -> Placement:
-        return place(Resources(device=name), patterns, model.arrays().n_categories, bounds)
+    work = Workload.of_patterns(patterns, model.arrays().n_categories, bounds)
+
+    def planned(name: str) -> Engines:
+        return Engines(Resources(device=name), work)
 
     try:
-        here = placed(str(device.index))
-        lnl, d1, d2 = here.likelihood(patterns).derivatives(tree, case)
+        here = planned(str(device.index))
+        lnl, d1, d2 = here.likelihood.derivatives(tree, case)
     except MltreeError as error:
         return error.message
-    reference = placed(REFERENCE).likelihood(patterns)
+    reference = planned(REFERENCE).likelihood
     expected, e1, e2 = reference.derivatives(tree, case)
     is_mixed = not here.is_exact
     same = is_close(lnl, expected, is_mixed) and (
@@ -290,15 +294,10 @@ def _show_alignment(options: CheckOptions, reporter: Reporter) -> None:
         assert options.model is not None, "a partition file has stood for it"
         _show_parts(options, options.model, None, reporter)
         return
-    patterns, categories = problem.patterns, max(problem.model.categories)
-    settings = preset("default")
-    bounds = settings.branches.bounds(patterns.n_sites)
+    resources = Resources(device=options.device)
     memory = None
     try:
-        memory = place(
-            Resources(device=options.device), patterns, categories, bounds, settings.most_trees,
-            systems=max(problem.model.systems),
-        ).memory  # fmt: skip
+        memory = Engines(resources, search_workload(problem, resources=resources)).memory
         line = "no device's" if memory is None else describe(memory).removeprefix("memory: ")
     except DeviceError as error:
         if options.device is not None:

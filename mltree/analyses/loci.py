@@ -33,7 +33,7 @@ from mltree.models.grammar import format_model, parse_model
 from mltree.models.partitioned import alone, model_alphabet
 from mltree.models.substitution import Model, arrays_of_all
 from mltree.program.cases import Case
-from mltree.runs.engines import JointPlacement, Resources, place_all
+from mltree.runs.engines import Engines, Resources, Workload
 from mltree.runs.problem import Problem, model_text, names_parts, read_problem
 from mltree.runs.request import (
     LOCI_KINDS,
@@ -307,14 +307,12 @@ class LociSearch:
         """Loci of one kind, by one engine."""
         searches = self._prepared(loci)
         patterns = table_of_tips([search.distinct.groups[0] for search in searches])
-        placement = self._placed(kind, patterns, self.resources)
-        likelihood = placement.likelihood([patterns])
-        exact = likelihood
-        if not placement.is_exact:
-            exactly = self._placed(kind, patterns, placement.each[0].exactly)
-            exact = exactly.likelihood([patterns])
+        engines = self._engines(kind, patterns, self.resources)
+        likelihood = exact = engines.likelihood
+        if not engines.is_exact:
+            exact = self._engines(kind, patterns, engines.exactly).likelihood
         steps = (
-            search_steps(search.context(part, placement.is_exact))
+            search_steps(search.context(part, engines.is_exact))
             for part, search in enumerate(searches)
         )
         for part, result in perform_all(likelihood, steps, len(searches)):
@@ -324,16 +322,15 @@ class LociSearch:
                 lnl = float(exact.log_likelihoods([result.tree], [case])[0])
             yield loci[part], self._found(searches[part], result, lnl)
 
-    def _placed(self, kind: _Kind, patterns: Patterns, own: Resources) -> JointPlacement:
-        """Where some loci are computed: in a layout that does not depend on which they are."""
+    def _engines(self, kind: _Kind, patterns: Patterns, own: Resources) -> Engines:
+        """The engines of some loci, in a layout that does not depend on which loci they are."""
         if layout := self._layout(kind, patterns, own):
             own = replace(own, vw=layout.vw)
-        trees = self.settings.most_trees
-        (placement,) = place_all(
-            own, [patterns], [kind.categories], kind.bounds, trees, systems=[kind.systems]
-        ).each
-        layouts = tuple(replace(layout, parted=True) for layout in placement.layouts)
-        return JointPlacement((replace(placement, layouts=layouts),))
+        work = Workload.of_patterns(
+            patterns, kind.categories, kind.bounds, self.settings.most_trees,
+            systems=kind.systems, parted=True,
+        )  # fmt: skip
+        return Engines(own, work)
 
     @cached_property
     def _parsimony(self) -> ParsimonyEngine:

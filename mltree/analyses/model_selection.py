@@ -25,8 +25,7 @@ from mltree.models.names import in_iq_tree
 from mltree.models.partitioned import Linkage, part_models
 from mltree.models.substitution import Model
 from mltree.report.lines import best_fit_line
-from mltree.runs.computation import ANY_DEVICE, Found, open_computation
-from mltree.runs.engines import Resources, place_all
+from mltree.runs.engines import ANY_DEVICE, Engines, Resources, Workload, open_engines
 from mltree.runs.merging import merge_parts
 from mltree.runs.model_choice import (
     REFIT_MARGIN,
@@ -38,7 +37,7 @@ from mltree.runs.model_choice import (
 )
 from mltree.runs.problem import Problem, in_parts
 from mltree.runs.request import begin_log, by_kind, command_result, deliver, load, open_log
-from mltree.runs.steps import with_own_lengths
+from mltree.runs.steps import TreeResult, with_own_lengths
 from mltree.runs.trees import read_tree
 from mltree.system.errors import InputError
 from mltree.system.events import Emit, ModelsRanked, Notice, RankedModel, RunStarted, ignore
@@ -227,20 +226,20 @@ def _quick_tree(problem: Problem, resources: Resources, seed: int, emit: Emit) -
     near, far = fast.nni_only(), fast.phases[0]
     settings = replace(near, phases=(near.phases[0], far))
     pooled = _as_one(problem) if _is_much(problem, resources, settings) else problem
-    computation = open_computation(pooled, resources, emit, settings=settings, trees=1)
+    engines = open_engines(resources, Workload.of(pooled, settings, trees=1), emit)
     rng = np.random.default_rng(seed)
     sites = pack_sites(*pooled.groups)
-    (start,) = parsimony_trees(sites, 1, rng, engine=computation.parsimony)
+    (start,) = parsimony_trees(sites, 1, rng, engine=engines.parsimony)
     first = StartingTree(with_own_lengths(start, pooled.model), "parsimony 1")
-    found = search(computation.likelihood, [first], pooled.model, settings, rng, emit)
-    tree = Found.of(Fit(found.tree, found.model, lnl=found.lnl), 0.0).mean_tree
+    found = search(engines.likelihood, [first], pooled.model, settings, rng, emit)
+    tree = TreeResult.of(Fit(found.tree, found.model, lnl=found.lnl), 0.0).mean_tree
     models = found.model.models
     if pooled is not problem:
         of_kinds = zip(problem.groups, models, strict=True)
         models = tuple(model for patterns, model in of_kinds for _ in patterns.parts)
     shapes = problem.model.shapes
     is_alone = len(shapes) == 1 and shapes[0][0] == 1 and not problem.model.has_site_rates
-    known = [{shapes[0][1]: computation.likelihood}] if is_alone else []
+    known = [{shapes[0][1]: engines.likelihood}] if is_alone else []
     return _Quick(tree, models, known)
 
 
@@ -248,12 +247,16 @@ def _is_much(problem: Problem, resources: Resources, settings: SearchSettings) -
     """True if the P matrices of parts would take much of the memory of a CPU."""
     if problem.data is None or len(problem.model.names) == len(problem.groups):
         return False
-    widths = [max(problem.model.categories)] * len(problem.groups)
-    bounds = settings.branches.bounds(problem.n_sites)
-    placed = place_all(resources, problem.groups, widths, bounds, trees=1)
-    plans = [plan for one in placed.each if (plan := one.memory) is not None]
-    on_host = all(device.is_cpu for device in placed.devices)
-    return on_host and sum(plan.matrices for plan in plans) > MATRICES
+    work = Workload(
+        groups=tuple(problem.groups),
+        shapes=((max(problem.model.categories), 1),) * len(problem.groups),
+        bounds=settings.branches.bounds(problem.n_sites),
+        trees=1,
+    )
+    engines = Engines(resources, work)
+    planned = [memory for plan in engines.plans if (memory := plan.memory) is not None]
+    on_host = all(device.is_cpu for device in engines.devices)
+    return on_host and sum(memory.matrices for memory in planned) > MATRICES
 
 
 def _as_one(problem: Problem) -> Problem:

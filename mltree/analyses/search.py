@@ -42,8 +42,7 @@ from mltree.fit.settings import SearchSettings, preset
 from mltree.models.partitioned import PartitionModel
 from mltree.report.lines import NAMES
 from mltree.report.record import expect_record
-from mltree.runs.computation import Afterwards, Found
-from mltree.runs.demand import Rows
+from mltree.runs.demand import RowCounts
 from mltree.runs.problem import Problem, read_problem
 from mltree.runs.request import (
     LOCI_KINDS,
@@ -55,7 +54,7 @@ from mltree.runs.request import (
     share_replicates,
 )
 from mltree.runs.site_frequencies import SITE_FREQUENCIES, frequencies_file
-from mltree.runs.steps import TreeSearch, prepare_search
+from mltree.runs.steps import TreeResult, TreeSearch, prepare_search
 from mltree.runs.trees import expect_starts
 from mltree.runs.workspace import Journal, RunLog
 from mltree.supports.consensus import Consensus
@@ -128,12 +127,14 @@ class SupportPlan(Value):
         return cited | {metric.strip().upper(): None for metric in metrics}
 
     @property
-    def afterwards(self) -> Afterwards:
-        """Work that follows the search."""
-        return Afterwards(
-            self.bootstrap.trees if self.bootstrap else 0,
-            Rows(self.ultrafast.replicates if self.ultrafast else 0),
-        )
+    def replicates(self) -> int:
+        """Bootstrap replicates that are searched when the search has ended."""
+        return self.bootstrap.trees if self.bootstrap else 0
+
+    @property
+    def rows(self) -> RowCounts:
+        """Rows of weights that the ultrafast bootstrap takes when the search has ended."""
+        return RowCounts(self.ultrafast.replicates if self.ultrafast else 0)
 
 
 class Draw(Protocol):
@@ -172,7 +173,7 @@ class Replicate(Protocol):
 def draw_supports(
     plan: SupportPlan,
     ready: TreeSearch,
-    found: Found,
+    found: TreeResult,
     seed: int,
     draw: Draw,
     replicate: Replicate,
@@ -186,9 +187,7 @@ def draw_supports(
     problem = ready.problem
     supports = SupportResult(draw(found.mean_tree))
     if plan.tests and len(problem.taxa) >= MIN_TAXA:
-        tested = plan.tests.of(
-            ready.computation.exact, found.tree, found.model, problem.groups, seed
-        )
+        tested = plan.tests.of(ready.engines.exact, found.tree, found.model, problem.groups, seed)
         supports.newick = draw(found.mean_tree, tested.labels())
         supports.events = tested.events(supports.newick)
         for event in supports.events:
@@ -270,7 +269,7 @@ class SearchOutcome(NamedTuple):
     """A search that has ended."""
 
     ready: TreeSearch
-    found: Found
+    found: TreeResult
     supports: SupportResult
 
 
@@ -309,19 +308,19 @@ def _search(
     outgroup = _outgroup(options.outgroup, taxa)
     layouts = Checkpoint.read_layouts(workspace.path(CHECKPOINT)) if resumes else None
     ready = _prepared(options, plan, problem, reporter, layouts)
-    computation = ready.computation
+    engines = ready.engines
     checkpoint = Checkpoint(
         workspace.path(CHECKPOINT),
         ready.fingerprint,
         ready.settings.checkpoints,
-        computation.placement.kept,
+        engines.kept,
     )
 
     def draw(tree: Tree, labels: Mapping[int, str] | None = None) -> str:
         return write_newick(tree, taxa, outgroup=outgroup, collapse=options.collapse, labels=labels)
 
     run = Run.of(
-        "search", options, problem, computation, reporter, kind=RESULT, record=EVENTS,
+        "search", options, problem, engines, reporter, kind=RESULT, record=EVENTS,
         resolved={"tree": options.tree or _asked(ready.starts)},
         starts=[start.origin for start in ready.starts],
         nni_only=options.moves == "nni",
@@ -367,8 +366,8 @@ def _prepared(
     """The search that the options ask for, ready to run; ``kept``: a checkpoint's layouts."""
     return prepare_search(
         problem, search_settings(options), options.resources, seed=options.seed,
-        starts=options.tree, constraint=options.constraint, kept=kept, afterwards=plan.afterwards,
-        emit=emit,
+        starts=options.tree, constraint=options.constraint, kept=kept, replicates=plan.replicates,
+        rows=plan.rows, emit=emit,
     )  # fmt: skip
 
 
@@ -436,7 +435,7 @@ def _deliver(
     plan: SupportPlan,
     run: Run,
     ready: TreeSearch,
-    found: Found,
+    found: TreeResult,
     draw: Draw,
     log: RunLog,
 ) -> tuple[SupportResult, dict[str, Any]]:
@@ -446,7 +445,7 @@ def _deliver(
     texts = {MODEL: model_text(found.model, problem), TREE: newick + "\n"}
     more = {PART_TREES: part_trees(found, problem), RATES: ""}
     if options.site_rates or found.per_site:
-        more[RATES] = site_rates(ready.computation.exact, found, problem)
+        more[RATES] = site_rates(ready.engines.exact, found, problem)
     texts |= {kind: text for kind, text in more.items() if text}
     if options.guide_tree is not None:
         texts |= frequencies_file(problem)
@@ -476,7 +475,7 @@ def _replicates(
     ready: TreeSearch,
     log: RunLog,
     run: Run,
-    found: Found,
+    found: TreeResult,
     plan: BootstrapPlan,
     newick: str,
 ) -> tuple[dict[str, str], list[SupportsDrawn]]:

@@ -23,11 +23,11 @@ from mltree.likelihood.likelihood import Likelihood
 from mltree.likelihood.site_rows import rows_of_neighbours, rows_of_trees
 from mltree.models.partitioned import Linkage, PartitionModel
 from mltree.program.cases import Case
-from mltree.runs.computation import Afterwards, Computation, Found, open_computation
-from mltree.runs.demand import Rows
+from mltree.runs.demand import RowCounts
+from mltree.runs.engines import Engines, Workload, open_engines
 from mltree.runs.problem import Problem
 from mltree.runs.request import finish, load
-from mltree.runs.steps import FIXED_TOPOLOGY
+from mltree.runs.steps import FIXED_TOPOLOGY, TreeResult
 from mltree.runs.trees import check_possible, read_tree, tell_mended
 from mltree.supports.branch_tests import BranchTests, local_tests
 from mltree.supports.resampling import Resampling, share_error
@@ -232,10 +232,10 @@ def run_alrt(options: BranchTestOptions, reporter: Reporter) -> None:
                 Notice(f"{inner - count} of {inner} inner branches end at polytomies: no tests")
             )
         before = _labels(options.tree, tree, problem.taxa)
-        computation = open_computation(problem, options.resources, reporter)
-        found = _fitted(options, problem, computation, tree, reporter)
+        engines = open_engines(options.resources, Workload.of(problem), reporter)
+        found = _fitted(options, problem, engines, tree, reporter)
         tested = LocalTests(chosen, options.replicates).of(
-            computation.exact, found.tree, found.model, problem.groups, options.seed
+            engines.exact, found.tree, found.model, problem.groups, options.seed
         )
         newick = write_newick(found.mean_tree, problem.taxa, labels=tested.labels(before))
         for event in tested.events(newick):
@@ -263,14 +263,14 @@ def _loaded(options: TestOptions, reporter: Reporter) -> Problem:
 def _fitted(
     options: TestOptions,
     problem: Problem,
-    computation: Computation,
+    engines: Engines,
     tree: Tree,
     reporter: Reporter,
-) -> Found:
+) -> TreeResult:
     """The tree and the model, optimised as far as was asked for."""
     if options.no_opt_branches:
         check_possible(tree, problem.groups)
-    return fitted(computation, tree, problem.model, options, reporter)
+    return fitted(engines, tree, problem.model, options, reporter)
 
 
 def _labels(file: str, tree: Tree, taxa: Sequence[str]) -> dict[int, str]:
@@ -309,16 +309,12 @@ def run_test(options: TreeTestOptions, reporter: Reporter) -> None:
         different = [tree for tree, same in zip(trees, first, strict=True) if same is None]
         if len(different) < 2:
             raise InputError("all trees are alike: there is nothing to compare", file=options.trees)
-        computation = open_computation(
-            problem,
-            options.resources,
-            reporter,
-            afterwards=Afterwards(rows=Rows(sites=len(different))),
-        )
-        fitted = list(_fitted_trees(options, problem, computation, different, reporter))
+        work = Workload.of(problem, rows=RowCounts(sites=len(different)))
+        engines = open_engines(options.resources, work, reporter)
+        fitted = list(_fitted_trees(options, problem, engines, different, reporter))
         weights, parts = problem.patterns.weights, problem.patterns.parts
         cases = [Case(found.model.arrays()) for found in fitted]
-        rows = rows_of_trees(computation.exact, [found.tree for found in fitted], cases, weights)
+        rows = rows_of_trees(engines.exact, [found.tree for found in fitted], cases, weights)
         tested = tree_tests(
             rows.lnl, rows.sites, rows.resampled, weights, parts, options.seed, options.replicates,
             chosen or TESTS,
@@ -363,18 +359,18 @@ def _are_as_long(tree: Tree, other: Tree) -> bool:
 def _fitted_trees(
     options: TreeTestOptions,
     problem: Problem,
-    computation: Computation,
+    engines: Engines,
     trees: list[Tree],
     reporter: Reporter,
-) -> Iterator[Found]:
+) -> Iterator[TreeResult]:
     """The trees under one model, optimised on the best of them, as far as was asked for."""
-    settings = FIXED_TOPOLOGY.for_precision(computation.placement.is_exact)
-    best = _best(options, problem, computation.likelihood, trees, settings.first_smooth_epsilon)
-    found = _fitted(options, problem, computation, trees[best], reporter)
+    settings = FIXED_TOPOLOGY.for_precision(engines.is_exact)
+    best = _best(options, problem, engines.likelihood, trees, settings.first_smooth_epsilon)
+    found = _fitted(options, problem, engines, trees[best], reporter)
     trees[best] = found.tree
     cases = [Case(found.model.arrays())] * len(trees)
     if not options.no_opt_branches:
-        computation.exact.smooth(trees, cases, settings.final_smooth_epsilon)
+        engines.exact.smooth(trees, cases, settings.final_smooth_epsilon)
     return (replace(found, tree=tree) for tree in trees)
 
 
@@ -470,15 +466,15 @@ def run_sitelh(options: SiteLnlOptions, reporter: Reporter) -> None:
                 reporter(Notice(f"{options.trees}: tree {number}: {notice}"))
             if options.no_opt_branches:
                 check_possible(tree, problem.groups)
-        computation = open_computation(problem, options.resources, reporter)
+        engines = open_engines(options.resources, Workload.of(problem), reporter)
         rows = []
         model = problem.model
         for number, (tree, _) in enumerate(read):
             keeps = options.no_opt_model or number > 0
             fit = replace(options, no_opt_model=keeps)
-            found = fitted(computation, tree, model, fit, reporter)
+            found = fitted(engines, tree, model, fit, reporter)
             model = found.model
-            by_pattern = computation.exact.site_log_likelihoods(found.tree, Case(model.arrays()))
+            by_pattern = engines.exact.site_log_likelihoods(found.tree, Case(model.arrays()))
             rows.append(problem.by_site(by_pattern))
         lnls = ", ".join(f"{row.sum():.4f}" for row in rows)
         reporter.say(f"lnL of the trees: {lnls}")

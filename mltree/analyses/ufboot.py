@@ -27,9 +27,9 @@ from mltree.likelihood.site_rows import optimised_quartets, rows_of_quartets
 from mltree.models.partitioned import PartitionModel
 from mltree.program.cases import Case
 from mltree.program.engine import Weights
-from mltree.runs.computation import Computation, Found, resampled
 from mltree.runs.demand import keeps_drawn
-from mltree.runs.steps import TreeSearch
+from mltree.runs.engines import Engines
+from mltree.runs.steps import TreeResult, TreeSearch
 from mltree.supports.consensus import Consensus, consensus
 from mltree.supports.resampling import Resampling
 from mltree.supports.table import SplitTable, members, split_table
@@ -128,10 +128,10 @@ def ultrafast(
               weights (IQ-TREE's --bnni); None: the trees are what they were offered as
     """
     began = time.perf_counter()
-    likelihood = search.computation.likelihood
+    likelihood = search.engines.likelihood
     rows = Resampling.of(search.distinct.groups, seed, NAME).below_data(replicates)
-    each = search.computation.placement.each
-    stay = all(keeps_drawn(one.devices, replicates, one.n_patterns) for one in each)
+    plans = search.engines.plans
+    stay = all(keeps_drawn(plan.devices, replicates, plan.n_patterns) for plan in plans)
     if stay:
         likelihood.load_weights(rows)
     own, case = Ultrafast(replicates), Case(found.model.arrays())
@@ -148,9 +148,7 @@ def ultrafast(
         search.distinct, found.model, settings or search.settings, seed, search.constraint, NAME,
         trees,
     )  # fmt: skip
-    whole = (
-        list(_restored(every)) if settings is None else _climbed(every, search.computation, emit)
-    )
+    whole = list(_restored(every)) if settings is None else _climbed(every, search.engines, emit)
     spent = time.perf_counter() - began
     return Outcome(whole, correlation, len(offers.done), own.offered, spent)
 
@@ -185,13 +183,13 @@ def _restored(replicates: Replicates) -> Iterator[Tree]:
             yield made[key]
 
 
-def _climbed(replicates: Replicates, computation: Computation, emit: Emit) -> list[Tree]:
+def _climbed(replicates: Replicates, engines: Engines, emit: Emit) -> list[Tree]:
     """Improve the trees by interchanges, each under the weights of its replicate."""
     trees = list(replicates.given)
     numbers = range(1, len(trees) + 1)
-    with resampled(computation, replicates, numbers, len(trees)) as own:
-        searches = replicates.searches(numbers, own.slots)
-        every = perform_all(own.likelihood, searches, own.slots.count)
+    with engines.for_replicates(replicates, numbers, len(trees)) as (likelihood, slots):
+        searches = replicates.searches(numbers, slots)
+        every = perform_all(likelihood, searches, slots.count)
         for done, (_, found) in enumerate(every, 1):
             trees[found.number - 1] = found.tree
             if done % TOLD == 0:
@@ -377,7 +375,7 @@ class UltrafastPlan(Value):
 
 
 def ultrafast_texts(
-    plan: UltrafastPlan, ready: TreeSearch, found: Found, best: str, seed: int, emit: Emit
+    plan: UltrafastPlan, ready: TreeSearch, found: TreeResult, best: str, seed: int, emit: Emit
 ) -> tuple[dict[str, str], list[SupportsDrawn]]:
     """Compute it: the files by kind, and the supports.
 
@@ -407,7 +405,7 @@ def _likely_consensus(table: SplitTable, ready: TreeSearch, model: PartitionMode
     tree, _ = read_newick(write_clades(shape, [""] * len(chosen)), taxa)
     tree.lengths = model.spread(tree.lengths)
     epsilon = ready.settings.final_smooth_epsilon
-    ready.computation.exact.smooth([tree], [Case(model.arrays())], epsilon)
+    ready.engines.exact.smooth([tree], [Case(model.arrays())], epsilon)
     lone = tree.with_lengths(model.mean_lengths(tree.lengths))
     shown, inner = _by_split(table, chosen, taxa), lone.inner_edges
     sides = members(splits(lone)[inner], len(taxa))

@@ -36,11 +36,12 @@ from mltree.api.results import (
 )
 from mltree.data.alignments import MemoryAlignment, Source
 from mltree.models.grammar import format_model
-from mltree.runs.computation import Computation, Found
+from mltree.runs.engines import Engines
 from mltree.runs.model_choice import Criterion, RankedModels
 from mltree.runs.options import AnalysisOptions, one_of
 from mltree.runs.problem import is_choice
 from mltree.runs.request import breakdown_of, load
+from mltree.runs.steps import TreeResult
 from mltree.runs.trees import read_tree
 from mltree.runs.workspace import Workspace
 from mltree.supports.consensus import Consensus
@@ -165,8 +166,8 @@ def search(options: SearchOptions, source: Source, call: Call) -> SearchResult:
     return SearchResult(
         problem=ready.problem,
         resources=options.resources,
-        found=ready.computation.exactly(found, call),
-        timings=_timings(ready.computation, found, call),
+        found=found.scored(ready.engines, call),
+        timings=_timings(ready.engines, found, call),
         seed=options.seed,
         starts=call.last(StartsEnded),
         labelled=supports,
@@ -174,8 +175,8 @@ def search(options: SearchOptions, source: Source, call: Call) -> SearchResult:
     )
 
 
-def _timings(computation: Computation, found: Found, call: Call) -> dict[str, float]:
-    spent = breakdown_of(computation)
+def _timings(engines: Engines, found: TreeResult, call: Call) -> dict[str, float]:
+    spent = breakdown_of(engines)
     device = 0.0 if spent is None else spent.device_seconds
     return {"total": call.elapsed, "run": found.seconds, "device": device}
 
@@ -194,13 +195,13 @@ def _of_texts(texts: Mapping[str, str], call: Call) -> BootstrapResult:
 @taking(EvaluateOptions, "tree", "model")
 def evaluate(options: EvaluateOptions, source: Source, call: Call) -> Evaluation:
     """Compute the log-likelihood of a tree, topology or all of it fixed, as ``mltree evaluate``."""
-    problem, tree, computation = opened(options, call, source)
-    found = fitted(computation, tree, problem.model, options, call)
+    problem, tree, engines = opened(options, call, source)
+    found = fitted(engines, tree, problem.model, options, call)
     return Evaluation(
         problem=problem,
         resources=options.resources,
-        found=computation.exactly(found, call),
-        timings=_timings(computation, found, call),
+        found=found.scored(engines, call),
+        timings=_timings(engines, found, call),
     )
 
 

@@ -26,7 +26,7 @@ from mltree.likelihood import likelihood
 from mltree.models.parameters import arrays_of, names, vector, with_vector
 from mltree.models.partitioned import Linkage
 from mltree.program.cases import Case
-from mltree.runs.computation import Computation, open_computation
+from mltree.runs.engines import Engines, Workload, open_engines
 from mltree.runs.options import one_of
 from mltree.runs.problem import load_problem
 from mltree.runs.steps import with_own_lengths
@@ -86,7 +86,7 @@ class Likelihood:
             problem = load_problem(source, model, ignore, data_type, Linkage(brlen))
             given = with_own_lengths(read_trees(text, problem, ignore), problem.model)
             self._problem, self._tree, self._resources = problem, given, resources
-            self._computation: Computation | None = None
+            self._engines: Engines | None = None
             self._engine()
 
     def __enter__(self) -> Likelihood:
@@ -96,7 +96,7 @@ class Likelihood:
         self, kind: type[BaseException] | None, error: BaseException | None, _: TracebackType | None
     ) -> None:
         """Let the device go; the next call takes it again."""
-        self._computation = None
+        self._engines = None
 
     @property
     def taxa(self) -> tuple[str, ...]:
@@ -254,16 +254,16 @@ class Likelihood:
     # ------------------------------------------------------------------------------ the engine
 
     def _engine(self) -> likelihood.Likelihood:
-        if self._computation is None:
-            self._computation = open_computation(self._problem, self._resources, ignore)
-        return self._computation.likelihood
+        if self._engines is None:
+            self._engines = open_engines(self._resources, Workload.of(self._problem), ignore)
+        return self._engines.likelihood
 
     def _asked(self, what: str, *arguments: Any) -> Any:
         """Ask the engine; one that was interrupted is not asked again."""
         try:
             return getattr(self._engine(), what)(*arguments)
         except BaseException:
-            self._computation = None
+            self._engines = None
             raise
 
     def _lnls(self, points: Float64) -> Float64:

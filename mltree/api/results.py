@@ -21,11 +21,11 @@ from mltree.analyses.search import SupportResult
 from mltree.analyses.trees import METRICS, support_facts, support_kinds, support_texts
 from mltree.api.calls import in_turn
 from mltree.program.cases import Case
-from mltree.runs.computation import Found, open_computation
-from mltree.runs.engines import Resources
+from mltree.runs.engines import Resources, Workload, open_engines
 from mltree.runs.options import one_of
 from mltree.runs.problem import Problem
 from mltree.runs.request import RESULT_FORMAT, model_text, part_trees
+from mltree.runs.steps import TreeResult
 from mltree.supports.consensus import distances, weighted_distances
 from mltree.supports.table import split_table
 from mltree.system.errors import InputError
@@ -296,7 +296,7 @@ class Evaluation:
 
     problem: Problem
     resources: Resources
-    found: Found
+    found: TreeResult
     timings: Mapping[str, float]
     """Seconds: ``total``, of the call; ``run``, of the search or optimisation; ``device``."""
 
@@ -333,7 +333,7 @@ class Evaluation:
     def site_lnl(self) -> NDArray[np.float64]:
         """f64 [sites]: lnL of every site, in the alignment's order; computed when asked for."""
         with in_turn():
-            exact = open_computation(self.problem, self.resources, ignore).exact
+            exact = open_engines(self.resources, Workload.of(self.problem), ignore).exact
             case = Case(self.found.model.arrays())
             return self.problem.by_site(exact.site_log_likelihoods(self.found.tree, case))
 

@@ -1,4 +1,4 @@
-"""Building the workers: which source, which options, and a cache that is never stale."""
+"""Builds of the workers: sources, options, and a cache that is never stale."""
 
 from __future__ import annotations
 
@@ -41,7 +41,7 @@ SINGLE_REGISTERS = 96
 """Registers of one that keeps fp32 CLAs (derivatives there 1.07 -> 1.03 ms)."""
 
 MANY_REGISTERS = 255
-"""Of one that holds many states: the most there are."""
+"""The same with many states: the most there are."""
 
 NVIDIA_REGISTER_FILE = 65_536
 """Registers of a compute unit (compute capability 5 to 12), a quarter for every fourth warp."""
@@ -64,7 +64,7 @@ MATRIX_CAPABILITY, WIDE_CAPABILITY = 8, 9
 ISA 8.5). An H200 does 33 TFLOP/s with 8 rows at a time, as without it, and 66 with 16."""
 
 NVIDIA_LEAST_UNIT = (64, 1024)
-"""Of compute capability 7.5, and of those that are not listed."""
+"""The same at compute capability 7.5, and at those that are not listed."""
 
 NVIDIA_GROUPS = 16
 """Work-groups of a compute unit (compute capability 8.6; others hold up to 32)."""
@@ -72,7 +72,7 @@ NVIDIA_GROUPS = 16
 
 @cache
 def source_folder() -> Path:
-    """Where the OpenCL sources are: inside the wheel, or beside the package in a checkout."""
+    """Folder of the OpenCL sources: inside the wheel, or beside the package in a checkout."""
     package = Path(__file__).parent.parent
     for folder in (package / "opencl", package.parent / "opencl"):
         if (folder / "worker.h").is_file():
@@ -91,12 +91,12 @@ def source_hash() -> str:
 
 
 def is_nvidia(device: cl.Device) -> bool:
-    """Whether it is NVIDIA's own runtime, with its options and its kernels' clock."""
+    """True for NVIDIA's own runtime, with its options and its kernels' clock."""
     return "nvidia" in str(device.platform.name).lower()
 
 
 def has_matrix_unit(device: cl.Device, capability: int = MATRIX_CAPABILITY) -> bool:
-    """Whether its warps multiply matrices of doubles (``opencl/matrix_tiles.h``)."""
+    """True if its warps multiply matrices of doubles (``opencl/matrix_tiles.h``)."""
     return is_nvidia(device) and device.compute_capability_major_nv >= capability
 
 
@@ -176,7 +176,7 @@ def build_kernels(context: cl.Context, device: cl.Device, name: str, **values: i
 
 
 def _plain_options() -> list[str]:
-    """Of every build: where sources are; no warnings, which PoCL's compiler counts on stderr."""
+    """Options of every build: the sources' folder; no warnings, which PoCL counts on stderr."""
     return ["-I", str(source_folder()), "-w"]
 
 
@@ -258,7 +258,7 @@ def resident_groups(device: cl.Device, name: str, layout: Layout, local: int) ->
     """Work-groups of a worker, with so many bytes, that a compute unit of NVIDIA's surely holds."""
     capability = device.compute_capability_major_nv, device.compute_capability_minor_nv
     kibibytes, most_items = NVIDIA_UNITS.get(capability, NVIDIA_LEAST_UNIT)
-    items = _seats(name, layout)
+    items = _work_items(name, layout)
     fits = (
         NVIDIA_REGISTER_FILE // (items * _up_to(8, register_limit(name, layout))),
         kibibytes * 1024 // (local + 1024),
@@ -270,15 +270,15 @@ def resident_groups(device: cl.Device, name: str, layout: Layout, local: int) ->
 
 def register_limit(name: str, layout: Layout) -> int:
     """Registers that a work-item may take, so that at least one of the worker's groups fits."""
-    wanted = MANY_REGISTERS
+    most = MANY_REGISTERS
     if layout.held <= FEW_HELD:
-        wanted = workers()[name].registers
+        most = workers()[name].registers
         if layout.single and name == "sites":
-            wanted = SINGLE_REGISTERS
-    return min(wanted, NVIDIA_REGISTER_FILE // _seats(name, layout) // 8 * 8)
+            most = SINGLE_REGISTERS
+    return min(most, NVIDIA_REGISTER_FILE // _work_items(name, layout) // 8 * 8)
 
 
-def _seats(name: str, layout: Layout) -> int:
+def _work_items(name: str, layout: Layout) -> int:
     """Work-items of a worker's group, in whole rounds of a warp for each quarter of a unit."""
     return _up_to(4 * 32, math.prod(layout.group(name)))
 

@@ -1,4 +1,4 @@
-"""Where things are kept that can be made again: one folder, which nobody else can write to.
+"""The cache folder, for files that can be made again, which nobody else can write to.
 
 Compiled kernels run with the user's rights, so a folder that another user owns, or may write to,
 is not taken, and neither is one that has no room. Then a private folder serves the run and goes
@@ -27,25 +27,25 @@ LEAST_ROOM = 32 << 20
 alphabet and precision some 20."""
 
 PROBE = 1 << 20
-"""Bytes that are written for trial: quotas and limits on files show nowhere else. Kernels have
+"""Bytes written for trial: quotas and limits on files show nowhere else. Kernels have
 0.2 MB at most; it takes 1 ms."""
 
 MEMORY_DISK = Path("/dev/shm")
-"""The last resort, where containers have no other place to write to."""
+"""The last resort of containers that have no other folder to write to."""
 
 _OTHERS_WRITE = stat.S_IWGRP | stat.S_IWOTH
 
 
 class Folder(Value):
-    """Where this process keeps things."""
+    """The cache folder of this process."""
 
     path: Path
     notice: str | None = None
-    """Why it is not the user's own; None where it is."""
+    """Reason why the folder is not the user's own; None where it is."""
 
 
 class _Unfit(OSError):
-    """A folder that cannot be taken; says why."""
+    """A folder that cannot serve as a cache, and why."""
 
 
 def cache_folder() -> Path:
@@ -58,7 +58,7 @@ def cache_folder() -> Path:
 
 
 def cache_notice() -> str | None:
-    """What the user should know about the folder; None where it is the usual one."""
+    """Notice about the folder; None where it is the usual one."""
     return _found().notice
 
 
@@ -89,7 +89,7 @@ def find_folder() -> Folder:
 
 
 def is_trusted(folder: Path) -> bool:
-    """Whether a folder is the user's own and nobody else may write to it."""
+    """True if a folder is the user's own and nobody else may write to it."""
     try:
         _check_owner(folder)
     except OSError:
@@ -98,7 +98,7 @@ def is_trusted(folder: Path) -> bool:
 
 
 def kept_files(kind: str, files: Mapping[str, str], mode: int = 0o600) -> Path:
-    """A folder with these files, made once for each content.
+    """Return a folder with these files, made once for each content.
 
     Raises:
         OSError: it cannot be made.
@@ -197,7 +197,7 @@ def _remove(folder: Path, process: int) -> None:
 
 
 def _check_owner(folder: Path) -> None:
-    """Make sure that nobody else can put anything there, or another folder in its place."""
+    """Make sure that nobody else can write to a folder, or put another in its place."""
     found = folder.lstat()
     if not stat.S_ISDIR(found.st_mode):
         raise _Unfit(f"{folder} is a link or a file")
@@ -212,7 +212,7 @@ def _check_owner(folder: Path) -> None:
 
 
 def _check_use(folder: Path) -> None:
-    """Make sure that kernels can be written there, and run."""
+    """Make sure that kernels can be written to a folder, and run."""
     disk = os.statvfs(folder)
     if disk.f_flag & os.ST_NOEXEC:
         raise _Unfit(f"{folder} is on a disk whose programs may not run (noexec)")

@@ -1,4 +1,4 @@
-"""Which OpenCL devices there are, what matters about each, and which one a run gets."""
+"""Finding OpenCL devices, describing each, and choosing those of a run."""
 
 from __future__ import annotations
 
@@ -16,14 +16,12 @@ from mltree.system.errors import DeviceError
 from mltree.system.ranks import local_rank
 from mltree.system.values import Value
 
-# What matters about a device.
-
 
 class DeviceInfo(Value):
     """One device, as ``mltree devices`` lists it."""
 
     index: int
-    """What ``--device`` takes."""
+    """Number that ``--device`` takes."""
     name: str
     platform: str
     driver: str
@@ -40,16 +38,16 @@ class DeviceInfo(Value):
     """Doubles of a native vector: VW on a CPU where nothing was measured."""
     handle: cl.Device
     has_matrix_unit: bool = False
-    """Whether its warps multiply matrices of doubles (``opencl/matrix_tiles.h``)."""
+    """True if its warps multiply matrices of doubles (``opencl/matrix_tiles.h``)."""
     sharers: int = 1
     """Ranks that compute on it, this one among them."""
 
 
 ALL = "all"
-"""What ``--device`` takes for every GPU, or the CPU where there is none."""
+"""Word that ``--device`` takes for every GPU, or the CPU where there is none."""
 
 REFERENCE = "reference"
-"""What it takes for the NumPy reference, which computes without a device."""
+"""Word that ``--device`` takes for the NumPy reference, which computes without a device."""
 
 FULL_UNIT = 1 << 13
 """Numbers of a CLA for each compute unit from which on one tree fills a GPU."""
@@ -73,15 +71,15 @@ def find_devices() -> list[DeviceInfo]:
     Raises:
         DeviceError: drivers were loaded before this process was forked.
     """
-    found = []
+    pairs = []
     for platform in _platforms():
         try:
             devices = platform.get_devices()
         except cl.Error:
             continue
-        found += [(device.type & cl.device_type.CPU != 0, device) for device in devices]
-    found.sort(key=lambda pair: pair[0])
-    return [_describe(index, device) for index, (_, device) in enumerate(found)]
+        pairs += [(device.type & cl.device_type.CPU != 0, device) for device in devices]
+    pairs.sort(key=lambda pair: pair[0])
+    return [_describe(index, device) for index, (_, device) in enumerate(pairs)]
 
 
 def _platforms() -> list[cl.Platform]:
@@ -118,7 +116,7 @@ def _describe(index: int, device: cl.Device) -> DeviceInfo:
 
 
 def no_device() -> DeviceError:
-    """Why none was found: what is wrong with the machine, else that there is none."""
+    """Error that says why no device was found: the machine's trouble, or that there is none."""
     try:
         cache_folder()
     except DeviceError as error:
@@ -131,7 +129,7 @@ def no_device() -> DeviceError:
     return DeviceError("no OpenCL device was found", hint=f"{NO_DEVICE_HINT}; {REFERENCE_HINT}")
 
 
-def choose_device(wanted: str | None) -> DeviceInfo:
+def choose_device(asked: str | None) -> DeviceInfo:
     """The device of that number or part of a name; the first (a GPU, if any) where None.
 
     A number is no part of a name: the H200 is not device 2.
@@ -142,22 +140,22 @@ def choose_device(wanted: str | None) -> DeviceInfo:
     devices = find_devices()
     if not devices:
         raise no_device()
-    if wanted is None:
+    if asked is None:
         return devices[0]
     kinds = {"cpu": True, "gpu": False}
     for device in devices:
-        if wanted == str(device.index):
+        if asked == str(device.index):
             return device
-    for device in devices if wanted.strip() and not wanted.isdecimal() else []:
-        if wanted.lower() in f"{device.name} {device.platform}".lower():
+    for device in devices if asked.strip() and not asked.isdecimal() else []:
+        if asked.lower() in f"{device.name} {device.platform}".lower():
             return device
-        if kinds.get(wanted.lower()) == device.is_cpu:
+        if kinds.get(asked.lower()) == device.is_cpu:
             return device
     names = ", ".join(f"{device.index}: {device.name}" for device in devices)
-    raise DeviceError(f"no device matches {wanted!r}", hint=f"there are {names}")
+    raise DeviceError(f"no device matches {asked!r}", hint=f"there are {names}")
 
 
-def choose_devices(wanted: str | None) -> list[DeviceInfo]:
+def choose_devices(asked: str | None) -> list[DeviceInfo]:
     """The devices of a list such as ``0,1``, or all of them, or none; see :func:`choose_device`.
 
     A CPU that several platforms offer is one CPU: ``all`` takes it once, and not beside a GPU.
@@ -166,26 +164,26 @@ def choose_devices(wanted: str | None) -> list[DeviceInfo]:
     Raises:
         DeviceError: there is no such device, or none at all.
     """
-    if wanted == REFERENCE:
+    if asked == REFERENCE:
         return []
     number, ranks = local_rank()
-    if wanted is not None and wanted.lower() == ALL:
-        found = [device for device in find_devices() if not device.is_cpu]
-    elif wanted is None and ranks > 1:
+    if asked is not None and asked.lower() == ALL:
+        devices = [device for device in find_devices() if not device.is_cpu]
+    elif asked is None and ranks > 1:
         first = choose_device(None)
         alike = [device for device in find_devices() if device.name == first.name]
-        found = [first] if first.is_cpu else alike[:ranks]
+        devices = [first] if first.is_cpu else alike[:ranks]
     else:
-        names = [None] if wanted is None else wanted.split(",")
-        found = [choose_device(name and name.strip()) for name in names]
-    found = found or [choose_device(None)]
-    own = number % len(found)
-    sharers = len(range(own, ranks, len(found)))
-    return [replace(device, sharers=sharers) for device in found[own::ranks]]
+        names = [None] if asked is None else asked.split(",")
+        devices = [choose_device(name and name.strip()) for name in names]
+    devices = devices or [choose_device(None)]
+    first_own = number % len(devices)
+    sharers = len(range(first_own, ranks, len(devices)))
+    return [replace(device, sharers=sharers) for device in devices[first_own::ranks]]
 
 
 def company_pays(devices: Sequence[DeviceInfo], cla_size: int) -> bool:
-    """Whether trees side by side take less time than one after the other.
+    """True if trees side by side take less time than one after the other.
 
     On CPUs they do not, nor on GPUs that the CLAs of one tree, of so many numbers each, fill alone.
     """
@@ -194,7 +192,7 @@ def company_pays(devices: Sequence[DeviceInfo], cla_size: int) -> bool:
 
 
 def shares_pay(devices: Sequence[DeviceInfo], ranks: int, cla_size: int, tree_size: int) -> bool:
-    """Whether so many ranks are better off with a share of the patterns each than with all of them.
+    """True if ranks are better off with a share of the patterns each than with all of them.
 
     They are where a share is work enough: it fills half of a GPU, which no other rank has, or takes
     a CPU longer than to be asked. A CLA has ``cla_size`` numbers, all of a tree ``tree_size``.

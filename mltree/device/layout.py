@@ -1,4 +1,4 @@
-"""How CLAs lie in a device's memory and how work-items share them: the build's parameters."""
+"""Layouts: CLAs in a device's memory and work-items that share them, as build parameters."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ DEEPEST = 64
 fails, of all models with one category in blocks of 8."""
 
 MATRIX_GROUP, LARGEST_MATRIX = 128, 32
-"""The same where a pattern's vectors fill registers: from five states on, up to so many. 30
+"""Most such work-items where a pattern's vectors fill registers, from five states on. 30
 replicates of 50 taxa x 1,777 amino acids on an H200, newviews and derivatives of groups of 512 /
 256 / 128: 4.1 and 1.1 / 2.4 and 1.0 / 2.0 and 0.9 s."""
 
@@ -34,7 +34,7 @@ QUAD, QUAD_LANES = 4, 8
 """Work-items that share a lane's states where warps multiply matrices, and lanes of such a warp."""
 
 QUAD_STATES = 9
-"""States from which on they do: vectors of fewer fit a work-item's registers."""
+"""States from which on warps multiply matrices: vectors of fewer fit a work-item's registers."""
 
 FEW_HELD = 5
 """States of a lane that take few registers: all of DNA's, or a work-item's of a protein's."""
@@ -53,7 +53,7 @@ MAX_CHUNKS = 1024
 """Partial sums per cell: bounds the reduction's time and memory on long alignments."""
 
 MAX_GPU_CHUNKS = 4096
-"""The same on GPUs: enough for several of them to be kept busy by a share each."""
+"""Partial sums per cell on GPUs: enough for several of them to be kept busy by a share each."""
 
 TILE_BYTES = 1 << 19
 """CLAs of a CPU tile: half of a 1 MiB level-2 cache, so that children are still there."""
@@ -62,7 +62,7 @@ MOST_CATEGORY_ITEMS = 32
 """Categories up to which each has a work-item of its own."""
 
 SHARED_CATEGORY_ITEMS = 16
-"""Work-items at most that share more categories than that."""
+"""Work-items at most that share more categories."""
 
 MIN_TILE = 16
 """Blocks of a CPU tile at least where P matrices are large, so that each is read once for many
@@ -76,7 +76,7 @@ PIECE = 24
 """Steps of subtrees that are walked apart where whole trees would leave compute units idle."""
 
 WALKS_A_UNIT = 1.5
-"""Walks for each compute unit, below which that is so."""
+"""Fewer walks per compute unit than this: walk subtrees apart."""
 
 
 class Layout(Value):
@@ -94,7 +94,7 @@ class Layout(Value):
     lanes: int
     """Work-items that share a block, each with a vector of its patterns; 1 on CPUs."""
     category_items: int
-    """Work-items that share the categories of a pattern: on CPUs one."""
+    """Work-items that share the categories of a pattern; 1 on CPUs."""
     rows: int
     """Nodes of a level that a work-group computes side by side."""
     single: bool
@@ -106,9 +106,9 @@ class Layout(Value):
     systems: int = 1
     """Eigen systems of a model, each with an equal number of categories; one but in mixtures."""
     parted: bool = False
-    """Whether the patterns are of several parts (:mod:`mltree.program.contract`)."""
+    """True if the patterns are of several parts (:mod:`mltree.program.contract`)."""
     site_systems: bool = False
-    """Whether every pattern has an eigen system of its own (:mod:`mltree.models.eigen`): P is
+    """True if every pattern has an eigen system of its own (:mod:`mltree.models.eigen`): P is
     not made then, but applied by way of it."""
     state_items: int = 1
     """Work-items that share a lane's states: 4 where warps multiply (``matrix_tiles.h``)."""
@@ -139,12 +139,12 @@ class Layout(Value):
 
     @property
     def matrix_words(self) -> int:
-        """Numbers that a branch length has in a category: P and expm1s, or but r t."""
+        """Numbers of a branch length in a category: P and expm1s, or r t alone."""
         return 1 if self.site_systems else self.states * (self.states + 1)
 
     @property
     def tip_words(self) -> int:
-        """Numbers of its table of P x tip, likewise; 0 where there is none."""
+        """Numbers of a branch length's table of P x tip in a category; 0 where there is none."""
         return self.states * self.codes if self.tip_lookup else 0
 
     @property
@@ -160,14 +160,14 @@ class Layout(Value):
         return (self.states * (self.states + 3) + 1) * real if self.site_systems else 0
 
     def of(self, patterns: Patterns) -> Layout:
-        """The same for these: where they have an eigen system each, there is no P x tip."""
-        own = replace(self, parted=self.parted or len(patterns.parts) > 1)
+        """The layout for these patterns; with an eigen system each, there is no P x tip."""
+        layout = replace(self, parted=self.parted or len(patterns.parts) > 1)
         if patterns.systems is None:
-            return own
-        return replace(own, site_systems=True, tip_lookup=False, state_items=1)
+            return layout
+        return replace(layout, site_systems=True, tip_lookup=False, state_items=1)
 
     def of_worker(self, worker: str) -> Layout:
-        """The same order of elements, shared by as many work-items as suit the worker best.
+        """The layout of a worker: elements in the same order, shared by work-items that suit it.
 
         On an H200 fp32 scans of 15 taxa x 262,144 patterns took 7.7 ms with two patterns a
         work-item, 6.9 with four; walks of 1,000 x 1,024 took 0.24 ms with two, 0.22 with one.
@@ -198,8 +198,8 @@ class Layout(Value):
     def stack_bytes(self) -> int:
         """Bytes of one level of a work-group's own stack, counts included."""
         real = 4 if self.single else 8
-        seats = self.columns * self.state_items
-        return self.categories * (self.held + 1) * seats * self.vw // self.lanes * real
+        items = self.columns * self.state_items
+        return self.categories * (self.held + 1) * items * self.vw // self.lanes * real
 
     def cla_bytes(self, n_patterns: int) -> int:
         """Bytes of one CLA and its scaling counts."""
@@ -228,7 +228,7 @@ class Layout(Value):
 
     @property
     def patterns_in_least_chunks(self) -> int:
-        """So many patterns at most have chunks as small as any."""
+        """Most patterns with chunks as small as any."""
         least, most = self._least_and_most
         return self.vw * least * most
 
@@ -240,7 +240,7 @@ class Layout(Value):
         return -(-MIN_CPU_CHUNK // self.vw), MAX_CHUNKS
 
     def tile_blocks(self, chunk_blocks: int, slots: int) -> int:
-        """Blocks that a CPU takes through the whole stream before the next ones."""
+        """Blocks of a tile, which a CPU takes through the whole stream before the next tile."""
         if self.lanes > 1:
             return 1
         block = self.cla_bytes(self.vw) * max(1, slots)
@@ -269,13 +269,13 @@ class Layout(Value):
 
     def __str__(self) -> str:
         kind = "fp32" if self.single else "fp64"
-        seats = self.lanes * self.state_items
-        shape = f" ({seats} x {self.category_items} x {self.rows} work-items)"
+        items = self.lanes * self.state_items
+        shape = f" ({items} x {self.category_items} x {self.rows} work-items)"
         return f"VW={self.vw} {kind}{shape if self.lanes > 1 else ''}"
 
 
 def cpu_layout(states: int, codes: int, categories: int, vw: int, single: bool) -> Layout:
-    """A vector per block, one work-item for everything."""
+    """Layout of a CPU: a vector per block, one work-item for everything."""
     return Layout(
         states, codes, categories, vw=vw, lanes=1, category_items=1, rows=1,
         single=single, fp64=True, tip_lookup=states > 8,
@@ -292,7 +292,7 @@ def gpu_layout(
     width: int = 1,
     state_items: int = 1,
 ) -> Layout:
-    """A lane per ``width`` patterns and category; ``rows`` nodes of a level side by side."""
+    """Layout of a GPU: a lane per ``width`` patterns and category, ``rows`` nodes at once."""
     alone = Layout(
         states, codes, categories, vw=vw, lanes=vw // width, category_items=1, rows=rows,
         single=single, fp64=True, tip_lookup=True, state_items=state_items,
@@ -311,8 +311,8 @@ def category_items(categories: int, most: int = MOST_CATEGORY_ITEMS) -> int:
 
 def gpu_rows(layout: Layout, n_patterns: int, compute_units: int) -> int:
     """Rows that fill the device where the blocks alone do not."""
-    wanted = compute_units * GPU_UNIT_ITEMS // (layout.blocks(n_patterns) * layout.team)
-    return max(1, min(wanted, GPU_GROUP // layout.team))
+    rows = compute_units * GPU_UNIT_ITEMS // (layout.blocks(n_patterns) * layout.team)
+    return max(1, min(rows, GPU_GROUP // layout.team))
 
 
 def most_rows(layout: Layout) -> int:
@@ -346,21 +346,18 @@ def longest_walk(layout: Layout, compute_units: int, patterns: Patterns, trees: 
     return patterns.n_tips if is_busy else PIECE
 
 
-# How patterns lie in blocks, and blocks in chunks: part after part, none sharing either.
-
-
 class Blocks(Value, eq=False):
     """The blocks of VW patterns and their chunks, of all parts; each part's last one is padded."""
 
     vw: int
     block_part: Int32
-    """int32[blocks]: the part of each."""
+    """int32[blocks]: part of each block."""
     chunk_block: Int32
-    """int32[chunks + 1]: the first block of each."""
+    """int32[chunks + 1]: first block of each chunk."""
     part_chunk: Int32
-    """int32[parts + 1]: the first chunk of each; a part without patterns has none."""
+    """int32[parts + 1]: first chunk of each part; a part without patterns has none."""
     places: Int64
-    """int64[patterns]: where each lies among the lanes of all blocks."""
+    """int64[patterns]: position of each pattern among the lanes of all blocks."""
 
     @classmethod
     def of(cls, patterns: Patterns, vw: int, chunk_blocks: int) -> Blocks:
@@ -383,30 +380,30 @@ class Blocks(Value, eq=False):
 
     @property
     def count(self) -> int:
-        """Blocks."""
+        """Number of blocks."""
         return len(self.block_part)
 
     @property
     def chunks(self) -> int:
-        """Chunks."""
+        """Number of chunks."""
         return len(self.chunk_block) - 1
 
     @property
     def part_starts(self) -> tuple[float, ...]:
-        """Shares of the blocks: what is before each part, and 1 at the end."""
+        """Share of the blocks before each part, and 1 at the end."""
         return tuple((self.chunk_block[self.part_chunk] / self.count).tolist())
 
     def first_of(self, part: int) -> int:
-        """The first of a part."""
+        """First block of a part."""
         return int(self.chunk_block[self.part_chunk[part]])
 
     def of_cases(self, cases: Records) -> slice:
-        """Those from the first part of any of the cases to the last."""
+        """Blocks from the first part of any of the cases to the last."""
         ends = cases["first_part"].min(), (cases["first_part"] + cases["parts"]).max()
         return slice(*self.chunk_block[self.part_chunk[[*ends]]].tolist())
 
     def patterns_of(self, cases: Records) -> int:
-        """Patterns of a case, the mean where cases differ; all, of a program that has none."""
+        """Patterns of a case, the mean where cases differ; all patterns where there is no case."""
         before = self._patterns_before
         if not len(cases):
             return int(before[-1])
@@ -416,19 +413,19 @@ class Blocks(Value, eq=False):
 
     @cached_property
     def _patterns_before(self) -> Int64:
-        """int64[parts + 1]: patterns before each part, and all of them."""
+        """int64[parts + 1]: patterns before each part, and the number of all."""
         starts = self.chunk_block[self.part_chunk].astype(np.int64) * self.vw
         before: Int64 = np.searchsorted(self.places, starts)
         return before
 
     @property
     def width(self) -> int:
-        """Patterns with the padding."""
+        """Number of patterns with the padding."""
         return self.count * self.vw
 
     @property
     def chunk_of(self) -> Int64:
-        """int64[patterns]: the chunk of each."""
+        """int64[patterns]: chunk of each pattern."""
         of_block = np.searchsorted(self.chunk_block, np.arange(self.count), side="right") - 1
         chunks: Int64 = of_block[self.places // self.vw]
         return chunks
@@ -458,7 +455,7 @@ class Blocks(Value, eq=False):
 
     @cached_property
     def _where(self) -> slice | Int64:
-        """The places; a slice, which is copied in a third of the time, where they are the first."""
+        """Positions of the patterns; a slice, copied three times as fast, where they come first."""
         n_patterns = self.places.size
         is_front = n_patterns > 0 and self.places[-1] == n_patterns - 1
         return slice(n_patterns) if is_front else self.places
@@ -472,36 +469,36 @@ class Blocks(Value, eq=False):
             return np.zeros(1)
         pattern = np.zeros(self.width, np.int64)
         pattern[self.places] = np.arange(len(self.places))
-        own = systems.take(pattern)
-        vectors = own.vectors.reshape(self.width, -1)
-        speeds = 1 / own.speeds[:, None]
-        tables = [own.eigenvalues, own.roots, 1 / own.roots, vectors, speeds]
+        padded = systems.take(pattern)
+        vectors = padded.vectors.reshape(self.width, -1)
+        speeds = 1 / padded.speeds[:, None]
+        tables = [padded.eigenvalues, padded.roots, 1 / padded.roots, vectors, speeds]
         words: Float64 = np.concatenate(tables, axis=1)
         return words.reshape(self.count, self.vw, -1).swapaxes(1, 2)
 
     def chunks_of(self, first_part: Int32, parts: Int32) -> Int32:
-        """int32[n]: how many chunks ranges of parts have."""
+        """int32[n]: chunks of ranges of parts."""
         chunks: Int32 = self.part_chunk[first_part + parts] - self.part_chunk[first_part]
         return chunks
 
 
 def _starts(sizes: npt.NDArray[Any] | Sequence[int]) -> npt.NDArray[Any]:
-    """Where each of things that follow one another starts."""
+    """Offsets of items that follow one another."""
     ends = np.cumsum(sizes)
     return ends - sizes
 
 
-# Residues: how chunks are shared out among devices so that sums keep a lone session's bits.
+# Reduction lanes: chunks are shared out among devices so that sums keep a lone session's bits.
 #
-# A lone session adds a cell's partial sums as ``REDUCE_WIDTH`` strided sums: residue v is the sum
-# over the chunks c = v (mod ``REDUCE_WIDTH``), in order (``opencl/optimise.h``). A device that
-# holds all chunks of some residues therefore makes their sums by itself, and what is left to add
-# are the residues of all devices, once each and in order.
+# A lone session adds a cell's partial sums as ``REDUCE_WIDTH`` strided sums: reduction lane v is
+# the sum over the chunks c = v (mod ``REDUCE_WIDTH``), in order (``opencl/optimise.h``). A device
+# that holds all chunks of some reduction lanes therefore makes their sums by itself, and what is
+# left to add are the reduction lanes of all devices, once each and in order.
 
 Acc = npt.NDArray[Any]
 
 FEW_CELLS = 64
-"""Up to which one accumulation takes less time than 31 additions (1 cell: 1.2 instead of 11 us;
+"""Cells up to which one accumulation takes less time than 31 additions (1 cell: 1.2, not 11 us;
 it keeps what it passes, so that 3,000 cells take 330 instead of 24)."""
 
 SMALL_PRODUCT = 1 << 16
@@ -509,30 +506,34 @@ SMALL_PRODUCT = 1 << 16
 
 
 def share_out(chunks: int, shares: Sequence[float]) -> list[range]:
-    """The residues that each share gets, side by side, of as many as have chunks.
+    """The reduction lanes that each share gets, side by side, of as many as have chunks.
 
     One by one to whoever is done with one more the soonest (D'Hondt's method): a device that would
-    keep the others waiting with a single residue gets none.
+    keep the others waiting with a single reduction lane gets none.
     """
-    wanted = np.asarray(shares, np.float64)
-    counts = np.zeros(len(wanted), np.int64)
+    due = np.asarray(shares, np.float64)
+    counts = np.zeros(len(due), np.int64)
     for _ in range(min(chunks, REDUCE_WIDTH)):
-        counts[np.argmax(wanted / (counts + 1))] += 1
+        counts[np.argmax(due / (counts + 1))] += 1
     ends = np.cumsum(counts).tolist()
     return [range(end - count, end) for end, count in zip(ends, counts.tolist(), strict=True)]
 
 
-def patterns_of(residues: range, chunk_of: npt.NDArray[np.int64]) -> npt.NDArray[np.int64]:
-    """int64[n]: the patterns of some residues' chunks, in order; ``chunk_of``: each one's chunk.
+def patterns_of(reduction_lanes: range, chunk_of: npt.NDArray[np.int64]) -> npt.NDArray[np.int64]:
+    """int64[n]: the patterns of some reduction lanes' chunks, in order.
 
-    The n-th of these chunks has residue ``residues[n % len(residues)]``.
+    The n-th of these chunks is of reduction lane ``reduction_lanes[n % len(reduction_lanes)]``.
+
+    chunk_of  int64[L]: the chunk of each pattern
     """
-    residue = chunk_of % REDUCE_WIDTH
-    return np.flatnonzero((residue >= residues.start) & (residue < residues.stop))
+    reduction_lane = chunk_of % REDUCE_WIDTH
+    return np.flatnonzero(
+        (reduction_lane >= reduction_lanes.start) & (reduction_lane < reduction_lanes.stop)
+    )
 
 
-def splits_residues(layout: Layout, program: Program) -> bool:
-    """Whether a lone session is best asked for strided sums, and adds them up by itself.
+def splits_lanes(layout: Layout, program: Program) -> bool:
+    """True if a lone session is best asked for strided sums, and adds them up by itself.
 
     A GPU's work-groups are many, and a RELL product of few sums has few patches for them.
     """
@@ -540,7 +541,7 @@ def splits_residues(layout: Layout, program: Program) -> bool:
 
 
 def whole_products(program: Program, strided: Acc, part_chunk: npt.NDArray[np.int32]) -> Acc:
-    """acc[sums]: of a lone session that was asked for strided sums of its products.
+    """acc[sums]: whole sums of a lone session that was asked for strided sums of its products.
 
     part_chunk  int32[parts + 1]: the first chunk of each part
     """
@@ -549,36 +550,36 @@ def whole_products(program: Program, strided: Acc, part_chunk: npt.NDArray[np.in
         records, counts = stage.sums()
         for record, count in zip(records, counts.tolist(), strict=True):
             first = int(record["sum"])
-            own = whole_sums(record, count, [strided], [REDUCE_WIDTH], part_chunk)
-            sums[first : first + count] = own
+            whole = whole_sums(record, count, [strided], [REDUCE_WIDTH], part_chunk)
+            sums[first : first + count] = whole
     return sums
 
 
 def whole_sums(
     record: np.void,
     count: int,
-    found: Sequence[Acc],
+    shard_sums: Sequence[Acc],
     widths: Sequence[int],
     part_chunk: npt.NDArray[np.int32],
 ) -> Acc:
-    """acc[count]: a record's sums, from the strided ones of devices that share its residues out.
+    """acc[count]: a record's sums, from the strided sums of devices that share its reduction lanes.
 
-    found   acc[residues x sums] of each device, a record behind the other
-    widths  residues of each device
+    shard_sums  acc[reduction lanes x sums] of each device, a record behind the other
+    widths      reduction lanes of each device
 
-    They are added in a lone session's order, from the residue of the parts' first chunk on.
+    They are added in a lone session's order, from the reduction lane of the parts' first chunk on.
     """
     first, end = int(record["sum"]), int(record["sum"]) + count
     strided = [
         sums[width * first : width * end].reshape(-1, count)
-        for width, sums in zip(widths, found, strict=True)
+        for width, sums in zip(widths, shard_sums, strict=True)
     ]
     first_chunk = int(part_chunk[record["first_part"]])
     return ordered_sum(np.roll(np.concatenate(strided), -(first_chunk % REDUCE_WIDTH), axis=0))
 
 
 def ordered_sum(strided: Acc) -> Acc:
-    """acc[cells]: strided sums acc[residues, cells] added in order, as ``reduce_stage`` does."""
+    """acc[cells]: strided sums acc[lanes, cells] added in order, as ``reduce_stage`` does."""
     if strided.shape[1] <= FEW_CELLS:
         few: Acc = np.add.accumulate(strided)[-1]
         return few

@@ -1,7 +1,6 @@
-"""Which layout a device gets for an alignment: the one that is kept, or measured, or the rules'.
+"""The layout of a device for an alignment: the kept, the measured, or the rules' one.
 
-Nothing is measured here: :mod:`mltree.device.speed` does that, and
-:mod:`mltree.device.layout_choice` keeps what it found.
+Measurements are kept here; :mod:`mltree.device.speed` makes them.
 """
 
 from __future__ import annotations
@@ -37,25 +36,23 @@ from mltree.device.memory import cla_memory
 from mltree.system.errors import DeviceError
 from mltree.system.values import Value
 
-# What was measured of a device, kept in the user's cache folder: copy bandwidth, best layouts.
-#
-# A file is named by everything that its figures depend on, the OpenCL sources included, so that it
-# is never stale; one that cannot be read counts as absent. Nothing is measured here
-# (:mod:`mltree.device.speed` does that): a run takes what it finds, or goes by the rules.
+# Measurements of a device are kept in the user's cache folder: copy bandwidth, best layouts. A file
+# by everything that its figures depend on, the OpenCL sources included, so that it is never stale;
+# one that cannot be read counts as absent.
 #
 # A CPU has one file, however many of its cores a process has: layouts decide a run's last bits,
 # which are those of its ranks, of ``--threads 1`` and of a whole node. Only bandwidth goes by the
 # cores.
 
 CATEGORIES = 4
-"""Of the data that layouts are measured on: Γ4."""
+"""Rate categories of the data that layouts are measured on: Γ4."""
 
 SIZES = (4_096, 32_768)
 """Patterns up to which an alignment is little or middling; beyond, it is much."""
 
 
-class Kind(Value):
-    """What a layout is chosen for."""
+class DataKind(Value):
+    """The kind of data that a layout is chosen for."""
 
     states: int
     categories: int
@@ -65,7 +62,7 @@ class Kind(Value):
     """0 little, 1 middling, 2 much (:data:`SIZES`)."""
 
     @classmethod
-    def of(cls, states: int, categories: int, single: bool, n_patterns: int) -> Kind:
+    def of(cls, states: int, categories: int, single: bool, n_patterns: int) -> DataKind:
         """The kind of an alignment under a model."""
         size = sum(n_patterns > limit for limit in SIZES)
         return cls(states, categories, single, size)
@@ -77,7 +74,7 @@ class Kind(Value):
         return f"{self.states} states, {self.categories} categories, {precision}, {self.size}"
 
 
-class Choice(Value):
+class LayoutChoice(Value):
     """The layout that was fastest."""
 
     vw: int
@@ -86,14 +83,14 @@ class Choice(Value):
 
 
 class Calibration(Value):
-    """What is known of one device."""
+    """Measurements of one device."""
 
     copy_bytes: float | None = None
     """Bytes a second that a copy reads and writes; None where nobody has measured."""
-    layouts: Mapping[str, Choice] = field(default_factory=dict)
-    """By :attr:`Kind.key`."""
+    layouts: Mapping[str, LayoutChoice] = field(default_factory=dict)
+    """By :attr:`DataKind.key`."""
 
-    def choice(self, kind: Kind) -> Choice | None:
+    def choice(self, kind: DataKind) -> LayoutChoice | None:
         """The measured layout for a kind of data; with other categories, its VW alone."""
         exact = self.layouts.get(kind.key)
         if exact is not None:
@@ -103,7 +100,7 @@ class Calibration(Value):
 
 
 def load(device: DeviceInfo) -> Calibration:
-    """What is known of a device; nothing, where there is no file or it cannot be read."""
+    """Measurements of a device; empty where there is no file or it cannot be read."""
     try:
         return _read(device)
     except _UNREADABLE:
@@ -111,7 +108,7 @@ def load(device: DeviceInfo) -> Calibration:
 
 
 def complaint(device: DeviceInfo) -> str | None:
-    """What is wrong with the file of a device, if there is one."""
+    """The complaint about a device's file that cannot be read, or None."""
     try:
         _read(device)
     except FileNotFoundError:
@@ -125,7 +122,7 @@ def complaint(device: DeviceInfo) -> str | None:
 
 
 def notices(devices: Sequence[DeviceInfo]) -> list[str]:
-    """What the user should know of the cache folder before these devices are used."""
+    """Notices about the cache folder before these devices are used."""
     found = [cache_notice(), *map(complaint, devices)]
     return [text for text in found if text is not None]
 
@@ -151,21 +148,21 @@ def _path(device: DeviceInfo) -> Path:
 _UNREADABLE = (
     OSError, ValueError, TypeError, KeyError, AttributeError, OverflowError, RecursionError,
 )  # fmt: skip
-"""What reading any file at all can end in: json recurses into what is nested."""
+"""Exceptions that reading any file at all can end in: json recurses into what is nested."""
 
 
 def _read(device: DeviceInfo) -> Calibration:
     content = _content(device)
     copy_bytes = content["copy_bytes"].get(str(device.compute_units))
     layouts = {
-        str(key): Choice(_positive(choice["vw"]), _positive(choice["rows"]))
+        str(key): LayoutChoice(_positive(choice["vw"]), _positive(choice["rows"]))
         for key, choice in content["layouts"].items()
     }
     return Calibration(None if copy_bytes is None else _bandwidth(copy_bytes), layouts)
 
 
 def _copy_bytes(device: DeviceInfo) -> dict[str, float]:
-    """What is known of the bandwidth, by compute units."""
+    """Measured copy bandwidth, bytes a second, by compute units."""
     try:
         known = _content(device)["copy_bytes"]
         return {str(int(units)): _bandwidth(value) for units, value in known.items()}
@@ -234,7 +231,7 @@ def choose_layout(
     size = (states, codes, categories, n_patterns)
     if vw is not None:
         return rule_layout(device, *size, single, vw)
-    kind = Kind.of(states, categories, single or not device.has_fp64, n_patterns)
+    kind = DataKind.of(states, categories, single or not device.has_fp64, n_patterns)
     known = load(device) if kept is None else _kept_of(device, kept)
     choice = known.choice(kind)
     if choice is None or choice.vw not in _widths(device):
@@ -243,8 +240,8 @@ def choose_layout(
 
 
 def layout_key(device: DeviceInfo, layout: Layout, n_patterns: int) -> str:
-    """What a layout is kept under: the device and the kind of data that it is for."""
-    kind = Kind.of(layout.states, layout.categories, layout.single, n_patterns)
+    """Key that a layout is kept under: the device and the kind of data."""
+    kind = DataKind.of(layout.states, layout.categories, layout.single, n_patterns)
     return _prefix(device) + kind.key
 
 
@@ -271,7 +268,7 @@ def measured_layouts(devices: Sequence[DeviceInfo]) -> KeptLayouts:
 def _kept_of(device: DeviceInfo, kept: KeptLayouts) -> Calibration:
     prefix = _prefix(device)
     own = {key: value for key, value in kept.items() if key.startswith(prefix)}
-    return Calibration(None, {key.removeprefix(prefix): Choice(*own[key]) for key in own})
+    return Calibration(None, {key.removeprefix(prefix): LayoutChoice(*own[key]) for key in own})
 
 
 def _prefix(device: DeviceInfo) -> str:
@@ -323,7 +320,7 @@ def _gpu_shape(device: DeviceInfo, states: int, n_patterns: int, items: int) -> 
 
 
 def patterns_at_a_time(devices: Sequence[DeviceInfo], n_patterns: int, numbers: int) -> int:
-    """Of so many patterns, those that all GPUs have room for, the others taking turns.
+    """Patterns, of ``n_patterns``, that all GPUs have room for at a time.
 
     numbers  of each pattern's CLAs, in a tree. Its user's limit does not count, nor do other ranks:
              the layout follows from it, and bits from that

@@ -12,7 +12,7 @@ import pyopencl as cl
 
 from mltree.device.discovery import DeviceInfo
 from mltree.device.layout import Layout
-from mltree.device.queue import Channel
+from mltree.device.queue import Transfers
 from mltree.program.contract import Fault
 from mltree.program.engine import Room
 from mltree.program.program import Program
@@ -42,13 +42,13 @@ GPU_BATCH = 1 << 25
 some 10 ms, beside which their launches and what the host does meanwhile are little."""
 
 NEAR_SHARE = 1 / 3
-"""Of what CLAs may take of a GPU, what is kept for near vectors at most."""
+"""Share of a GPU's memory for CLAs that is kept for near vectors at most."""
 
 LEAST_BATCH = 8
 """Near vectors of a launch at least, however long: each of such has work for a whole device."""
 
 MEMORY_HINT = "--precision mixed takes half as much, --device picks a device with more memory"
-"""What to do where one tree is too much."""
+"""Hint where one tree is too much."""
 
 PARTIAL_SUMS = 1 << 25
 """Bytes of the cells of a launch that has many: those of two classes of amino acids on a GPU, which
@@ -65,7 +65,7 @@ SLAB = 1 << 24
 LEAST = 64
 """Bytes of the smallest buffer: a kernel takes no empty one."""
 
-Rows: TypeAlias = npt.NDArray[Any]
+RowArray: TypeAlias = npt.NDArray[Any]
 
 Widen: TypeAlias = Callable[[cl.Buffer, cl.Buffer, int, int], None]
 """From one buffer into another from a byte on, so many numbers."""
@@ -75,14 +75,14 @@ class Memory:
     """Named buffers on one device."""
 
     def __init__(
-        self, context: cl.Context, queue: cl.CommandQueue, waiting: AbstractContextManager[object]
+        self, context: cl.Context, queue: cl.CommandQueue, stopwatch: AbstractContextManager[object]
     ) -> None:
-        """``waiting`` is entered whenever the host waits for the device."""
+        """``stopwatch``: entered whenever the host waits for the device."""
         self._context = context
         self._queue = queue
         self._most = int(queue.device.max_mem_alloc_size)
-        self._channel = Channel(queue, waiting)
-        self.expect = self._channel.expect
+        self._transfers = Transfers(queue, stopwatch)
+        self.expect = self._transfers.expect
         self._buffers: dict[str, cl.Buffer] = {}
         self.generation = 0
         """Counts up whenever a name comes to stand for another buffer."""
@@ -96,7 +96,7 @@ class Memory:
 
     @property
     def bytes_held(self) -> int:
-        """Of all buffers together."""
+        """Bytes of all buffers together."""
         return sum(buffer.size for buffer in self._buffers.values())
 
     def reserve(self, name: str, size: int, keep: bool = False) -> None:
@@ -137,9 +137,9 @@ class Memory:
     def put_rows(
         self,
         name: str,
-        rows: Rows,
+        rows: RowArray,
         size: int,
-        laid: Callable[[Rows], Rows],
+        laid: Callable[[RowArray], RowArray],
         widen: Widen | None = None,
     ) -> None:
         """Fill a buffer with rows as they are laid out, so many bytes each, a slab at a time.
@@ -163,11 +163,11 @@ class Memory:
 
     def write(self, name: str, array: npt.NDArray[Any], offset: int = 0) -> None:
         """Write an array, which must not change before the next read; ``offset``: bytes."""
-        self._channel.write(self._buffers[name], array, offset)
+        self._transfers.write(self._buffers[name], array, offset)
 
     def ask(self, name: str, size: int, offset: int = 0) -> None:
         """Let the device begin, and fetch so many bytes when all that it was sent is done."""
-        self._channel.ask(self._buffers[name], size, offset)
+        self._transfers.ask(self._buffers[name], size, offset)
 
     def read(self, name: str, array: npt.NDArray[Any], offset: int = 0) -> None:
         """Fill an array once the device has done all that it was sent; ``offset``: bytes.
@@ -175,15 +175,15 @@ class Memory:
         Raises:
             DeviceError: the device does not answer.
         """
-        self._channel.read(array, self._buffers[name], offset)
+        self._transfers.read(array, self._buffers[name], offset)
 
     def take(self, names: Iterable[str]) -> dict[str, cl.Buffer]:
-        """Buffers that the names let go of."""
+        """Take buffers away from their names."""
         self.generation += 1
         return {name: self._buffers.pop(name) for name in names if name in self._buffers}
 
     def give(self, buffers: dict[str, cl.Buffer]) -> None:
-        """Buffers that their names stand for from now on."""
+        """Give buffers to their names."""
         self.generation += 1
         self._buffers.update(buffers)
 
@@ -246,7 +246,7 @@ def room_on(
     return Room(most, trees, near, cells=cells, scores=GPU_SCORES // cell)
 
 
-# What goes wrong on a device, in mltree's own errors.
+# A device's errors, as mltree's own.
 
 
 class NamingDevice:

@@ -37,10 +37,10 @@ LEAST_WORK = 1 << 18
 """Trees x T x T x words that are worth a device's 60 ms of loading kernels: NumPy takes as long."""
 
 MOST_CHANGES = 1 << 31
-"""What a device counts in; where there may be more, NumPy does."""
+"""Largest count of changes on a device; NumPy counts where there may be more."""
 
 ROOM_BYTES = 1 << 28
-"""Of the sets along the walks under way."""
+"""Bytes of the sets along the walks under way."""
 
 CPU_GROUPS, GPU_GROUPS = 8, 32
 """Work-groups of a core, and of a GPU's compute unit, that walk."""
@@ -50,7 +50,7 @@ class DeviceParsimony:
     """Implements :class:`mltree.tree.parsimony.ParsimonyEngine`."""
 
     def __init__(self, device: cl.Device) -> None:
-        """Nothing is built before it is needed."""
+        """Build nothing before it is needed."""
         self._device = device
         self.is_cpu = bool(device.type & cl.device_type.CPU)
         self.grove_bytes = 1 << 26 if self.is_cpu else 1 << 30
@@ -75,9 +75,9 @@ class DeviceParsimony:
         memory.reserve("costs", 4 * count * stride)
         memory.reserve("waves", 8 * count * n_edges)
         names = ("orders", "draws", "edge", "near", "joined", "costs", "waves")
-        own = [*(memory[name] for name in names), np.int32(stride)]
+        buffers = [*(memory[name] for name in names), np.int32(stride)]
         memory.expect(2.0 * count * tips * n_edges * len(sites.tips))
-        self.launch(queue, "grow", (count,), GROW_ITEMS, [*fixed, *own])
+        self.launch(queue, "grow", (count,), GROW_ITEMS, [*fixed, *buffers])
         twin = np.empty((count, n_halves), np.int32)
         near = np.empty((count, n_edges), np.int32)
         memory.read("twin", twin)
@@ -91,7 +91,7 @@ class DeviceParsimony:
         return DeviceGrove(self, forest, sites)
 
     def _is_for_host(self, sites: PackedSites, trees: int) -> bool:
-        """Whether NumPy is done before a device begins, or changes may be more than one counts.
+        """True if NumPy is done before a device begins, or changes may be more than it counts.
 
         A CPU begins at once when its kernels are there: it loads them when NumPy has done as much
         work as is worth that, one replicate after another.
@@ -143,7 +143,7 @@ class DeviceParsimony:
 
 
 def parsimony_engine(devices: Sequence[DeviceInfo]) -> ParsimonyEngine:
-    """What makes starting trees: the first device, or NumPy where there is none."""
+    """The engine that makes starting trees: the first device, or NumPy where there is none."""
     return DeviceParsimony(devices[0].handle) if devices else REFERENCE
 
 
@@ -197,7 +197,7 @@ class DeviceGrove:
         return scores
 
     def best_targets(self, prunes: Int32, cuts: Float64) -> tuple[Int32, Int32, Float64]:
-        """Of the prunes that gain, the branch each is best put on, and the changes that saves."""
+        """The prunes that gain, the best branch for each, and the changes that saves."""
         memory, levels = self._memory, int(self._longest.max()) + 1
         fit = ROOM_BYTES // (levels * self._size * 8)
         groups = max(1, min(prunes.size, self._engine.walkers, fit))
@@ -212,16 +212,16 @@ class DeviceGrove:
         ]  # fmt: skip
         memory.expect(6.0 * prunes.size * self._n_halves * self._size)
         self._engine.launch(self._queue, "walk", (groups,), WALK_ITEMS, [*self._fixed, *arguments])
-        found = np.empty((prunes.size, 2), np.int32)
-        memory.read("found", found)
-        gaining = np.flatnonzero(found[:, 1] > 0)
+        best = np.empty((prunes.size, 2), np.int32)
+        memory.read("found", best)
+        gaining = np.flatnonzero(best[:, 1] > 0)
         prune = prunes[gaining]
-        target = found[gaining, 0] + self._offsets[prune]
-        return prune, target.astype(np.int32), found[gaining, 1].astype(np.float64)
+        target = best[gaining, 0] + self._offsets[prune]
+        return prune, target.astype(np.int32), best[gaining, 1].astype(np.float64)
 
 
 def load_sites(memory: Memory, sites: PackedSites, n_trees: int) -> list[Any]:
-    """What every kernel takes first (opencl/fitch.h), for trees whose ``twin`` is there or to come.
+    """First arguments of every kernel (opencl/fitch.h), for trees with a ``twin`` or to get one.
 
     Room is made for their sets.
     """

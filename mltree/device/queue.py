@@ -1,4 +1,4 @@
-"""The queue of a device: what goes to it and comes back, with a deadline for every wait."""
+"""The queue of a device: transfers in order, with a deadline for every wait."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ import pyopencl as cl
 from mltree.system.errors import DeviceError
 from mltree.system.process import is_mapping
 
-# Waiting for a device, but not for ever: every wait of the host has a deadline.
+# Timeouts: every wait of the host has a deadline.
 #
 # OpenCL knows no wait with a time limit. A GPU's driver spins while it waits, so the host may as
 # well poll: short waits cost nothing that way. A CPU device wants the core for itself: there, and
@@ -65,7 +65,7 @@ def check_process() -> None:
 
 
 class Waitable(Protocol):
-    """What is asked of an OpenCL event."""
+    """The part of an OpenCL event that waits need."""
 
     @property
     def command_execution_status(self) -> int:
@@ -91,7 +91,7 @@ class Watch:
 
     @property
     def spins(self) -> bool:
-        """Whether it polls at first."""
+        """True if it polls at first."""
         return self._spin > 0
 
     @classmethod
@@ -118,7 +118,7 @@ class Watch:
         )
 
     def _polled(self, event: Waitable) -> bool:
-        """Whether the event came while it was polled for; raises what its command raised."""
+        """True if the event came while polled for; raises what its command raised."""
         end = time.perf_counter() + (0.0 if is_mapping() else self._spin)
         while event.command_execution_status > _COMPLETE:
             if time.perf_counter() >= end:
@@ -136,12 +136,12 @@ class _Waiter:
         self._asked.acquire()
         self._answered.acquire()
         self.is_stuck = False
-        """While a wait is under way, and for ever after one that nobody saw the end of."""
+        """True while a wait is under way, and for ever after one that did not end in time."""
         arguments = (self._box, self._asked, self._answered)
         threading.Thread(target=_serve, args=arguments, name="device wait", daemon=True).start()
 
     def wait(self, event: Waitable, limit: float) -> bool:
-        """Whether the event came within so many seconds; raises what its command raised."""
+        """True if the event came within so many seconds; raises what its command raised."""
         self.is_stuck = True
         self._box.content, self._box.is_out = event, True
         self._asked.release()
@@ -160,17 +160,17 @@ class _Waiter:
 
 
 class _Box:
-    """What a waiter and its thread hand each other."""
+    """The exchange of a waiter and its thread."""
 
     def __init__(self) -> None:
         self.content: Waitable | BaseException | None = None
         self.is_out = False
-        """While the thread is in OpenCL, or about to be."""
+        """True while the thread is in OpenCL, or about to be."""
         _boxes.add(self)
 
 
 _boxes: WeakSet[_Box] = WeakSet()
-"""Those of all waits that may still come to an end."""
+"""Boxes of all waits that may still come to an end."""
 
 
 def _serve(box: _Box, asked: threading.Lock, answered: threading.Lock) -> None:
@@ -220,24 +220,22 @@ def _waiter() -> _Waiter:
     return waiter
 
 
-# What goes to a device and comes back, in order and with a deadline.
-
-MAILBOX = 1 << 20
+PINNED_BYTES = 1 << 20
 """Bytes of the largest answer that a GPU puts into the host's memory by itself."""
 
 
-class Channel:
-    """What goes to a device and comes back through one in-order queue."""
+class Transfers:
+    """Transfers to a device and back through one in-order queue."""
 
-    def __init__(self, queue: cl.CommandQueue, waiting: AbstractContextManager[object]) -> None:
-        """``waiting`` is entered whenever the host waits: a stopwatch, say."""
+    def __init__(self, queue: cl.CommandQueue, stopwatch: AbstractContextManager[object]) -> None:
+        """``stopwatch``: entered whenever the host waits."""
         self._queue = queue
-        self._waiting = waiting
+        self._stopwatch = stopwatch
         self._watch = Watch.over(queue.device)
-        self._mailbox = Mailbox(queue) if self._watch.spins else None
+        self._pinned = PinnedBuffer(queue) if self._watch.spins else None
         self._products = 0.0
         self._writes: list[cl.Event] = []
-        self._asked: _Asked | None = None
+        self._asked: _Fetch | None = None
 
     def expect(self, products: float) -> None:
         """So many multiplications were sent, which a read will have to wait for."""
@@ -257,10 +255,10 @@ class Channel:
         """Let the device begin, and fetch so many bytes when everything sent before is done."""
         check_process()
         self._forget()
-        box = self._mailbox if size <= MAILBOX else None
-        done = box.order(buffer, size, offset) if box else cl.enqueue_marker(self._queue)
+        pinned = self._pinned if size <= PINNED_BYTES else None
+        done = pinned.fetch(buffer, size, offset) if pinned else cl.enqueue_marker(self._queue)
         self._queue.flush()
-        self._asked = _Asked(buffer, size, offset, done, box)
+        self._asked = _Fetch(buffer, size, offset, done, pinned)
 
     def read(self, array: npt.NDArray[Any], buffer: cl.Buffer, offset: int = 0) -> None:
         """Fill an array, once everything sent before is done; ``offset``: bytes.
@@ -273,14 +271,14 @@ class Channel:
         if self._asked is None or self._asked[:3] != (buffer, array.nbytes, offset):
             self.ask(buffer, array.nbytes, offset)
         assert self._asked is not None
-        with self._waiting:
+        with self._stopwatch:
             try:
                 self._watch.wait(self._asked.done, patience(self._products))
             except DeviceError:
                 _keep_for_ever([self._writes, self._asked])
                 raise
-            if self._asked.box:
-                self._asked.box.empty(array)
+            if self._asked.pinned:
+                self._asked.pinned.copy_to(array)
             else:
                 # NVIDIA takes 0.3 ms longer for a read into ordinary memory that does not block.
                 cl.enqueue_copy(self._queue, array, buffer, src_offset=offset)
@@ -289,41 +287,41 @@ class Channel:
         self._products = 0.0
 
     def _forget(self) -> None:
-        """What was asked for is no longer of interest; its event stays until the next read."""
+        """Drop what was asked for; its event stays until the next read."""
         if self._asked is not None:
             self._writes.append(self._asked.done)
         self._asked = None
 
 
-class _Asked(NamedTuple):
-    """What was asked for last."""
+class _Fetch(NamedTuple):
+    """The transfer asked for last."""
 
     buffer: cl.Buffer
     size: int
     offset: int
     done: cl.Event
-    box: Mailbox | None
-    """Where it comes by itself."""
+    pinned: PinnedBuffer | None
+    """The pinned buffer that receives it, if any."""
 
 
-class Mailbox:
+class PinnedBuffer:
     """Host memory that a GPU writes into by itself (pinned: 5 us less than a read that blocks)."""
 
     def __init__(self, queue: cl.CommandQueue) -> None:
         self._queue = queue
         flags = cl.mem_flags.READ_WRITE | cl.mem_flags.ALLOC_HOST_PTR
-        self._buffer = cl.Buffer(queue.context, flags, MAILBOX)
+        self._buffer = cl.Buffer(queue.context, flags, PINNED_BYTES)
         self._bytes, _ = cl.enqueue_map_buffer(
-            queue, self._buffer, cl.map_flags.READ, 0, (MAILBOX,), np.dtype(np.uint8)
+            queue, self._buffer, cl.map_flags.READ, 0, (PINNED_BYTES,), np.dtype(np.uint8)
         )
 
-    def order(self, buffer: cl.Buffer, size: int, offset: int) -> cl.Event:
-        """Have bytes put in; the event comes when they are there."""
+    def fetch(self, buffer: cl.Buffer, size: int, offset: int) -> cl.Event:
+        """Have the GPU write bytes here; the event comes when they are there."""
         return cl.enqueue_copy(
             self._queue, self._bytes[:size], buffer, src_offset=offset, is_blocking=False
         )
 
-    def empty(self, array: npt.NDArray[Any]) -> None:
+    def copy_to(self, array: npt.NDArray[Any]) -> None:
         """Fill an array with what came."""
         array.reshape(-1).view(np.uint8)[:] = self._bytes[: array.nbytes]
 

@@ -13,10 +13,10 @@ import pyopencl as cl
 
 from mltree.data.patterns import Patterns
 from mltree.device.build import build_kernels, context_on, is_nvidia, queue_on, worker_of
-from mltree.device.layout import Blocks, Layout, longest_walk, splits_residues, whole_products
+from mltree.device.layout import Blocks, Layout, longest_walk, splits_lanes, whole_products
 from mltree.device.memory import LEAST, Memory, NamingDevice, raise_fault, room_on
 from mltree.device.timing import Breakdown, DeviceTimes
-from mltree.device.worker import BUFFERS, Ahead, Dispatch, Launch, Plan, Worker
+from mltree.device.worker import BUFFERS, BackgroundBuild, Dispatch, Launch, Plan, Worker
 from mltree.models.eigen import ModelArrays
 from mltree.program.contract import (
     CONTROL_WORDS,
@@ -38,7 +38,7 @@ from mltree.system.arrays import Float64, Int32
 from mltree.system.errors import DeviceError, DeviceMemoryError, WorkerFault
 from mltree.system.values import Value
 
-# An alignment's patterns in a device's buffers: codes, weights, systems, and where parts lie.
+# Pattern buffers: codes, weights, eigen systems, and the blocks of parts.
 
 OF_BLOCKS = ("block_part", "chunk_block", "part_chunk")
 """Buffers that say where parts lie."""
@@ -77,18 +77,18 @@ def write_patterns(
 
     Raises: ValueError: they are not as many.
     """
-    own, first = Blocks.of(patterns, blocks.vw, blocks.count), blocks.first_of(first_part)
+    laid_out, first = Blocks.of(patterns, blocks.vw, blocks.count), blocks.first_of(first_part)
     if not np.array_equal(
-        blocks.block_part[first : first + own.count], first_part + own.block_part
+        blocks.block_part[first : first + laid_out.count], first_part + laid_out.block_part
     ):
         raise ValueError("parts of other sizes")
-    codes = own.padded(patterns.codes, patterns.alphabet.gap_code)
+    codes = laid_out.padded(patterns.codes, patterns.alphabet.gap_code)
     for tip, row in enumerate(np.ascontiguousarray(codes)):
-        memory.write("tips", row, tip * blocks.width + first * own.vw)
-    weights = own.padded(patterns.weights, kind=acc)
-    memory.write("weights", weights, first * own.vw * acc.itemsize)
+        memory.write("tips", row, tip * blocks.width + first * laid_out.vw)
+    weights = laid_out.padded(patterns.weights, kind=acc)
+    memory.write("weights", weights, first * laid_out.vw * acc.itemsize)
     if patterns.systems is not None:
-        systems = np.ascontiguousarray(own.systems(patterns.systems), real)
+        systems = np.ascontiguousarray(laid_out.systems(patterns.systems), real)
         memory.write("site_system", systems, first * systems[0].nbytes)
 
 
@@ -98,7 +98,7 @@ def put_weights(memory: Memory, blocks: Blocks, rows: Weights, widening: Widenin
     if widening.is_for(rows):
         memory.put_rows("weights", rows, size, blocks.padded, widening)
     else:
-        memory.put_rows("weights", rows, size, lambda own: blocks.padded(own, kind=widening.acc))
+        memory.put_rows("weights", rows, size, lambda slab: blocks.padded(slab, kind=widening.acc))
 
 
 class Widening:
@@ -113,7 +113,7 @@ class Widening:
         self._context, self._queue = context, queue
 
     def is_for(self, rows: Weights) -> bool:
-        """Whether it serves these rows."""
+        """True for rows that it serves."""
         return rows.dtype == np.uint16 and bool(self._queue.device.type & cl.device_type.GPU)
 
     def __call__(self, narrow: cl.Buffer, wide: cl.Buffer, offset: int, count: int) -> None:
@@ -129,9 +129,7 @@ class Widening:
         return cl.Kernel(program, "widen")
 
 
-# Which CLAs a program reads and writes, and what must run again to have them back.
-#
-# Where panels share one CLA pool, a panel's CLAs are gone when its turn comes again. A
+# Where slices share one CLA pool, a slice's CLAs are gone when its turn comes again. A
 # :class:`Resident` remembers the programs that wrote them, and lists those that a program needs.
 
 _CACHE = "_written"
@@ -154,24 +152,24 @@ class Resident:
         self._writers: list[Writer] = []
 
     def needed(self, program: Program) -> list[Writer]:
-        """What must run before a program, oldest first, where no CLA is left.
+        """Programs that must run before this one, oldest first, where no CLA is left.
 
         Raises:
             WorkerFault: the program reads a CLA that no program has written.
         """
         missing, _ = _slots(program.stages)
-        found = []
+        writers = []
         for writer in reversed(self._writers):
-            given = np.isin(missing, writer.writes)
-            if given.any():
-                found.append(writer)
-                missing = np.union1d(missing[~given], writer.reads)
+            written = np.isin(missing, writer.writes)
+            if written.any():
+                writers.append(writer)
+                missing = np.union1d(missing[~written], writer.reads)
         if missing.size:
             raise WorkerFault(
                 f"reads cla[{missing[0]}], which nothing has written",
                 hint="please report this with the log",
             )
-        return found[::-1]
+        return writers[::-1]
 
     def record(self, program: Program, lengths: Float64) -> None:
         """A program ran, at last with these f64[lengths]; writers it has overwritten go."""
@@ -188,7 +186,7 @@ def slots_needed(program: Program) -> Int32:
 
 
 def _covers(writes: Int32, others: Int32) -> bool:
-    """Whether all the others are among the slots; the same program's are the same array."""
+    """True if all the others are among the slots; the same program's are the same array."""
     return writes is others or bool(np.isin(others, writes).all())
 
 
@@ -197,11 +195,11 @@ def _written(program: Program) -> tuple[Program, Int32, Int32]:
 
     Found once for each object, which may run many times.
     """
-    found: tuple[Program, Int32, Int32] | None = vars(program).get(_CACHE)
-    if found is None:
+    known: tuple[Program, Int32, Int32] | None = vars(program).get(_CACHE)
+    if known is None:
         stages = tuple(part for stage in program.stages if (part := stage.writing()) is not None)
-        found = vars(program)[_CACHE] = Program(stages, 1, program.cases), *_slots(stages)
-    return found
+        known = vars(program)[_CACHE] = Program(stages, 1, program.cases), *_slots(stages)
+    return known
 
 
 def _slots(stages: tuple[Stage, ...]) -> tuple[Int32, Int32]:
@@ -220,10 +218,10 @@ PLANS = 16
 """Programs whose launches are remembered: more than a search repeats in turn."""
 
 RETREAT = 0.75
-"""Of the CLA slots that a device had no room for, the share that is tried next."""
+"""Share that is tried next of the CLA slots that a device had no room for."""
 
 _GROWING = ("cla", "scaler", "pmatrix", "tip_pmatrix", "partial", "stack")
-_OF_PANEL = (*OF_BLOCKS, "tips", "weights", "site_lnl", "site_system")
+_OF_SLICE = (*OF_BLOCKS, "tips", "weights", "site_lnl", "site_system")
 
 
 class Session:
@@ -239,28 +237,29 @@ class Session:
         memory_limit: int | None = None,
         chunk_blocks: int | None = None,
         slots: int = 0,
-        residues: int = 0,
+        reduction_lanes: int = 0,
         parted: bool = False,
         apart: bool = False,
-        ahead: Ahead | None = None,
+        background: BackgroundBuild | None = None,
     ) -> None:
         """``slots``: CLAs to make room for at once, so that none move later.
 
-        ``residues``: of a panel's device, which then leaves strided sums
-        (:mod:`mltree.device.layout`); 0 for whole sums. ``parted``: look parts up even where
-        there is but one, for programs that leave it out. ``apart``: CLAs have the patterns of the
-        parts that a program is about alone, which none finds there any more that is about others.
-        ``ahead``: who builds workers already.
+        reduction_lanes  of a shard, which leaves strided sums (:mod:`mltree.device.layout`); 0 for
+                         whole sums
+        parted           look parts up even where there is but one, for programs that leave it out
+        apart            CLAs have the patterns of a program's parts alone, and are lost to programs
+                         on other parts
+        background       processes that build workers already
         """
         self.device = device
         self.parts = len(patterns.parts)
         self.layout = layout = replace(layout, parted=parted or layout.parted or self.parts > 1)
-        self.residues = residues
+        self.reduction_lanes = reduction_lanes
         self.dispatch = dispatch
         self.name = f"{device.name.strip()}, {layout}"
         self.times = DeviceTimes(from_events=not is_nvidia(device))
         self._naming = NamingDevice(device)
-        self._ahead = ahead
+        self._background = background
         self._context = context_on(device)
         self._queue = queue_on(self._context, device, self.times.from_events)
         self._acc = np.dtype(np.float64 if layout.fp64 else np.float32)
@@ -273,23 +272,23 @@ class Session:
         if apart:
             self.room = self.room._replace(starts=blocks.part_starts)
         self.expected_slots = min(slots, self.room.most)
-        """CLAs to make room for as soon as there are any."""
+        """CLAs to make room for with the first one."""
         self._least_slots = self.room.rows_of_any(3 * (patterns.n_tips - 2) + 1)
         self.memory = Memory(self._context, self._queue, self.times.waiting)
         self._workers: dict[str, Worker] = {}
         self._plans: dict[tuple[int, int, int], Plan] = {}
         self._program: Program | None = None
-        self._panel = patterns
+        self._patterns = patterns
         self._first_chunk = 0
-        self._panels: dict[Patterns, dict[str, cl.Buffer]] = {}
+        self._others: dict[Patterns, dict[str, cl.Buffer]] = {}
         self._upload_patterns(patterns)
         for name in BUFFERS:
             self.memory.reserve(name, LEAST)
         self.memory.put("sync", np.zeros(len(Sync), np.uint32))
 
     def longest_walk(self, trees: int) -> int:
-        """See :func:`longest_walk`."""
-        return longest_walk(self.layout, self.device.max_compute_units, self._panel, trees)
+        """See :func:`mltree.device.layout.longest_walk`."""
+        return longest_walk(self.layout, self.device.max_compute_units, self._patterns, trees)
 
     def load_models(self, models: Sequence[ModelArrays]) -> None:
         """Take models, a row each."""
@@ -304,11 +303,11 @@ class Session:
         self.memory.put("series_at", places)
 
     def load_weights(self, rows: Weights) -> None:
-        """Take rows of the panel's weights [R, L]."""
+        """Take rows of weights f64[R, L]."""
         put_weights(self.memory, self._blocks, rows, self._widening)
 
     def load_patterns(self, first_part: int, patterns: Patterns) -> None:
-        """See :meth:`mltree.program.engine.BerthEngine.load_patterns`."""
+        """See :meth:`mltree.program.engine.ReplicateEngine.load_patterns`."""
         write_patterns(self.memory, self._blocks, first_part, patterns, self._real, self._acc)
 
     def site_log_likelihoods(self, rows: int = 1) -> Float64:
@@ -333,7 +332,7 @@ class Session:
         after = back[HEADER_WORDS:end].reshape(-1, CONTROL_WORDS)
         self.times.repeated(program, self._blocks.patterns_of(program.cases), after)
         sums = back[head:]
-        if self._residues_of(program) > self.residues:
+        if self._lanes_of(program) > self.reduction_lanes:
             sums = whole_products(program, sums, self._blocks.part_chunk)
         return Result(sums, back[end:head], after)
 
@@ -348,8 +347,8 @@ class Session:
         """Send a program on its way, with the numbers [words] of its state from the header on."""
         with self._naming:
             plan = self._plan(program, lengths, groups)
-            own = words.astype(self._acc, copy=False)
-            self.memory.write("state", own, plan.state["HEADER"].start * self._acc.itemsize)
+            numbers = words.astype(self._acc, copy=False)
+            self.memory.write("state", numbers, plan.state["HEADER"].start * self._acc.itemsize)
             self._launch(plan)
 
     def ask(self, program: Program, lengths: int, groups: int = 0) -> None:
@@ -382,25 +381,25 @@ class Session:
             self.times.settle()
         self._check(part, state[plan.state["HEADER"].start :])
 
-    def turn_to(self, panel: Patterns, first_chunk: int) -> None:
-        """Work on another panel of patterns; tips stay on the device, CLAs lose their meaning.
+    def turn_to(self, patterns: Patterns, first_chunk: int) -> None:
+        """Work on another slice of patterns; tips stay on the device, CLAs lose their meaning.
 
-        ``first_chunk``: chunks of the panels before it, whose strided sums it goes on from.
+        ``first_chunk``: chunks of the slices before it, whose strided sums it goes on from.
         """
-        if panel is self._panel:
+        if patterns is self._patterns:
             return
-        self._panels[self._panel] = self.memory.take(_OF_PANEL)
-        self._panel = panel
+        self._others[self._patterns] = self.memory.take(_OF_SLICE)
+        self._patterns = patterns
         self._first_chunk = first_chunk
-        if panel in self._panels:
-            self.memory.give(self._panels.pop(panel))
-            self._lay_out(panel)
+        if patterns in self._others:
+            self.memory.give(self._others.pop(patterns))
+            self._lay_out(patterns)
         else:
-            self._upload_patterns(panel)
+            self._upload_patterns(patterns)
 
     def close(self) -> None:
-        """Free the CLAs, what panels but the present one left, and what programs made room for."""
-        self._panels.clear()
+        """Free the CLAs, what slices but the present one left, and what programs made room for."""
+        self._others.clear()
         self._let_go()
         self.memory.take(_GROWING)
         for name in _GROWING:
@@ -415,7 +414,7 @@ class Session:
         return self.times.by_function(marks)
 
     def breakdown(self) -> Breakdown:
-        """Where the time went so far, with the work that was done in it."""
+        """Breakdown of the time so far, with the work that was done in it."""
         return self.times.breakdown(self.timings(), self.layout.pattern_bytes, self.device)
 
     def _retreat(self, program: Program, error: DeviceMemoryError) -> None:
@@ -427,8 +426,8 @@ class Session:
             DeviceError: one tree's are too many.
         """
         least = self._least_slots
-        own = self._own_blocks(program)
-        rows = -(-program.slots * (own.stop - own.start) // self._blocks.count)
+        span = self._own_blocks(program)
+        rows = -(-program.slots * (span.stop - span.start) // self._blocks.count)
         asked = min(self.room.most, max(rows, least))
         if asked == least <= self.expected_slots:
             raise DeviceError(error.message, hint=error.hint) from error
@@ -437,15 +436,15 @@ class Session:
         self.close()
 
     def _state(self, program: Program, lengths: int, groups: int) -> StateLayout:
-        return state_layout(lengths, groups, program.sums * max(1, self._residues_of(program)))
+        return state_layout(lengths, groups, program.sums * max(1, self._lanes_of(program)))
 
-    def _residues_of(self, program: Program) -> int:
-        """Strided sums that it leaves instead of each whole one; 0 for whole ones."""
-        is_split = not self.residues and splits_residues(self.layout, program)
-        return REDUCE_WIDTH if is_split else self.residues
+    def _lanes_of(self, program: Program) -> int:
+        """Strided sums that a program leaves instead of each whole sum; 0 for whole sums."""
+        is_split = not self.reduction_lanes and splits_lanes(self.layout, program)
+        return REDUCE_WIDTH if is_split else self.reduction_lanes
 
     def _let_go(self) -> None:
-        """Keep no buffer alive that is about to be replaced."""
+        """Drop all references to buffers that are about to be replaced."""
         self._plans.clear()
         for worker in self._workers.values():
             worker.let_go()
@@ -461,8 +460,8 @@ class Session:
     def _worker(self, name: str) -> Worker:
         if name not in self._workers:
             with self.times.building:
-                if self._ahead is not None:
-                    self._ahead.wait(name)
+                if self._background is not None:
+                    self._background.wait(name)
                 worker = Worker(self._context, self.device, name, self.layout.of_worker(name))
             words = Mark.BOOKS + worker.most_groups * len(Function)
             self.memory.put(f"marks.{name}", np.zeros(words, np.uint64))
@@ -474,8 +473,8 @@ class Session:
         key = (id(program), lengths, groups)
         plan = self._plans.pop(key, None)
         if plan is None or plan.generation != self.memory.generation:
-            own = self._worker(worker or worker_of(program))
-            plan = self._new_plan(program, lengths, groups, own)
+            built = self._worker(worker or worker_of(program))
+            plan = self._new_plan(program, lengths, groups, built)
         self._plans[key] = plan
         if len(self._plans) > PLANS:
             del self._plans[next(iter(self._plans))]
@@ -487,19 +486,21 @@ class Session:
     def _new_plan(self, program: Program, lengths: int, groups: int, worker: Worker) -> Plan:
         cases, blocks = program.cases, self._blocks
         chunks = max(1, int(blocks.chunks_of(cases["first_part"], cases["parts"]).max()))
-        residues = self._residues_of(program)
-        launches = worker.launches(program, self.dispatch, self._n_patterns, chunks, residues)
+        reduction_lanes = self._lanes_of(program)
+        launches = worker.launches(
+            program, self.dispatch, self._n_patterns, chunks, reduction_lanes
+        )
         stacks = max(launch.groups for launch in launches) * worker.spilled_bytes(program)
         self._make_room(program, lengths, groups, stacks)
-        own = self._own_blocks(program)
+        span = self._own_blocks(program)
         numbers = {
             "blocks": blocks.count,
-            "cla_blocks": own.stop - own.start,
-            "cla_first": own.start,
+            "cla_blocks": span.stop - span.start,
+            "cla_first": span.start,
             "chunks": blocks.chunks,
             "chunk_blocks": self._chunk_blocks,
             "first_chunk": self._first_chunk,
-            "residues": residues,
+            "reduction_lanes": reduction_lanes,
             "tile_blocks": self.layout.tile_blocks(self._chunk_blocks, program.slots),
             "most_chunks": chunks,
             "first_case": program.first_case,
@@ -527,13 +528,13 @@ class Session:
 
     def _make_room(self, program: Program, lengths: int, groups: int, stacks: int) -> None:
         layout, real, reserve = self.layout, self._real.itemsize, self.memory.reserve
-        own = self._own_blocks(program)
-        width = (own.stop - own.start) * layout.vw
+        span = self._own_blocks(program)
+        width = (span.stop - span.start) * layout.vw
         slot, counts = layout.cla_bytes(width), width * layout.categories * 2
         slots = program.slots
         if self.memory.size("cla") < slots * (slot - counts):
             slots = slots if self.room.starts else max(slots, self.expected_slots)
-            keep = not self._panels and slots_needed(program).size > 0
+            keep = not self._others and slots_needed(program).size > 0
             if not keep:
                 self._let_go()
             reserve("cla", slots * (slot - counts), keep)

@@ -1,7 +1,7 @@
-"""Stations: what one process computes of an alignment that is shared out, on its devices.
+"""Shards: the patterns that each device of a process computes of an alignment that is shared out.
 
-An engine over panels (:mod:`mltree.device.panels`) speaks to stations alone: to its own process's
-and to those of other ranks, in orders that can be sent and answers that can be sent back.
+The engine (:mod:`mltree.device.sharded_engine`) speaks to groups of shards alone: to that of its
+process and to those of other ranks, in calls that can be sent and answers that can be sent back.
 """
 
 from __future__ import annotations
@@ -31,25 +31,23 @@ from mltree.system.errors import DeviceError, InputError, MltreeError
 from mltree.system.ranks import ALIKE_HINT
 from mltree.system.values import Value
 
-# Seats: a device each, with the patterns that it has of an alignment, in one panel or several.
-
 GROWTH = 2
 """CLA slots for which room is made, over those that a program asks for: the next asks for more."""
 
 
-class Place(Value):
-    """A device that takes part, and how."""
+class DeviceSpec(Value):
+    """A device that takes part, with its layout and its share."""
 
     device: cl.Device
     layout: Layout
     share: float = 1.0
-    """Of the patterns, relative to the other devices' shares."""
+    """Share of the patterns, relative to the other devices' shares."""
     memory_limit: int | None = None
     """Bytes that CLAs may take; the device's own limits where None."""
 
 
-class Rules(NamedTuple):
-    """What all seats of an alignment have in common."""
+class ShardOptions(NamedTuple):
+    """Options that all shards of an alignment have in common."""
 
     vw: int
     chunk_blocks: int
@@ -59,54 +57,56 @@ class Rules(NamedTuple):
     """CLAs to make room for at first."""
 
 
-class Panel(NamedTuple):
-    """Patterns of a seat that are computed together."""
+class ShardSlice(NamedTuple):
+    """Patterns of a shard that are computed together."""
 
     patterns: Patterns
     where: slice
-    """Among the seat's."""
+    """Their columns among those of the shard."""
     first_chunk: int
-    """Likewise."""
+    """Their first chunk among those of the shard."""
 
 
-class Seat:
-    """One device with the patterns of its residues, in one panel or several that take turns."""
+class Shard:
+    """A device with the patterns of its reduction lanes, in slices that take turns."""
 
-    def __init__(self, place: Place, patterns: Patterns, residues: int, rules: Rules) -> None:
-        """``patterns``: those of so many residues."""
-        self.residues = residues
+    def __init__(
+        self, spec: DeviceSpec, patterns: Patterns, reduction_lanes: int, options: ShardOptions
+    ) -> None:
+        """``patterns``: those of the chunks of as many reduction lanes."""
+        self.reduction_lanes = reduction_lanes
         self._patterns = patterns
-        self._chunk_blocks = rules.chunk_blocks
-        self._blocks = Blocks.of(patterns, rules.vw, rules.chunk_blocks)
+        self._chunk_blocks = options.chunk_blocks
+        self._blocks = Blocks.of(patterns, options.vw, options.chunk_blocks)
         self._weights: Weights = self._patterns.weights[None]
-        self._layout = place.layout
-        self._limit = cla_memory(place.device, place.memory_limit)
-        self.panels = self._split(rules.slots, place.device.name.strip())
+        self._layout = spec.layout
+        self._limit = cla_memory(spec.device, spec.memory_limit)
+        self.slices = self._split(options.slots, spec.device.name.strip())
         self.session = Session(
-            place.device, self.panels[0].patterns, place.layout, rules.length_bounds,
-            rules.dispatch,
-            memory_limit=self._limit, chunk_blocks=rules.chunk_blocks, slots=rules.slots,
-            residues=residues,
+            spec.device, self.slices[0].patterns, spec.layout, options.length_bounds,
+            options.dispatch,
+            memory_limit=self._limit, chunk_blocks=options.chunk_blocks, slots=options.slots,
+            reduction_lanes=reduction_lanes,
         )  # fmt: skip
 
     @property
     def fit(self) -> int:
-        """CLA slots that fit for the largest panel, which is the first."""
-        return self._limit // self._layout.cla_bytes(self.panels[0].patterns.n_patterns)
+        """CLA slots that fit for the largest slice, which is the first."""
+        return self._limit // self._layout.cla_bytes(self.slices[0].patterns.n_patterns)
 
     @property
     def notice(self) -> str:
-        """What the device takes, and why in several panels."""
+        """Notice of the patterns that the device takes, and why in several slices."""
         patterns = f"{self.session.device.name.strip()} takes {self._patterns.n_patterns} patterns"
-        if len(self.panels) == 1:
+        if len(self.slices) == 1:
             return patterns
         return (
-            f"{patterns} in {len(self.panels)} panels, one after the other: its memory for CLAs is "
+            f"{patterns} in {len(self.slices)} slices, one after the other: its memory for CLAs is "
             f"{self._limit / 2**20:.0f} MiB"
         )
 
     def make_room(self, slots: int) -> None:
-        """Make smaller panels where so many CLAs of one do not fit.
+        """Make smaller slices where so many CLAs of one do not fit.
 
         Raises:
             DeviceError: they do not fit for a single chunk.
@@ -114,10 +114,10 @@ class Seat:
         if slots <= self.fit:
             return
         try:
-            self.panels = self._split(GROWTH * slots, self.session.name)
+            self.slices = self._split(GROWTH * slots, self.session.name)
         except DeviceError:
-            self.panels = self._split(slots, self.session.name)
-        self.turn_to(self.panels[0])
+            self.slices = self._split(slots, self.session.name)
+        self.turn_to(self.slices[0])
         self.expect_less()
         if self._weights.shape[0] > 1:
             self.load_weights(self._weights)
@@ -128,18 +128,18 @@ class Seat:
         self.session.expected_slots = 0
 
     def retreat(self, slots: int) -> None:
-        """Make smaller panels, for so many CLAs of those that there are do not fit.
+        """Make smaller slices, for so many CLAs of those that there are do not fit.
 
         Raises:
             DeviceError: they do not fit for a single chunk.
         """
         self.session.close()
         self._limit = (
-            max(1, slots) * self._layout.cla_bytes(self.panels[0].patterns.n_patterns) // 2
+            max(1, slots) * self._layout.cla_bytes(self.slices[0].patterns.n_patterns) // 2
         )
         self.make_room(max(slots, self.fit + 1))
 
-    def _split(self, slots: int, name: str) -> list[Panel]:
+    def _split(self, slots: int, name: str) -> list[ShardSlice]:
         blocks = self._blocks
         chunk = min(self._chunk_blocks * blocks.vw, blocks.width)
         least = max(1, slots) * self._layout.cla_bytes(chunk)
@@ -150,224 +150,224 @@ class Seat:
                 f"{self._limit / 2**20:.1f} MiB",
                 hint=f"give --memory-limit {-(-least // 2**20)}M or more, or fewer starting trees",
             )
-        panels = -(-blocks.chunks // fit)
-        ends = [-(-n * blocks.chunks // panels) for n in range(panels + 1)]
-        # A pattern's chunk rises with its number, so that a panel's follow one another.
+        slices = -(-blocks.chunks // fit)
+        ends = [-(-n * blocks.chunks // slices) for n in range(slices + 1)]
+        # A pattern's chunk rises with its number, so that a slice's patterns are neighbours.
         patterns = np.searchsorted(blocks.chunk_of, ends)
         return [
-            Panel(self._patterns.take(np.arange(*span)), slice(*span), first)
+            ShardSlice(self._patterns.take(np.arange(*span)), slice(*span), first)
             for span, first in zip(pairwise(patterns.tolist()), ends, strict=False)
         ]
 
     def load_weights(self, rows: Weights) -> None:
         """Take rows of weights f64[R, patterns]."""
         self._weights = rows
-        for panel in self.panels:
-            self.turn_to(panel)
-            self.session.load_weights(rows[:, panel.where])
+        for piece in self.slices:
+            self.turn_to(piece)
+            self.session.load_weights(rows[:, piece.where])
 
     def load_patterns(self, first_part: int, patterns: Patterns, first: int) -> None:
-        """Take these for those of as many parts; ``first``: of those, among all of the seat's."""
+        """Replace the patterns of as many parts; ``first``: the first column, among the shard's."""
         self._patterns.put(first, patterns)
         end = first + patterns.n_patterns
-        for panel in self.panels:
-            start, stop = max(first, panel.where.start), min(end, panel.where.stop)
+        for piece in self.slices:
+            start, stop = max(first, piece.where.start), min(end, piece.where.stop)
             if start < stop:
                 some = patterns.take(np.arange(start - first, stop - first))
-                panel.patterns.put(start - panel.where.start, some)
-                self.turn_to(panel)
+                piece.patterns.put(start - piece.where.start, some)
+                self.turn_to(piece)
                 self.session.load_patterns(first_part, some)
 
-    def turn_to(self, panel: Panel) -> None:
-        """Work on a panel."""
-        self.session.turn_to(panel.patterns, panel.first_chunk)
+    def turn_to(self, piece: ShardSlice) -> None:
+        """Work on a slice."""
+        self.session.turn_to(piece.patterns, piece.first_chunk)
 
     def site_lnl(self, rows: int) -> Float64:
-        """f64[rows, patterns] of all panels."""
-        found = []
-        for panel in self.panels:
-            self.turn_to(panel)
-            found.append(self.session.site_log_likelihoods(rows))
-        return np.concatenate(found, axis=1)
+        """f64[rows, patterns] of all slices."""
+        lnl = []
+        for piece in self.slices:
+            self.turn_to(piece)
+            lnl.append(self.session.site_log_likelihoods(rows))
+        return np.concatenate(lnl, axis=1)
 
 
 Acc = npt.NDArray[Any]
 
 
-class Share(NamedTuple):
-    """What a seat gets of an alignment."""
+class ShardPatterns(NamedTuple):
+    """Patterns of a shard, and how many reduction lanes they are of."""
 
     patterns: Patterns
-    residues: int
+    reduction_lanes: int
 
 
-class Held(NamedTuple):
-    """A program that stations keep, by a number."""
+class ProgramRef(NamedTuple):
+    """A program that groups keep by a number."""
 
     number: int
     program: Program | None
-    """The first time that it is spoken of."""
+    """The program itself the first time it is sent; None from then on."""
 
 
-class Again(NamedTuple):
-    """A program that panels which take turns run again, on f64[lengths], for its CLAs are gone."""
+class Rerun(NamedTuple):
+    """A program that slices which take turns run again, on f64[lengths], for its CLAs are gone."""
 
-    program: Held
+    program: ProgramRef
     lengths: Float64
 
 
-class Standing(NamedTuple):
-    """How a station's seats stand, in order."""
+class GroupStatus(NamedTuple):
+    """Room, slices and notices of a group's shards, in order."""
 
     rooms: tuple[Room, ...]
-    panels: tuple[int, ...]
-    """That each has."""
+    slices: tuple[int, ...]
+    """Slices of each shard."""
     notices: tuple[str, ...]
 
 
-class Order(NamedTuple):
-    """A method of :class:`Station`, and what to call it with."""
+class RemoteCall(NamedTuple):
+    """A method of :class:`ShardGroup`, and what to call it with."""
 
     do: Callable[..., Any]
     values: tuple[Any, ...] = ()
 
 
-class Refusal(NamedTuple):
-    """Why nothing came of an order."""
+class RemoteError(NamedTuple):
+    """An error of a remote call, as it is sent back."""
 
     kind: type[MltreeError]
     message: str
     hint: str | None
 
     def error(self) -> MltreeError:
-        """What was raised there."""
+        """The exception, to be raised here."""
         return self.kind(self.message, hint=self.hint)
 
 
-Answer: TypeAlias = Callable[[Order], Any]
-"""A station's :meth:`Station.answer`."""
+Handler: TypeAlias = Callable[[RemoteCall], Any]
+"""A group's :meth:`ShardGroup.answer`."""
 
 
-class Station:
-    """The devices of a process, each in a seat of its own."""
+class ShardGroup:
+    """The shards of a process, one on each of its devices."""
 
-    def __init__(self, places: Sequence[Place]) -> None:
-        self.places = tuple(places)
-        self.seats: list[Seat] = []
+    def __init__(self, specs: Sequence[DeviceSpec]) -> None:
+        self.specs = tuple(specs)
+        self.shards: list[Shard] = []
         self._programs: dict[int, Program] = {}
 
-    def answer(self, order: Order) -> Any:
-        """What comes of an order, or a :class:`Refusal`."""
+    def answer(self, call: RemoteCall) -> Any:
+        """The result of a call, or a :class:`RemoteError`."""
         try:
-            return order.do(self, *order.values)
+            return call.do(self, *call.values)
         except MltreeError as error:
-            return Refusal(type(error), error.message, error.hint)
+            return RemoteError(type(error), error.message, error.hint)
 
-    def open(self, shares: Sequence[Share | None], rules: Rules) -> Standing:
-        """Take a seat with every device that gets a share.
+    def open(self, shares: Sequence[ShardPatterns | None], options: ShardOptions) -> GroupStatus:
+        """Open a shard on every device that gets a share.
 
         Raises:
             DeviceError: a device cannot be used.
         """
-        self.seats = [
-            Seat(place, *share, rules)
-            for place, share in zip(self.places, shares, strict=True)
+        self.shards = [
+            Shard(spec, *share, options)
+            for spec, share in zip(self.specs, shares, strict=True)
             if share is not None
         ]
-        return self.standing()
+        return self.status()
 
-    def standing(self) -> Standing:
-        """How the seats stand."""
-        return Standing(
-            tuple(seat.session.room._replace(most=seat.fit) for seat in self.seats),
-            tuple(len(seat.panels) for seat in self.seats),
-            tuple(seat.notice for seat in self.seats),
+    def status(self) -> GroupStatus:
+        """Return the status of the shards."""
+        return GroupStatus(
+            tuple(shard.session.room._replace(most=shard.fit) for shard in self.shards),
+            tuple(len(shard.slices) for shard in self.shards),
+            tuple(shard.notice for shard in self.shards),
         )
 
-    def make_room(self, slots: int) -> Standing:
-        """Have room for so many CLAs of every panel; see :meth:`Seat.make_room`."""
-        for seat in self.seats:
-            seat.make_room(slots)
-        return self.standing()
+    def make_room(self, slots: int) -> GroupStatus:
+        """Have room for so many CLAs of every slice; see :meth:`Shard.make_room`."""
+        for shard in self.shards:
+            shard.make_room(slots)
+        return self.status()
 
     def expect_less(self) -> None:
-        """Make room for no more CLAs than are asked for; see :meth:`Seat.expect_less`."""
-        for seat in self.seats:
-            seat.expect_less()
+        """Make room for no more CLAs than are asked for; see :meth:`Shard.expect_less`."""
+        for shard in self.shards:
+            shard.expect_less()
 
-    def retreat(self, slots: int) -> Standing:
-        """Make smaller panels; see :meth:`Seat.retreat`."""
-        for seat in self.seats:
-            seat.retreat(slots)
-        return self.standing()
+    def retreat(self, slots: int) -> GroupStatus:
+        """Make smaller slices; see :meth:`Shard.retreat`."""
+        for shard in self.shards:
+            shard.retreat(slots)
+        return self.status()
 
     def load_models(self, models: Sequence[ModelArrays]) -> None:
         """Take models, a row each."""
-        for seat in self.seats:
-            seat.session.load_models(models)
+        for shard in self.shards:
+            shard.session.load_models(models)
 
     def load_weights(self, rows: Sequence[Weights]) -> None:
-        """Take rows of weights [R, patterns], of every seat's patterns."""
-        for seat, own in zip(self.seats, rows, strict=True):
-            seat.load_weights(own)
+        """Take rows of weights [R, patterns], of every shard's patterns."""
+        for shard, weights in zip(self.shards, rows, strict=True):
+            shard.load_weights(weights)
 
     def load_patterns(self, first_part: int, shares: Sequence[tuple[int, Patterns]]) -> None:
-        """Take other patterns for those of some parts; see :meth:`Seat.load_patterns`."""
-        for seat, (first, patterns) in zip(self.seats, shares, strict=True):
-            seat.load_patterns(first_part, patterns, first)
+        """Take other patterns for those of some parts; see :meth:`Shard.load_patterns`."""
+        for shard, (first, patterns) in zip(self.shards, shares, strict=True):
+            shard.load_patterns(first_part, patterns, first)
 
     def close(self) -> None:
-        """Free the CLAs, and what panels left."""
-        for seat in self.seats:
-            seat.session.close()
+        """Free the CLAs, and what slices left."""
+        for shard in self.shards:
+            shard.session.close()
 
     def site_lnl(self, rows: int) -> list[Float64]:
-        """f64[rows, patterns] of the last EVALUATE_SITES, of every seat's patterns."""
-        return [seat.site_lnl(rows) for seat in self.seats]
+        """f64[rows, patterns] of the last EVALUATE_SITES, of every shard's patterns."""
+        return [shard.site_lnl(rows) for shard in self.shards]
 
     def run(
         self,
-        program: Held,
+        program: ProgramRef,
         words: Acc,
         lengths: int,
-        again: Sequence[Again],
+        again: Sequence[Rerun],
         spent: Sequence[int],
     ) -> list[Acc]:
-        """The sums that a program without optimisers leaves behind on every seat, all panels done.
+        """The sums that a program without optimisers leaves behind on every shard, all slices done.
 
         words  acc[words]: what it starts from, its header and so many lengths
-        again  what panels that take turns run before it
+        again  what slices that take turns run before it
         spent  numbers of programs that will not be spoken of any more
         """
         part = self._known(program)
         writers = [(self._known(one.program), one.lengths) for one in again]
         for number in spent:
             del self._programs[number]
-        states = [words] * len(self.seats)
-        for turn in range(max((len(seat.panels) for seat in self.seats), default=0)):
-            here = [i for i, seat in enumerate(self.seats) if turn < len(seat.panels)]
-            self._turn_to(turn, [self.seats[i] for i in here], writers)
+        states = [words] * len(self.shards)
+        for turn in range(max((len(shard.slices) for shard in self.shards), default=0)):
+            here = [i for i, shard in enumerate(self.shards) if turn < len(shard.slices)]
+            self._turn_to(turn, [self.shards[i] for i in here], writers)
             for i in here:
-                self.seats[i].session.send(part, states[i], lengths)
+                self.shards[i].session.send(part, states[i], lengths)
             for i in here:  # only then: no device waits for another's answer to be asked for
-                self.seats[i].session.ask(part, lengths)
-            for i in here:  # the next panel goes on from these words
-                states[i] = self.seats[i].session.receive(part, lengths)
-        return [own[HEADER_WORDS + lengths :] for own in states]
+                self.shards[i].session.ask(part, lengths)
+            for i in here:  # the next piece goes on from these words
+                states[i] = self.shards[i].session.receive(part, lengths)
+        return [state[HEADER_WORDS + lengths :] for state in states]
 
-    def _known(self, held: Held) -> Program:
-        if held.program is not None:
-            self._programs[held.number] = held.program
-        return self._programs[held.number]
+    def _known(self, ref: ProgramRef) -> Program:
+        if ref.program is not None:
+            self._programs[ref.number] = ref.program
+        return self._programs[ref.number]
 
     def _turn_to(
-        self, turn: int, seats: Sequence[Seat], writers: Sequence[tuple[Program, Float64]]
+        self, turn: int, shards: Sequence[Shard], writers: Sequence[tuple[Program, Float64]]
     ) -> None:
-        """Work on other panels, and have their CLAs written where they are not there any more."""
-        for seat in seats:
-            seat.turn_to(seat.panels[turn])
+        """Work on other slices, and have their CLAs written where they are not there any more."""
+        for shard in shards:
+            shard.turn_to(shard.slices[turn])
         for program, lengths in writers:
-            sessions = [seat.session for seat in seats if len(seat.panels) > 1]
+            sessions = [shard.session for shard in shards if len(shard.slices) > 1]
             for session in sessions:
                 session.start(program, lengths, NO_CONTROL)
                 session.ask(program, len(lengths))
@@ -375,37 +375,37 @@ class Station:
                 session.receive(program, len(lengths))
 
     def timings(self) -> list[dict[Function, float]]:
-        """Seconds per likelihood function, of every seat."""
-        return [seat.session.timings() for seat in self.seats]
+        """Seconds per likelihood function, of every shard."""
+        return [shard.session.timings() for shard in self.shards]
 
     def breakdowns(self) -> list[Breakdown]:
-        """Where the time went, of every seat; its device is this process's own."""
-        return [replace(seat.session.breakdown(), devices=()) for seat in self.seats]
+        """Breakdown of every shard, without devices, which are this process's own."""
+        return [replace(shard.session.breakdown(), devices=()) for shard in self.shards]
 
 
-def places_on(
+def device_specs(
     devices: Sequence[DeviceInfo],
     layouts: Sequence[Layout],
     memory_limit: int | None,
     speeds: Sequence[float],
-) -> list[Place]:
-    """Where devices take part; ``memory_limit``: bytes that CLAs may take on each, all ranks'."""
+) -> list[DeviceSpec]:
+    """Specs of devices; ``memory_limit``: bytes of CLAs on each, of all ranks together."""
     return [
-        Place(info.handle, layout, speed, limit_on(info, memory_limit))
+        DeviceSpec(info.handle, layout, speed, limit_on(info, memory_limit))
         for info, layout, speed in zip(devices, layouts, speeds, strict=True)
     ]
 
 
-def elsewhere(
-    wanted: str | None, names: Sequence[str], layouts: Sequence[Layout], memory_limit: int | None
-) -> Answer:
-    """What answers for another rank, on the devices that are wanted there.
+def remote_group(
+    asked: str | None, names: Sequence[str], layouts: Sequence[Layout], memory_limit: int | None
+) -> Handler:
+    """Return the handler of another rank's calls, on the devices asked for there.
 
     Raises:
         InputError: they are not those of these names, which the first rank has.
         DeviceError: they cannot be used.
     """
-    devices = choose_devices(wanted)
+    devices = choose_devices(asked)
     if [info.name for info in devices] != list(names):
         raise InputError("its devices are not those of rank 0", hint=ALIKE_HINT)
-    return Station(places_on(devices, layouts, memory_limit, [1.0] * len(devices))).answer
+    return ShardGroup(device_specs(devices, layouts, memory_limit, [1.0] * len(devices))).answer

@@ -1,4 +1,4 @@
-"""How fast a device is, beside others that share its work, and with one layout or another."""
+"""Measuring devices: speed beside others, layouts, bandwidth, and a GPU's load."""
 
 from __future__ import annotations
 
@@ -24,8 +24,8 @@ from mltree.device.layout import Layout
 from mltree.device.layout_choice import (
     CATEGORIES,
     Calibration,
-    Choice,
-    Kind,
+    DataKind,
+    LayoutChoice,
     block_widths,
     choose_layout,
     load,
@@ -42,8 +42,6 @@ from mltree.system.process import threads
 from mltree.system.values import Value
 from mltree.tree.random_trees import random_topology
 
-# Kernels built side by side, each in a process of its own.
-#
 # Drivers do one build at a time in a process, whatever its threads, and one takes PoCL 1 to 5 s and
 # NVIDIA's compiler 3 to 12. What a process has built, the next finds in the driver's cache or ours.
 
@@ -76,11 +74,11 @@ def prebuild(
 
 
 def _leave_interrupts() -> None:
-    """Ctrl-C is the parent's."""
+    """Leave Ctrl-C to the parent."""
     signal.signal(signal.SIGINT, signal.SIG_IGN)
 
 
-# How fast a device copies its own memory: what a likelihood function could reach at most.
+# Copy bandwidth: the most that a likelihood function could reach.
 
 FIRST_BYTES = 1 << 25
 MOST_BYTES = 1 << 28
@@ -90,11 +88,11 @@ LONG_ENOUGH = 2e-3
 """Seconds of a copy beside which its start is nothing; a CPU is there with 32 MiB."""
 
 TRIES = 3
-"""The fastest of so many: a limit is what is possible."""
+"""Copies of which the fastest counts."""
 
 
 def copy_bandwidth(device: cl.Device, tries: int = TRIES) -> float:
-    """Bytes a second that a copy on the device reads and writes together; takes some 0.1 s."""
+    """Measure the bytes a second that a copy on the device reads and writes, in some 0.1 s."""
     context = context_on(device)
     queue = cl.CommandQueue(context)
     most = min(MOST_BYTES, device.max_mem_alloc_size // 4, device.global_mem_size // 16)
@@ -119,7 +117,7 @@ def _copy_seconds(context: cl.Context, queue: cl.CommandQueue, size: int, tries:
     return min(times[1:])  # the first one makes room
 
 
-# How busy a device is: what a GPU's driver says of it, or what the process takes of the CPUs.
+# Load of a device: by its driver for a GPU, by the process's CPU time for a CPU.
 #
 # NVIDIA's driver answers through its management library (NVML), which comes with it; a GPU whose
 # driver has none is not asked. OpenCL itself knows neither how busy a device is nor how much of its
@@ -135,10 +133,10 @@ OFTEN = 1.0
 
 
 class GpuLoad(NamedTuple):
-    """What NVML says of a GPU."""
+    """Load and free memory of a GPU, from NVML."""
 
     busy: int
-    """Per cent of the last moments in which it computed, for whomever."""
+    """Per cent of the last moments in which the GPU computed, for whomever."""
     free: int
     """Bytes of memory that nobody has taken."""
     total: int
@@ -163,7 +161,7 @@ def _library() -> Any:
 
 
 def gpu_load(device: cl.Device) -> GpuLoad | None:
-    """How busy an NVIDIA GPU is; None where nobody can tell."""
+    """Load of an NVIDIA GPU; None where nobody can tell."""
     library = _library() if "nvidia" in str(device.platform.name).lower() else None
     if library is None:
         return None
@@ -183,7 +181,7 @@ def gpu_load(device: cl.Device) -> GpuLoad | None:
 
 
 def occupied(device: DeviceInfo, needed: int) -> str | None:
-    """What the user should know about a GPU that others use, or have filled; None where none do.
+    """Notice about a GPU that others use, or have filled; None where none do.
 
     ``needed``: bytes that a run will take there.
     """
@@ -208,7 +206,7 @@ def occupied(device: DeviceInfo, needed: int) -> str | None:
 def load_meter(
     device: DeviceInfo, clock: Callable[[], float] = time.monotonic
 ) -> Callable[[], str]:
-    """What says in a word how busy a device is; it looks once in a while, however often asked."""
+    """Meter of a device's load in a word, which looks once in a while, however often asked."""
     cpu = _CpuMeter(clock)
     said, looked = "", -OFTEN
 
@@ -227,7 +225,7 @@ def _gpu_text(device: cl.Device) -> str:
 
 
 class _CpuMeter:
-    """CPU time of the process since it was last asked, 100 % for each CPU."""
+    """CPU time of the process since the last call, 100 % for each CPU."""
 
     def __init__(self, clock: Callable[[], float]) -> None:
         self._clock = clock
@@ -241,19 +239,19 @@ class _CpuMeter:
 
 SAMPLE_TIPS = 12
 SAMPLE_PATTERNS = 32_768
-"""Enough to fill a GPU's compute units, little enough for a CPU to be done in 20 ms."""
+"""Patterns that fill a GPU's compute units, and that a CPU has done in 20 ms."""
 REPEATS = 4
 ROUNDS = 5
-"""The best of some repeats, several times over. Two sessions of one layout, on two cores with a
-load of 10: in single rounds one took as little as 0.15 of the other's time, but in 80 tries never
-less than 0.98 in all five rounds."""
+"""Rounds, and repeats of a round, of which the best counts. Two sessions of one layout, on two
+cores with a load of 10: in single rounds one took as little as 0.15 of the other's time, but in 80
+tries never less than 0.98 in all five rounds."""
 
 GAIN = 0.9
 """Share of the time of the present layout below which another one is worth it, in every round:
 a layout decides the last bits of all later runs."""
 
 SIZE_PATTERNS = (1_024, 16_384, 131_072)
-"""Patterns of a little, a middling and a large alignment (:data:`.calibration.SIZES`)."""
+"""Patterns of little, middling and much data (:data:`mltree.device.layout_choice.SIZES`)."""
 
 CPU_SAMPLE = 32_768
 """Patterns times states that a CPU is measured on at most: more would be more of the same."""
@@ -271,13 +269,13 @@ Tell = Callable[[str], None]
 
 
 def _silent(_: str) -> None:
-    """For whoever wants no progress."""
+    """Take no line of progress."""
 
 
 def measured_speeds(
     devices: Sequence[DeviceInfo], layouts: Sequence[Layout], patterns: Patterns
 ) -> list[float]:
-    """Patterns a second, relative to one another; devices of one kind are equal, unmeasured."""
+    """Relative patterns a second of each device; devices of one kind are equal, unmeasured."""
     kinds = [(device.name, device.compute_units) for device in devices]
     if len(set(kinds)) == 1:
         return [1.0] * len(kinds)
@@ -297,7 +295,7 @@ def measured_speeds(
 def round_seconds(
     device: DeviceInfo, layouts: Sequence[Layout], patterns: Patterns
 ) -> npt.NDArray[np.float64]:
-    """Best times f64[rounds, layouts] of a traversal and all derivatives of some tree.
+    """f64[rounds, layouts]: best seconds of a traversal and all derivatives of a tree.
 
     The layouts take turns, so that what else the machine does troubles them alike.
     """
@@ -317,7 +315,7 @@ def round_seconds(
 
 
 def _run(session: Session, work: Sequence[Program], lengths: npt.NDArray[np.float64]) -> float:
-    """Wall seconds."""
+    """Measure wall seconds."""
     start = perf_counter()
     for program in work:
         session.run(program, lengths, NO_CONTROL)
@@ -327,20 +325,20 @@ def _run(session: Session, work: Sequence[Program], lengths: npt.NDArray[np.floa
 def calibrate(device: DeviceInfo, tell: Tell = _silent) -> Calibration:
     """Measure a device and keep what was found; mostly the time of building its kernels."""
     trials = _trials(device)
-    found: dict[str, Choice] = {}
+    found: dict[str, LayoutChoice] = {}
     chosen: dict[_Trial, Layout] = {}
     for kind, trial in trials.items():
         if trial not in chosen:
             tell(f"{device.name}: measuring {trial}")
             chosen[trial] = _better(device, trial)
-        found[kind.key] = Choice(chosen[trial].vw, chosen[trial].rows)
+        found[kind.key] = LayoutChoice(chosen[trial].vw, chosen[trial].rows)
     calibration = Calibration(copy_bandwidth(device.handle), found)
     save(device, calibration)
     return calibration
 
 
 def build_all(devices: Sequence[DeviceInfo], tell: Tell = _silent) -> None:
-    """Have all kernels that :func:`calibrate` needs built side by side."""
+    """Build all kernels that :func:`calibrate` needs, side by side."""
     jobs = [
         (str(device.index), trial.label, layout)
         for device in devices
@@ -351,7 +349,7 @@ def build_all(devices: Sequence[DeviceInfo], tell: Tell = _silent) -> None:
 
 
 def _rehearse(device: str, label: str, layout: Layout) -> None:
-    """Run what will be measured once: CPUs compile no kernel before."""
+    """Run once all that will be measured: CPUs compile no kernel before."""
     sample = _random_patterns(ALPHABETS[label], REHEARSAL)
     round_seconds(choose_device(device), [layout], sample)
 
@@ -379,7 +377,7 @@ def joint_bandwidth(spent: Breakdown) -> float | None:
 
 
 def known_bandwidth(device: DeviceInfo) -> float:
-    """Bytes a second that a copy reads and writes: as measured before, else measured now."""
+    """Bytes a second that a copy reads and writes, measured before or now."""
     known = load(device)
     if known.copy_bytes is None:
         known = replace(known, copy_bytes=copy_bandwidth(device.handle))
@@ -388,8 +386,8 @@ def known_bandwidth(device: DeviceInfo) -> float:
     return known.copy_bytes
 
 
-def _trials(device: DeviceInfo) -> dict[Kind, _Trial]:
-    """What is to be measured for every kind of data.
+def _trials(device: DeviceInfo) -> dict[DataKind, _Trial]:
+    """Measurements to be made for every kind of data.
 
     A GPU's blocks are as wide as the rules want them for little or for much data: every build
     takes seconds there.
@@ -405,7 +403,7 @@ def _trials(device: DeviceInfo) -> dict[Kind, _Trial]:
             present = choose_layout(device, *shape, wanted)
             others = [rule_layout(device, *shape, wanted, vw=vw) for vw in widths]
             layouts = tuple(dict.fromkeys([present, *others]))
-            kind = Kind(alphabet.n_states, CATEGORIES, not device.has_fp64, size)
+            kind = DataKind(alphabet.n_states, CATEGORIES, not device.has_fp64, size)
             n_patterns = min(wanted, _most_patterns(device, alphabet))
             trials[kind] = _Trial(label, n_patterns, layouts)
     return trials

@@ -1,4 +1,4 @@
-"""Where a run's time went: on the device by likelihood function, and what the host waited for.
+"""Time of a run: on the device by likelihood function, and of the host that waits for it.
 
 OpenCL events time the launches, and marks inside them share that out to the functions. Where the
 device's clock runs in nanoseconds (NVIDIA) the marks say everything, and the queue goes without
@@ -27,12 +27,12 @@ MOST_UNCOUNTED = 1000
 
 
 class Cost(Value):
-    """What a likelihood function has done, and how long that took."""
+    """Work and time of a likelihood function."""
 
     seconds: float = 0.0
     """On the device."""
     operations: int = 0
-    """Newviews, edges, insertions, matrices or Newton steps; counted for every panel."""
+    """Newviews, edges, insertions, matrices or Newton steps; counted for every slice."""
     pattern_nodes: int = 0
     """Operations times the patterns that they were for; 0 where patterns are none of its matter."""
     bytes: int = 0
@@ -40,31 +40,31 @@ class Cost(Value):
 
 
 class Breakdown(Value):
-    """Where the time of an engine went; seconds."""
+    """Breakdown of an engine's time, in seconds."""
 
     functions: Mapping[Function, Cost]
     builds: float = 0.0
-    """Of building kernels, those included that a driver builds at their first launch."""
+    """Seconds of building kernels, those included that a driver builds at their first launch."""
     waits: float = 0.0
-    """That the host waited for the device, whatever that was doing."""
+    """Seconds that the host waited for the device."""
     idle_cpu: float = 0.0
     """CPU time of the host's thread within builds and waits: a driver may spin."""
     devices: tuple[cl.Device, ...] = ()
 
     @property
     def device_seconds(self) -> float:
-        """Of all functions."""
+        """Seconds of all functions."""
         return sum(cost.seconds for cost in self.functions.values())
 
     @classmethod
     def one_after_the_other(cls, parts: Sequence[Breakdown]) -> Breakdown:
-        """Of engines that took turns: everything adds up."""
+        """Breakdown of engines that took turns: everything adds up."""
         functions = {f: _sum([part.functions[f] for part in parts]) for f in Function}
         return _joined(parts, functions)
 
     @classmethod
     def side_by_side(cls, parts: Sequence[Breakdown]) -> Breakdown:
-        """Of devices that work at once: work adds up, time is that of the one that took longest."""
+        """Breakdown of devices that work at once: work adds up, time is the longest one's."""
         longest = max(parts, key=lambda part: part.device_seconds)
         functions = {}
         for f in Function:
@@ -195,8 +195,8 @@ class DeviceTimes:
         self._count()
         operations = nodes = moved = 0
         for n_patterns, counts in self._work.items():
-            own = counts[function]
-            operations += int(own[Count.OPERATIONS])
-            nodes += int(own[Count.OPERATIONS]) * n_patterns
-            moved += n_patterns * int(own[Count.CLAS] * pattern_bytes + own[Count.TIPS])
+            work = counts[function]
+            operations += int(work[Count.OPERATIONS])
+            nodes += int(work[Count.OPERATIONS]) * n_patterns
+            moved += n_patterns * int(work[Count.CLAS] * pattern_bytes + work[Count.TIPS])
         return Cost(seconds, operations, nodes if moved else 0, moved)

@@ -52,7 +52,7 @@ CPU_GROUPS = 8
 """Work-groups of a CPU's core in such a launch: few enough to cost nothing, for even shares."""
 
 STACK_SHARE = 0.125
-"""Of a device's memory, what the stacks of a launch may take that find no room in local memory: 530
+"""Share of a device's memory that stacks may take which find no room in local memory: 530
 work-groups of an H200 take 10 GiB under C60+G4, as many as ever run at a time."""
 
 LEAST_RUN = 4096
@@ -71,7 +71,7 @@ class Launch(NamedTuple):
 
 
 class Plan(Value, eq=False):
-    """How a program goes to the device, as long as nothing moves in its memory."""
+    """Arguments and launches of a program, as long as nothing moves in the device's memory."""
 
     program: Program
     worker: Worker
@@ -79,7 +79,7 @@ class Plan(Value, eq=False):
     launches: list[Launch]
     """One for all stages, or one for each."""
     generation: int
-    """Of the memory that the arguments point into."""
+    """Generation of the memory that the arguments point into."""
     state: StateLayout
     products: float
     """Multiplications at most."""
@@ -108,7 +108,7 @@ class Worker:
         self._given: list[Any] = []
         """The arguments of the last launch."""
         self._plan: list[Any] | None = None
-        """Those but for the stages, as they came."""
+        """Arguments of the last launch but for its stages."""
         self._stages: tuple[int, int] | None = None
 
     @property
@@ -134,7 +134,7 @@ class Worker:
         return max(1, self._most_spilled // spilled) if spilled else self.most_groups
 
     def is_persistent(self, program: Program, patterns: int, jobs: int) -> bool:
-        """Whether a program, with stages of so many jobs at most, is best sent in one launch.
+        """True if a program, with stages of so many jobs at most, is best sent in one launch.
 
         A launch per stage lets the device choose how many work-groups it holds, which pays once
         there are far more of them than surely fit together. On a CPU one launch is one core.
@@ -159,7 +159,12 @@ class Worker:
         return self._units * resident_groups(self._device, self.name, self._layout, local)
 
     def launches(
-        self, program: Program, dispatch: Dispatch, patterns: int, chunks: int, residues: int = 0
+        self,
+        program: Program,
+        dispatch: Dispatch,
+        patterns: int,
+        chunks: int,
+        reduction_lanes: int = 0,
     ) -> list[Launch]:
         """All stages at once, or one by one."""
         shape = LaunchShape(
@@ -168,7 +173,7 @@ class Worker:
             items=self._items,
             lanes=self._layout.lanes,
             matrix_items=self._layout.categories * self._layout.matrix_items,
-            residues=residues,
+            reduction_lanes=reduction_lanes,
         )
         jobs = [max(1, stage.jobs(shape)) for stage in program.stages]
         persistent = dispatch == "persistent" or (
@@ -184,7 +189,7 @@ class Worker:
     def arguments(
         self, memory: Memory, program: Program, values: Mapping[str, np.generic]
     ) -> list[Any]:
-        """What the kernel takes, but for the stages to run (:data:`launch.ARGUMENTS`)."""
+        """The kernel's :data:`mltree.program.contract.ARGUMENTS` but for its stages."""
         names = (*BUFFERS, f"marks.{self.name}")
         size = max(LEAST, self._stack_bytes(program))
         stack = self._stacks.setdefault(size, cl.LocalMemory(size))
@@ -234,7 +239,7 @@ class Worker:
         return self.local_levels(program) * self._layout.stack_bytes()
 
 
-# Kernels built ahead of their use: in processes of their own, while the host prepares a search.
+# Background builds: in processes of their own, while the host prepares a search.
 #
 # Drivers do one build at a time in a process, whatever its threads. What one process has built, the
 # next finds in the driver's cache or ours; a mark beside them says that it is there, so that
@@ -245,31 +250,31 @@ LOOK = 0.01
 """Seconds between two looks for a build's mark."""
 
 
-class Ahead:
+class BackgroundBuild:
     """Builds of workers for one device and layout, in processes of their own."""
 
     def __init__(self, device: DeviceInfo, layout: Layout, workers: Sequence[str]) -> None:
-        """Start those that no process has done before; none where there is one thread only."""
+        """Start the builds that no process has done before; none where there is one thread only."""
         self._device, self._layout = device, layout
         self._running: dict[str, subprocess.Popen[bytes]] = {}
         weakref.finalize(self, _end, self._running)
         with suppress(OSError, DeviceError):
-            for own in _shared_out(device, layout, workers):
-                self._running.update(dict.fromkeys(own, _start(device, layout, own)))
+            for names in _shared_out(device, layout, workers):
+                self._running.update(dict.fromkeys(names, _start(device, layout, names)))
 
     @classmethod
-    def of_search(cls, device: DeviceInfo, layout: Layout) -> Ahead:
+    def of_search(cls, device: DeviceInfo, layout: Layout) -> BackgroundBuild:
         """Start the builds that every search needs."""
         return cls(device, layout, search_workers(layout))
 
     def wait(self, worker: str) -> None:
-        """Return when nobody is at work on it any more."""
+        """Return when no process builds the worker any more."""
         process = self._running.get(worker)
         while process and process.poll() is None and not self._mark(worker).exists():
             time.sleep(LOOK)
 
     def _mark(self, worker: str) -> Path:
-        """A file that is there once the worker has been built."""
+        """File that exists once the worker has been built."""
         return _mark(self._device, self._layout, worker)
 
 
@@ -318,7 +323,7 @@ def _mark(device: DeviceInfo, layout: Layout, worker: str) -> Path:
 
 
 def _end(running: dict[str, subprocess.Popen[bytes]]) -> None:
-    """Leave no process behind."""
+    """Kill the processes."""
     for process in set(running.values()):
         process.kill()
         process.wait()

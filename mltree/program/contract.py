@@ -74,7 +74,7 @@ HEADER_WORDS = 2
 
 REDUCE_WIDTH = 32
 """A sum over chunks is made of this many strided sums, added in order: the same bits always.
-Residue v of them adds the chunks v, v + REDUCE_WIDTH, v + 2 REDUCE_WIDTH, ..."""
+Reduction lane v of them adds the chunks v, v + REDUCE_WIDTH, v + 2 REDUCE_WIDTH, ..."""
 
 NO_CELL = -1
 """A field that asks for nothing: no output, no level, no group."""
@@ -255,8 +255,8 @@ ARGUMENTS = (
     Argument("cla_first", "int", "where those begin"),
     Argument("chunks", "int", "of blocks, whose sums are taken together"),
     Argument("chunk_blocks", "int", "blocks of a chunk at most"),
-    Argument("first_chunk", "int", "chunks of the device's panels before this one"),
-    Argument("residues", "int", "that a panel's device has; 0 for whole sums"),
+    Argument("first_chunk", "int", "chunks of the shard's slices before this one"),
+    Argument("reduction_lanes", "int", "of a shard; 0 for whole sums"),
     Argument("tile_blocks", "int", "blocks that go through a stream together"),
     Argument("most_chunks", "int", "of a case of the program"),
     Argument("first_case", "int", "where the program's cases start"),

@@ -140,7 +140,7 @@ class Engine(Protocol):
 
 
 @runtime_checkable
-class BerthEngine(Engine, Protocol):
+class ReplicateEngine(Engine, Protocol):
     """An engine that takes other patterns for some of its parts."""
 
     def load_patterns(self, first_part: int, patterns: Patterns) -> None:

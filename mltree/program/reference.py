@@ -52,7 +52,7 @@ class ReferenceEngine:
         self.state.weights = rows.astype(np.float64, copy=False)
 
     def load_patterns(self, first_part: int, patterns: Patterns) -> None:
-        """See :meth:`mltree.program.engine.BerthEngine.load_patterns`."""
+        """See :meth:`mltree.program.engine.ReplicateEngine.load_patterns`."""
         self.state.load_patterns(first_part, patterns)
 
     def close(self) -> None:

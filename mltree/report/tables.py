@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from typing import TYPE_CHECKING, Protocol, runtime_checkable
 
 from mltree.device.discovery import DeviceInfo
-from mltree.device.layout_choice import CATEGORIES, SIZES, Calibration, Kind
+from mltree.device.layout_choice import CATEGORIES, SIZES, Calibration, DataKind
 from mltree.device.timing import Breakdown, Cost
 from mltree.program.contract import Function
 from mltree.system.events import (
@@ -168,7 +168,9 @@ def _layout_lines(device: DeviceInfo, known: Calibration) -> list[str]:
     """Measured layouts, for alignments from small to large."""
     lines = []
     for label, states in MEASURED:
-        kinds = [Kind(states, CATEGORIES, not device.has_fp64, n) for n in range(len(SIZES) + 1)]
+        kinds = [
+            DataKind(states, CATEGORIES, not device.has_fp64, n) for n in range(len(SIZES) + 1)
+        ]
         choices = [known.choice(kind) for kind in kinds]
         texts = [
             f"VW={choice.vw}" + ("" if device.is_cpu else f" x {choice.rows} rows")

@@ -1,1 +1,1 @@
-"""The parts that analyses share: problem, trees, placement on devices, workspace, model choice."""
+"""The parts that analyses share: problem, trees, engines, workspace, model choice."""

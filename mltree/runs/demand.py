@@ -1,4 +1,4 @@
-"""What runs ask of a device's memory, in CLA slots and lengths."""
+"""Demand of a run on a device's memory, in CLA slots and branch lengths."""
 
 from __future__ import annotations
 
@@ -14,18 +14,18 @@ from mltree.program.engine import Room
 from mltree.system.events import MemoryPlanned
 
 APART_BYTES = 1 << 25
-"""Of a CPU's CLAs where every tree is of a single part: some of its batches
+"""Bytes of a CPU's CLAs where every tree is of a single part: some of its batches
 (:data:`mltree.device.memory.CPU_BATCH`), or those of one tree of the largest part if more."""
 
 DRAWN_SHARE, DRAWN_ON_CPU = 8, 1 << 29
-"""Of a device's memory, an eighth, and of a CPU's so many bytes at most: what rows of drawn weights
-may keep of it while trees are scored under them."""
+"""Rows of drawn weights may keep an eighth of a device's memory, and so many bytes of a CPU's at
+most, while trees are scored under them."""
 
 DRAWN_BYTES, WEIGHT_BYTES = 2, 8
-"""Of a drawn weight on the host, and of one on a device."""
+"""Bytes of a drawn weight on the host, and on a device."""
 
 SITE_BYTES = 8
-"""Of the lnL of a site."""
+"""Bytes of the lnL of a site."""
 
 HOST_BYTES = 120 << 20
 """Bytes of a process with PoCL, compiled kernels and a search's own arrays: 82 to 120 MiB
@@ -39,7 +39,7 @@ BUILDER_BYTES, GPU_BUILDER_BYTES = 160 << 20, 512 << 20
 """Bytes of a process that builds kernels ahead, for a CPU (157 and 162 MiB) and for a GPU."""
 
 
-class Company(NamedTuple):
+class HostLoad(NamedTuple):
     """Processes and builds that take memory on the host beside a run, or at its start."""
 
     compiles: bool = False
@@ -74,7 +74,7 @@ def shared_limits(
 
 
 def keeps_drawn(devices: Sequence[DeviceInfo], rows: int, n_patterns: int) -> bool:
-    """Whether so many rows of drawn weights stay on devices, or come a few at a time, each time."""
+    """True if so many rows of drawn weights stay on devices; else they come a few at a time."""
     room = (
         min(info.memory // DRAWN_SHARE, DRAWN_ON_CPU if info.is_cpu else info.memory)
         for info in devices
@@ -82,7 +82,7 @@ def keeps_drawn(devices: Sequence[DeviceInfo], rows: int, n_patterns: int) -> bo
     return not devices or WEIGHT_BYTES * rows * n_patterns <= sum(room)
 
 
-class Rows(NamedTuple):
+class RowCounts(NamedTuple):
     """Rows over all patterns that supports and tests take."""
 
     drawn: int = 0
@@ -91,21 +91,24 @@ class Rows(NamedTuple):
     """Site lnL of the trees that are tested."""
 
 
+NO_ROWS = RowCounts()
+
+
 class Demand(NamedTuple):
-    """What a run asks of a device at most."""
+    """The most that a run asks of a device."""
 
     trees: int
     """Trees that stand side by side."""
-    own: int
-    """CLA slots of those."""
-    near: int
-    """CLA slots of near vectors beside them."""
+    tree_slots: int
+    """CLA slots of those trees."""
+    near_slots: int
+    """CLA slots of near vectors beside the trees."""
     lengths: int
     """Branch lengths of the largest launch."""
 
     @classmethod
     def of(cls, n_tips: int, room: Room, trees: int | None) -> Demand:
-        """Of a search that has so many trees, or of the evaluation of one where None.
+        """Demand of a search of so many trees, or of the evaluation of one where None.
 
         Trees have as many prunes as slots, and a shortlist has so many insertions of each. A scan
         has every length, its half, and the join of both sides of every prune; re-scoring has three
@@ -115,10 +118,10 @@ class Demand(NamedTuple):
         if trees is None:
             return cls(1, slots, 0, edges)
         side_by_side = min(trees, room.trees_at_once(slots, beside=LEAST_BATCH))
-        own = side_by_side * slots
-        near = min(room.near_at_once(own), PRESETS["default"].rounds.keep * own)
+        tree_slots = side_by_side * slots
+        near = min(room.near_at_once(tree_slots), PRESETS["default"].rounds.keep * tree_slots)
         lengths = max(side_by_side * 2 * (edges + slots), 3 * near)
-        return cls(side_by_side, own, near, lengths)
+        return cls(side_by_side, tree_slots, near, lengths)
 
     def planned(
         self,
@@ -128,24 +131,24 @@ class Demand(NamedTuple):
         n_tips: int,
         n_patterns: int,
         parts: int,
-        ranges: int,
-        rows: Rows,
-        company: Company,
+        replicate_slots: int,
+        rows: RowCounts,
+        load: HostLoad,
     ) -> MemoryPlanned:
-        """What will be taken at the peak, of devices with so much room each.
+        """Memory taken at the peak, of devices with so much room each.
 
-        ranges   of parts that there are so many trees for
-        rows     of weights and site lnL; the host has the latter too, once they are fetched
-        company  what else takes memory on the host
+        replicate_slots  that have so many trees each
+        rows             of weights and site lnL; the host has the latter too, once fetched
+        load             processes and builds that take memory on the host
         """
         most, slot = room.most * len(devices), layout.cla_bytes(n_patterns)
-        own = min(self.own, most)
-        clas, near = own * slot, min(self.near, most - own) * slot
+        tree_slots = min(self.tree_slots, most)
+        clas, near = tree_slots * slot, min(self.near_slots, most - tree_slots) * slot
         matrices = self.lengths * parts * layout.matrix_bytes
         tips = n_patterns * (n_tips + layout.site_bytes)
         sums = min(PARTIAL_SUMS, layout.flow_bytes(n_patterns))
-        if self.near:
-            scores = min(room.scores, self.own * 2 * n_tips)
+        if self.near_slots:
+            scores = min(room.scores, self.tree_slots * 2 * n_tips)
             sums = max(sums, scores * layout.cell_bytes(n_patterns, parts))
         sites = rows.sites * n_patterns * SITE_BYTES
         taken = clas + near + matrices + tips + sums + sites
@@ -154,12 +157,12 @@ class Demand(NamedTuple):
             wide = rows.drawn * n_patterns * WEIGHT_BYTES
             stays = keeps_drawn(devices, rows.drawn, n_patterns)
             on_host += taken + (wide if stays else min(wide, RESAMPLED_BYTES))
-        process = HOST_BYTES + on_host + company.compiles * COMPILING_BYTES
+        process = HOST_BYTES + on_host + load.compiles * COMPILING_BYTES
         builder = BUILDER_BYTES if devices[0].is_cpu else GPU_BUILDER_BYTES
         return MemoryPlanned(
             device=", ".join(info.name for info in devices),
             layout=str(layout),
-            trees=self.trees * ranges,
+            trees=self.trees * replicate_slots,
             slots=slots_of(n_tips),
             clas=clas,
             near=near,
@@ -167,6 +170,6 @@ class Demand(NamedTuple):
             matrices=matrices,
             sites=sites,
             process=process,
-            others=(company.ranks - 1) * process + company.builders * builder,
+            others=(load.ranks - 1) * process + load.builders * builder,
             available=sum(info.memory for info in devices),
         )

@@ -1,15 +1,17 @@
-"""Where a run computes: planned once, shown, then opened.
+"""The workload of an analysis, and the engines that compute it.
 
-A placement says which devices take part, in which layouts, how much of their memory is taken, and
-whether they, and other ranks with devices like them, share the patterns out in panels. No memory is
-taken before it is opened.
+A :class:`Workload` has the data, the models' shapes, the trees at once, and the replicates and rows
+of weights that follow. :class:`Engines` plans all of that: devices, layouts, memory, and whether
+devices and ranks share the patterns out. No memory is taken before an engine is opened.
 """
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
 from dataclasses import field, replace
-from functools import partial
+from functools import cached_property, partial
+from typing import Any
 
 import numpy as np
 
@@ -27,118 +29,311 @@ from mltree.device.layout_choice import (
     patterns_at_a_time,
 )
 from mltree.device.memory import LEAST_BATCH, limit_on, room_on, slot_bytes
-from mltree.device.panels import PanelEngine
+from mltree.device.parsimony import parsimony_engine
 from mltree.device.session import Session
-from mltree.device.shards import elsewhere, places_on
+from mltree.device.sharded_engine import ShardedEngine
+from mltree.device.shards import device_specs, remote_group
 from mltree.device.speed import measured_speeds, occupied
-from mltree.device.worker import Ahead, builders, search_workers
-from mltree.fit.settings import REPLICATE
+from mltree.device.worker import BackgroundBuild, builders, search_workers
+from mltree.fit.settings import REPLICATE, SearchSettings, preset
 from mltree.likelihood.ascertainment import AscertainedLikelihood
 from mltree.likelihood.classes import Columns
 from mltree.likelihood.joint import JointEngine
 from mltree.likelihood.left_out import ascertained_parts
 from mltree.likelihood.likelihood import Likelihood
-from mltree.program.engine import BerthEngine, Engine, Room
+from mltree.likelihood.site_rates import PerSiteLikelihood
+from mltree.models.partitioned import PartitionModel
+from mltree.models.rates import rates_for
+from mltree.program.cases import Case
+from mltree.program.engine import Engine, ReplicateEngine, Room
 from mltree.program.reference import ReferenceEngine
-from mltree.runs.demand import APART_BYTES, Company, Demand, Rows, rows_of, shared_limits, slots_of
+from mltree.runs.demand import (
+    APART_BYTES,
+    NO_ROWS,
+    Demand,
+    HostLoad,
+    RowCounts,
+    rows_of,
+    shared_limits,
+    slots_of,
+)
+from mltree.runs.problem import Problem
+from mltree.runs.rate_groups import RateGroupEngine, unrated
 from mltree.system.events import Busy, DeviceChosen, Emit, MemoryPlanned, Notice, ignore
 from mltree.system.process import threads
-from mltree.system.ranks import LONE, Ranks, local_rank
+from mltree.system.ranks import LONE, Ranks, current_ranks, local_rank
 from mltree.system.values import Value
+from mltree.tree.parsimony import ParsimonyEngine
+from mltree.tree.random_trees import random_topology
+from mltree.treesearch.replicates import PatternSlots, Replicates, ReplicateSlots, WeightRows
+
+DEFAULT = preset("default")
 
 
 class Resources(Value, kw_only=True):
-    """What a run may use of the machine, as its user asks for it."""
+    """The part of the machine that an analysis may use, as its user asks for it."""
 
     device: str | None = None
-    """One, or several, as :func:`mltree.device.discovery.choose_devices` takes them."""
+    """A device, or several, as :func:`mltree.device.discovery.choose_devices` takes them."""
     mixed: bool = False
-    """CLAs in fp32, sums in fp64."""
+    """True for CLAs in fp32 with sums in fp64."""
     memory_limit: int | None = None
     """Bytes that CLAs may take on a device; the device's own limits where None."""
     vw: int | None = None
     """Patterns of a block; the device's own choice where None."""
 
 
-class Placement(Value, kw_only=True):
-    """What runs where; :func:`place` makes one."""
+ANY_DEVICE = Resources()
+
+
+class Workload(Value, kw_only=True):
+    """All that an analysis computes on an alignment."""
+
+    groups: tuple[Patterns, ...]
+    """Patterns of each state count that trees are searched or evaluated on."""
+    shapes: tuple[tuple[int, int], ...]
+    """Rate categories and eigen systems of the models of each group."""
+    bounds: tuple[float, float]
+    """Shortest and longest branch, expected substitutions per site."""
+    trees: int | None = None
+    """Trees of a search that stand side by side, at most; None where trees are evaluated."""
+    replicates: int = 0
+    """Bootstrap replicates that are searched after the trees."""
+    rows: RowCounts = NO_ROWS
+    """Rows over all patterns that supports and tests take after the trees."""
+    site_rates: int = 0
+    """Rates of every part, of which each pattern has one (+PSR); 0 for other models."""
+    scored: Workload | None = None
+    """The patterns and models that results are scored under, where those differ: all taxa of a
+    search without copies of sequences, Γ after +PSR."""
+    kept: KeptLayouts | None = None
+    """Layouts of a search that goes on, or of another rank; measured ones and rules where None."""
+    apart: bool = False
+    """True where every tree is of a single part, or of a few neighbours."""
+    parted: bool = False
+    """True where kernels look parts up even if there is one."""
+    among: Ranks = LONE
+    """Ranks that may have a share of the patterns each; they do where that pays."""
+
+    @classmethod
+    def of(
+        cls,
+        problem: Problem,
+        settings: SearchSettings = DEFAULT,
+        groups: Sequence[Patterns] | None = None,
+        *,
+        trees: int | None = None,
+        replicates: int = 0,
+        rows: RowCounts = NO_ROWS,
+        kept: KeptLayouts | None = None,
+    ) -> Workload:
+        """The workload of a problem; ``groups``: its patterns without copies of sequences."""
+        model, whole = problem.model, tuple(problem.groups)
+        searched = whole if groups is None else tuple(groups)
+        bounds = settings.branches.bounds(problem.n_sites)
+        under = model.under_gamma if model.has_site_rates else model
+        scored = cls(groups=whole, shapes=_shapes(whole, under), bounds=bounds)
+        work = partial(cls, groups=searched, bounds=bounds, trees=trees, replicates=replicates,
+                       rows=rows, kept=kept)  # fmt: skip
+        if not model.has_site_rates:
+            is_whole = searched[0].n_tips == len(problem.taxa)
+            shapes = _shapes(searched, model)
+            return work(shapes=shapes, scored=None if is_whole else scored, among=current_ranks())
+        largest = max(part.stop - part.start for one in searched for part in one.parts)
+        count = rates_for(largest, max(form.most for form in model.site_rates))
+        return work(shapes=((1, 1),) * len(searched), scored=scored, site_rates=count)
+
+    @classmethod
+    def of_patterns(
+        cls,
+        patterns: Patterns,
+        categories: int,
+        bounds: tuple[float, float],
+        trees: int | None = None,
+        *,
+        systems: int = 1,
+        **others: Any,
+    ) -> Workload:
+        """The workload of patterns of one state count; ``others``: further fields."""
+        shapes = ((categories, systems),)
+        return cls(groups=(patterns,), shapes=shapes, bounds=bounds, trees=trees, **others)
+
+    @property
+    def laid_out(self) -> tuple[Patterns, ...]:
+        """The groups as engines hold them before any rates of sites are known."""
+        return tuple(unrated(self.groups, self.site_rates)) if self.site_rates else self.groups
+
+
+def _shapes(groups: Sequence[Patterns], model: PartitionModel) -> tuple[tuple[int, int], ...]:
+    """Rate categories and eigen systems of a model of as many parts, for each group."""
+    firsts = np.cumsum([0, *(len(patterns.parts) for patterns in groups[:-1])]).tolist()
+    return tuple((model.categories[first], model.systems[first]) for first in firsts)
+
+
+class EnginePlan(Value, kw_only=True):
+    """One engine, planned for patterns of one state count: devices, layouts, memory."""
 
     resources: Resources
     devices: tuple[DeviceInfo, ...]
-    """Those that take part; the NumPy reference computes where there is none."""
+    """Devices that take part; the NumPy reference computes where there is none."""
     layouts: tuple[Layout, ...]
-    """One for each device."""
+    """A layout for each device."""
     kept: KeptLayouts = field(default_factory=dict)
-    """All that layouts were chosen by, and those chosen: the same come out of it again."""
+    """Layouts known and chosen, from which the same choice follows again."""
     n_tips: int
     n_patterns: int
     parts: int
-    categories: int
-    systems: int
-    """Eigen systems of a model."""
+    shape: tuple[int, int]
+    """Rate categories and eigen systems of models."""
     bounds: tuple[float, float]
-    """Of branch lengths, expected substitutions per site."""
+    """Shortest and longest branch, expected substitutions per site."""
     trees: int | None
-    """That a search will have side by side at most; None where one is evaluated."""
+    """Trees of a search side by side, at most; None where trees are evaluated."""
+    rows: RowCounts = NO_ROWS
+    """Rows over all patterns that supports or tests take."""
     apart: int = 0
     """Patterns of the largest part where every tree is of a single part of several; 0 elsewhere."""
     among: Ranks = LONE
-    """Who have a share of the patterns each, on devices like these."""
-    ranges: int = 1
-    """Ranges of parts that there are so many trees for, side by side: berths."""
+    """Ranks that have a share of the patterns each, on devices like these."""
+    slot_sizes: tuple[int, ...] = ()
+    """Patterns of each part of a replicate slot; () where the alignment itself is held."""
+    replicate_slots: int = 1
+    """Replicate slots, each with room for ``trees`` of its own."""
     chunked_as: int = 0
-    """Patterns that chunks suit: as many as there are where 0."""
-    rows: Rows = Rows()
-    """That supports or tests take."""
-    afterwards: Placement | None = None
-    """What is opened when the work on this one is done, with the memory that it gives back."""
+    """Patterns that chunks suit; 0: ``n_patterns``."""
+    then: EnginePlan | None = None
+    """The plan of the replicate slots that take the memory when the trees are done."""
+
+    @classmethod
+    def of(
+        cls,
+        resources: Resources,
+        devices: Sequence[DeviceInfo],
+        patterns: Patterns,
+        shape: tuple[int, int],
+        work: Workload,
+    ) -> EnginePlan:
+        """Choose the layouts for patterns of one state count.
+
+        Raises:
+            DeviceError: a device cannot have such a layout.
+        """
+        alphabet, vw, (categories, systems) = patterns.alphabet, resources.vw, shape
+        known = measured_layouts(devices) if work.kept is None else work.kept
+        size = categories * alphabet.n_states
+        numbers = slots_of(patterns.n_tips) * size
+        width = patterns_at_a_time(devices, patterns.n_patterns, numbers)
+        layouts = []
+        for device in devices:
+            if vw is not None:
+                check_width(device, vw)
+            layout = choose_layout(
+                device, alphabet.n_states, alphabet.n_codes, categories, width,
+                resources.mixed, vw, known,
+            )  # fmt: skip
+            layouts.append(replace(layout, systems=systems).of(patterns))
+        parted = work.parted or len(work.groups) > 1
+        apart = work.apart and len(patterns.parts) > 1
+        pays = not apart and shares_pay(
+            devices, work.among.size, size * patterns.n_patterns, numbers * patterns.n_patterns
+        )
+        return cls(
+            resources=resources,
+            devices=tuple(devices),
+            layouts=tuple(replace(one, parted=one.parted or parted) for one in layouts),
+            kept={**known, **({} if vw else kept_layouts(devices, layouts, width))},
+            n_tips=patterns.n_tips,
+            n_patterns=patterns.n_patterns,
+            parts=len(patterns.parts),
+            shape=shape,
+            bounds=work.bounds,
+            trees=work.trees,
+            rows=work.rows,
+            apart=max(span.stop - span.start for span in patterns.parts) if apart else 0,
+            among=work.among if pays else LONE,
+        )
+
+    def with_replicate_slots(
+        self, patterns: Patterns, sizes: Sequence[int], most: int, trees: int
+    ) -> EnginePlan:
+        """Plan as many replicate slots as are best searched side by side.
+
+        Blocks and chunks are those of the whole alignment: no bit depends on how many slots there
+        are, nor on their size.
+
+        patterns  of the alignment
+        sizes     patterns of each part that a slot has at least
+        most      slots
+        trees     of a replicate's search
+        """
+        sizes = _as_many_chunks(self.layouts[0], patterns, sizes)
+        few = self._slots(patterns, sizes, min(2, most), trees)
+        rows = min(few.room.trees, few.room.most - 1)
+        count = max(1, min(most, rows * few.replicate_slots // (trees * slots_of(patterns.n_tips))))
+        return self._slots(patterns, sizes, count, trees)
+
+    def _slots(
+        self, patterns: Patterns, sizes: Sequence[int], count: int, trees: int
+    ) -> EnginePlan:
+        empty, shapes = empty_slots(patterns, sizes, count), (self.shape,)
+        work = Workload(groups=(empty,), shapes=shapes, bounds=self.bounds, trees=trees)
+        own = replace(self.resources, vw=self.layouts[0].vw)
+        plan = EnginePlan.of(own, self.devices, empty, self.shape, work)
+        return replace(
+            plan,
+            replicate_slots=count,
+            slot_sizes=tuple(sizes),
+            chunked_as=patterns.n_patterns,
+            among=self.among,
+        )
 
     @property
     def is_exact(self) -> bool:
-        """Whether all of it is computed in fp64."""
+        """True where all is computed in fp64."""
         return not any(layout.single for layout in self.layouts)
 
     @property
-    def in_panels(self) -> bool:
-        """Whether the patterns are shared out; a lone session holds them all otherwise.
+    def is_sharded(self) -> bool:
+        """True where the patterns are shared out; else one session holds all of them.
 
-        It does where there is one device of one rank, and room on it for a tree's CLAs.
+        One session takes one device of one rank, with room for a tree's CLAs.
         """
-        seats = len(self.devices) * self.among.size
-        return seats > 1 or (seats == 1 and self._least_rows > self.room.most)
+        shards = len(self.devices) * self.among.size
+        return shards > 1 or (shards == 1 and self._least_rows > self.room.most)
 
     @property
     def planners(self) -> int:
-        """Threads that lay out programs: one where a device is the CPU, or goes by panels."""
-        is_apart = self.devices and not (self.in_panels or self.devices[0].is_cpu)
+        """Threads that lay out programs: one where a device is the CPU, or patterns are shared."""
+        is_apart = self.devices and not (self.is_sharded or self.devices[0].is_cpu)
         return threads().number if is_apart else 1
 
     @property
     def memory(self) -> MemoryPlanned | None:
-        """What will be taken here at the peak; None where no device is."""
+        """The memory taken here at the peak; None where no device is."""
         if not self.devices:
             return None
-        opened = [self] if self.afterwards is None else [self, self.afterwards]
-        plans = (placement._planned(self._company) for placement in opened)
-        return max(plans, key=lambda plan: plan.process + plan.clas)
+        plans = [self] if self.then is None else [self, self.then]
+        load = self._host_load
+        planned = (plan._planned(load) for plan in plans)
+        return max(planned, key=lambda memory: memory.process + memory.clas)
 
-    def _planned(self, company: Company) -> MemoryPlanned:
-        data = self.n_tips, self._own_patterns, self.parts, self.ranges, self.rows, company
+    def _planned(self, load: HostLoad) -> MemoryPlanned:
+        data = self.n_tips, self._rank_patterns, self.parts, self.replicate_slots, self.rows, load
         return self._demand.planned(self.devices, self.layouts[0], self.room, *data)
 
     @property
-    def _company(self) -> Company:
+    def _host_load(self) -> HostLoad:
         device, layout = self.devices[0], self.layouts[0]
         searches = self.trees is not None
         workers = search_workers(layout) if searches else ("sites",)
-        return Company(
+        return HostLoad(
             compiles=device.is_cpu and not is_built(device.handle, layout, workers),
-            builders=builders(device, layout) if searches and not self.in_panels else 0,
+            builders=builders(device, layout) if searches and not self.is_sharded else 0,
             ranks=local_rank()[1],
         )
 
     def show(self, emit: Emit) -> None:
-        """Tell what the user should know before it is opened."""
+        """Tell the user what matters before the engine is opened."""
         for text in notices(self.devices) if self.devices else ():
             emit(Notice(text))
         if (memory := self.memory) is not None:
@@ -146,37 +341,44 @@ class Placement(Value, kw_only=True):
             share = memory.on_devices // len(self.devices)
             for text in filter(None, (occupied(device, share) for device in self.devices)):
                 emit(Notice(text))
-        if len(self.devices) == 1 and self.among.size == 1 and self.in_panels:
+        if len(self.devices) == 1 and self.among.size == 1 and self.is_sharded:
             name = self.devices[0].name
-            emit(Notice(f"{name} cannot hold all CLAs at once: patterns go in panels"))
+            emit(Notice(f"{name} cannot hold all CLAs at once: patterns go in slices"))
 
     def open(self, patterns: Patterns, emit: Emit = ignore) -> Engine:
-        """The engine, which holds the patterns that this was planned for.
+        """Open the engine on the patterns that it was planned for.
 
-        Devices that are unlike are timed first, where they share patterns out.
+        Unlike devices that share patterns out are timed first.
 
         Raises:
             DeviceError: a device cannot be used.
         """
         if (patterns.n_tips, patterns.n_patterns) != (self.n_tips, self.n_patterns):
-            raise ValueError("a placement of other patterns")
+            raise ValueError("an engine planned for other patterns")
         engine: Engine
         self._announce(emit)
         if not self.devices:
-            engine = ReferenceEngine(patterns, self.categories, self.bounds, self.systems)
-        elif self.in_panels:
-            engine = self._open_panels(patterns)
+            engine = ReferenceEngine(patterns, self.shape[0], self.bounds, self.shape[1])
+        elif self.is_sharded:
+            engine = self._open_shards(patterns)
         else:
             engine = self._open_session(patterns)
         emit(DeviceChosen(engine.name))
-        if isinstance(engine, PanelEngine):
+        if isinstance(engine, ShardedEngine):
             emit(Notice(engine.notice))
         if not (self.is_exact or self.resources.mixed):
             emit(Notice("the device has no fp64: computes in mixed precision"))
         return engine
 
+    def open_replicate_slots(self, patterns: Patterns) -> ReplicateLikelihood:
+        """Open the replicate slots, empty, for what is drawn of the patterns."""
+        empty = empty_slots(patterns, self.slot_sizes, self.replicate_slots)
+        engine = self.open(empty)
+        assert isinstance(engine, ReplicateEngine), "parts take other patterns"
+        return ReplicateLikelihood(engine, self.bounds, Columns.of([empty]), self.planners)
+
     def _announce(self, emit: Emit) -> None:
-        """Say that kernels will be built, where nobody has built such ones here before."""
+        """Say that kernels will be built, where no such kernels were built before."""
         for device, layout in zip(self.devices, self.layouts, strict=True):
             if not is_built(device.handle, layout):
                 emit(Busy(f"building kernels for {device.name}, once for such data and models"))
@@ -189,57 +391,41 @@ class Placement(Value, kw_only=True):
             device.handle, patterns, layout, self.bounds,
             memory_limit=self._limit,
             chunk_blocks=layout.chunk_blocks(self.chunked_as or self.n_patterns),
-            slots=self._demand.own + self._demand.near,
+            slots=self._demand.tree_slots + self._demand.near_slots,
             apart=self.apart > 0,
-            ahead=None if self.trees is None else Ahead.of_search(device, layout),
+            background=None if self.trees is None else BackgroundBuild.of_search(device, layout),
         )  # fmt: skip
 
-    def _open_panels(self, patterns: Patterns) -> PanelEngine:
+    def _open_shards(self, patterns: Patterns) -> ShardedEngine:
         speeds = measured_speeds(self.devices, self.layouts, patterns)
         where = self.devices, self.layouts, self.resources.memory_limit
         alike = [info.name for info in self.devices], *where[1:]
-        return PanelEngine(
-            patterns, places_on(*where, speeds), self.bounds, self._panel_slots,
-            ranks=self.among, elsewhere=partial(elsewhere, self.resources.device, *alike),
+        return ShardedEngine(
+            patterns, device_specs(*where, speeds), self.bounds, self._shard_slots,
+            ranks=self.among, elsewhere=partial(remote_group, self.resources.device, *alike),
             chunked_as=self.chunked_as,
         )  # fmt: skip
 
-    def likelihood(self, patterns: Patterns, emit: Emit = ignore) -> Likelihood:
-        """The likelihood of the patterns, on the engine that :meth:`open` gives."""
-        return JointPlacement((self,)).likelihood((patterns,), emit)
-
     @property
-    def exactly(self) -> Resources:
-        """For fp64: the same devices where they can, else none."""
-        can = all(info.has_fp64 for info in self.devices)
-        device = self.resources.device if can else REFERENCE
-        return replace(self.resources, device=device, mixed=False, vw=None)
-
-    def exact(self, patterns: Patterns) -> Placement:
-        """In fp64, for the final scores of a tree."""
-        own = self.categories, self.bounds, None, self.kept, self.systems
-        return place(self.exactly, patterns, *own, among=self.among)
-
-    @property
-    def _own_patterns(self) -> int:
-        """Those that this rank has, of all."""
+    def _rank_patterns(self) -> int:
+        """Patterns of this rank."""
         return -(-self.n_patterns // self.among.size)
 
     @property
     def _least_slots(self) -> int:
-        """CLAs that are worth a lone session."""
+        """CLAs that are worth a session of all patterns."""
         return slots_of(self.n_tips) + LEAST_BATCH
 
     @property
-    def _panel_slots(self) -> int:
-        """CLAs of a panel: those of the whole run where they fit."""
-        wanted = self._demand.own + self._demand.near
-        return max(self._least_slots, min(wanted, self.room.most))
+    def _shard_slots(self) -> int:
+        """CLAs of a shard: those of the whole search where they fit."""
+        demand = self._demand
+        return max(self._least_slots, min(demand.tree_slots + demand.near_slots, self.room.most))
 
     @property
     def _least_rows(self) -> int:
-        """The whole slots that those take."""
-        return rows_of(self._least_slots, self.apart, self._own_patterns)
+        """Whole slots that the least CLAs take."""
+        return rows_of(self._least_slots, self.apart, self._rank_patterns)
 
     @property
     def _limit(self) -> int | None:
@@ -248,235 +434,19 @@ class Placement(Value, kw_only=True):
         limit = limit_on(device, self.resources.memory_limit)
         if not (self.apart and device.is_cpu):
             return limit
-        row = slot_bytes(self.layouts[0], self._own_patterns, self.parts)
-        own = max(APART_BYTES, self._least_rows * row)
-        return own if limit is None else min(limit, own)
+        row = slot_bytes(self.layouts[0], self._rank_patterns, self.parts)
+        cached = max(APART_BYTES, self._least_rows * row)
+        return cached if limit is None else min(limit, cached)
 
     @property
     def room(self) -> Room:
-        """Of the first device."""
+        """The room for CLAs on the first device."""
         device, layout = self.devices[0], self.layouts[0]
-        return room_on(device.handle, layout, self._own_patterns, self._limit, self.parts)
+        return room_on(device.handle, layout, self._rank_patterns, self._limit, self.parts)
 
     @property
     def _demand(self) -> Demand:
         return Demand.of(self.n_tips, self.room, self.trees)
-
-
-def place(
-    resources: Resources,
-    patterns: Patterns,
-    categories: int,
-    bounds: tuple[float, float],
-    trees: int | None = None,
-    kept: KeptLayouts | None = None,
-    systems: int = 1,
-    *,
-    apart: bool = False,
-    among: Ranks = LONE,
-) -> Placement:
-    """Plan where the likelihoods of an alignment are computed, without taking any memory.
-
-    categories  of rates, that models have
-    bounds      shortest and longest branch, expected substitutions per site
-    trees       that a search will have; None where one is evaluated
-    kept        layouts of a search that goes on, or of another rank, whatever was measured
-    systems     eigen systems that models have, each with an equal number of categories
-    apart       whether every tree is of a single part, or of a few neighbours
-    among       ranks that may have a share of the patterns each; they do where that pays
-
-    Raises:
-        DeviceError: a device cannot be found, or cannot have such a layout.
-    """
-    devices = choose_devices(resources.device)
-    alphabet, vw, parts = patterns.alphabet, resources.vw, patterns.parts
-    known = measured_layouts(devices) if kept is None else kept
-    size = categories * alphabet.n_states
-    numbers = slots_of(patterns.n_tips) * size
-    width = patterns_at_a_time(devices, patterns.n_patterns, numbers)
-    layouts = []
-    for device in devices:
-        if vw is not None:
-            check_width(device, vw)
-        layout = choose_layout(
-            device, alphabet.n_states, alphabet.n_codes, categories, width,
-            resources.mixed, vw, known,
-        )  # fmt: skip
-        layouts.append(replace(layout, systems=systems).of(patterns))
-    apart = apart and len(parts) > 1
-    pays = not apart and shares_pay(
-        devices, among.size, size * patterns.n_patterns, numbers * patterns.n_patterns
-    )
-    return Placement(
-        resources=resources,
-        devices=tuple(devices),
-        layouts=tuple(layouts),
-        kept={**known, **({} if vw else kept_layouts(devices, layouts, width))},
-        n_tips=patterns.n_tips,
-        n_patterns=patterns.n_patterns,
-        parts=len(parts),
-        categories=categories,
-        systems=systems,
-        bounds=bounds,
-        trees=trees,
-        apart=max(span.stop - span.start for span in parts) if apart else 0,
-        among=among if pays else LONE,
-    )
-
-
-class JointPlacement(Value):
-    """Where parts of several state counts are computed: a placement for each."""
-
-    each: tuple[Placement, ...]
-
-    @property
-    def devices(self) -> tuple[DeviceInfo, ...]:
-        """Those that take part, the same for every placement."""
-        return self.each[0].devices
-
-    @property
-    def layouts(self) -> tuple[Layout, ...]:
-        """Of every placement, one for each device."""
-        return tuple(layout for placement in self.each for layout in placement.layouts)
-
-    @property
-    def is_exact(self) -> bool:
-        """Whether all of it is computed in fp64."""
-        return all(placement.is_exact for placement in self.each)
-
-    @property
-    def kept(self) -> KeptLayouts:
-        """Those of every placement."""
-        return {key: value for one in self.each for key, value in one.kept.items()}
-
-    @property
-    def memory(self) -> MemoryPlanned | None:
-        """What will be taken at the peak of the largest; None where no device is."""
-        plans = [plan for one in self.each if (plan := one.memory) is not None]
-        return max(plans, key=lambda plan: plan.clas) if plans else None
-
-    def show(self, emit: Emit) -> None:
-        """Tell what the user should know before it is opened."""
-        for placement in self.each:
-            placement.show(emit)
-
-    def open(self, groups: Sequence[Patterns], emit: Emit = ignore) -> Engine:
-        """The engine of the patterns that this was planned for; see :meth:`Placement.open`."""
-        engines = [one.open(own, emit) for one, own in zip(self.each, groups, strict=True)]
-        states, widths = [g.alphabet.n_states for g in groups], [g.n_patterns for g in groups]
-        joint = JointEngine(engines, states, widths, self.each[0].bounds)
-        return joint if len(engines) > 1 else engines[0]
-
-    def likelihood(self, groups: Sequence[Patterns], emit: Emit = ignore) -> Likelihood:
-        """The likelihood of the patterns that this was planned for."""
-        common = self.open(groups, emit), self.each[0].bounds, Columns.of(groups)
-        if not any(patterns.unseen for patterns in groups):
-            return Likelihood(*common, min(own.planners for own in self.each))
-        return AscertainedLikelihood(*common, ascertained_parts(groups))
-
-    def exact(self, groups: Sequence[Patterns]) -> JointPlacement:
-        """In fp64, for the final scores of a tree."""
-        return JointPlacement(tuple(map(Placement.exact, self.each, groups)))
-
-
-def place_all(
-    resources: Resources,
-    groups: Sequence[Patterns],
-    categories: Sequence[int],
-    bounds: tuple[float, float],
-    trees: int | None = None,
-    kept: KeptLayouts | None = None,
-    systems: Sequence[int] | None = None,
-    among: Ranks = LONE,
-) -> JointPlacement:
-    """As :func:`place`, of the patterns of every state count, which share the memory."""
-    sizes = [patterns.n_patterns * patterns.alphabet.n_states for patterns in groups]
-    limits = shared_limits(choose_devices(resources.device), resources.memory_limit, sizes)
-    placements = []
-    each = zip(groups, categories, systems or [1] * len(groups), limits, strict=True)
-    for patterns, width, own_systems, limit in each:
-        own = replace(resources, memory_limit=limit)
-        placement = place(own, patterns, width, bounds, trees, kept, own_systems, among=among)
-        if len(groups) > 1:
-            layouts = tuple(replace(layout, parted=True) for layout in placement.layouts)
-            placement = replace(placement, layouts=layouts)
-        placements.append(placement)
-    return JointPlacement(tuple(placements))
-
-
-# The likelihood of trees over what replicates drew, each in a berth of its own.
-#
-# A *berth* is a range of parts with room for what any of them drew (:mod:`mltree.data.patterns`).
-# Replicates take turns in it, so that kernels compute no pattern that a replicate has no weight
-# for.
-
-
-class BerthLikelihood(Likelihood):
-    """The likelihood of trees over patterns that come and go."""
-
-    def __init__(
-        self,
-        engine: BerthEngine,
-        length_bounds: tuple[float, float],
-        columns: Columns,
-        planners: int = 1,
-    ) -> None:
-        super().__init__(engine, length_bounds, columns, planners)
-        self._berths, self._parts = engine, columns.parts
-        self._rows = np.array(self._rows)
-
-    def load_patterns(self, first_part: int, patterns: Patterns) -> None:
-        """See :meth:`mltree.program.engine.BerthEngine.load_patterns`."""
-        self._berths.load_patterns(first_part, patterns)
-        first = self._parts[first_part].start
-        self._rows[0, first : first + patterns.n_patterns] = patterns.weights
-        self._resident = None
-
-
-# Where replicates are computed that have a berth each (:mod:`mltree.runs.engines`).
-
-
-def can_have_berths(placement: JointPlacement, groups: Sequence[Patterns]) -> bool:
-    """Whether there are berths for replicates of patterns that are placed so.
-
-    Not where they are of several state counts, nor where constant sites were left out of the data
-    (+ASC), whose patterns have no weight and are needed all the same. The reference takes rows of
-    weights, for it sums in an order that depends on the size of a berth.
-    """
-    return bool(placement.devices) and len(groups) == 1 and not groups[0].unseen
-
-
-class BerthPlan(Value):
-    """So many berths of one size, and where they are computed."""
-
-    placement: Placement
-    count: int
-    sizes: tuple[int, ...]
-    """Patterns of each part."""
-
-    def open(self, patterns: Patterns, emit: Emit = ignore) -> BerthLikelihood:
-        """The likelihood of what is drawn of the patterns; nothing is yet."""
-        empty = empty_slots(patterns, self.sizes, self.count)
-        engine, placement = self.placement.open(empty, emit), self.placement
-        assert isinstance(engine, BerthEngine), "there are berths"
-        return BerthLikelihood(engine, placement.bounds, Columns.of([empty]), placement.planners)
-
-
-def plan_berths(
-    placement: Placement, patterns: Patterns, sizes: Sequence[int], most: int, trees: int
-) -> BerthPlan:
-    """As many berths as searches are best side by side, ``most`` of them at most.
-
-    placement  of the whole alignment, whose blocks and chunks they have: no bit depends on how
-               many there are, nor on their size
-    sizes      that a berth has at least, in patterns of each part
-    trees      of a replicate's search
-    """
-    sizes = _as_many_chunks(placement.layouts[0], patterns, sizes)
-    few = _placed(placement, patterns, sizes, min(2, most), trees)
-    rows = min(few.room.trees, few.room.most - 1)
-    count = max(1, min(most, rows * few.ranges // (trees * slots_of(patterns.n_tips))))
-    return BerthPlan(_placed(placement, patterns, sizes, count, trees), count, tuple(sizes))
 
 
 def _as_many_chunks(layout: Layout, patterns: Patterns, sizes: Sequence[int]) -> Sequence[int]:
@@ -490,29 +460,250 @@ def _as_many_chunks(layout: Layout, patterns: Patterns, sizes: Sequence[int]) ->
     chunk = layout.vw * layout.chunk_blocks(patterns.n_patterns)
     usual = usual_sizes(patterns)
     return [
-        max(own, (most - 1) // chunk * chunk + 1) for own, most in zip(sizes, usual, strict=True)
+        max(size, (most - 1) // chunk * chunk + 1) for size, most in zip(sizes, usual, strict=True)
     ]
 
 
-def with_replicates(
-    placement: JointPlacement, groups: Sequence[Patterns], count: int
-) -> JointPlacement:
-    """The placement, which knows that so many replicates follow: by the usual size of berths."""
-    trees = REPLICATE.parsimony_starts
-    if not can_have_berths(placement, groups):
-        each = (replace(one, trees=max(one.trees or 1, trees * count)) for one in placement.each)
-        return JointPlacement(tuple(each))
-    (alone,), (patterns,) = placement.each, groups
-    plan = plan_berths(alone, patterns, usual_sizes(patterns), count, trees)
-    return JointPlacement((replace(alone, afterwards=plan.placement),))
+class ReplicateLikelihood(Likelihood):
+    """The likelihood of trees over what replicates drew, each in a replicate slot.
+
+    A *replicate slot* is a range of parts with room for what any replicate drew
+    (:mod:`mltree.data.patterns`). Replicates take turns in it, so that kernels compute no pattern
+    that a replicate has no weight for.
+    """
+
+    def __init__(
+        self,
+        engine: ReplicateEngine,
+        length_bounds: tuple[float, float],
+        columns: Columns,
+        planners: int = 1,
+    ) -> None:
+        super().__init__(engine, length_bounds, columns, planners)
+        self._slots, self._parts = engine, columns.parts
+        self._rows = np.array(self._rows)
+
+    def load_patterns(self, first_part: int, patterns: Patterns) -> None:
+        """See :meth:`mltree.program.engine.ReplicateEngine.load_patterns`."""
+        self._slots.load_patterns(first_part, patterns)
+        first = self._parts[first_part].start
+        self._rows[0, first : first + patterns.n_patterns] = patterns.weights
+        self._resident = None
 
 
-def _placed(
-    placement: Placement, patterns: Patterns, sizes: Sequence[int], count: int, trees: int
-) -> Placement:
-    own = replace(placement.resources, vw=placement.layouts[0].vw)
-    berths = empty_slots(patterns, sizes, count)
-    placed = place(
-        own, berths, placement.categories, placement.bounds, trees, systems=placement.systems
-    )
-    return replace(placed, ranges=count, chunked_as=patterns.n_patterns, among=placement.among)
+class Engines:
+    """The engines of a workload: planned at once, opened when they are needed."""
+
+    def __init__(self, resources: Resources, workload: Workload) -> None:
+        """Plan, and take no memory.
+
+        Raises:
+            DeviceError: a device cannot be found, or cannot have such a layout.
+        """
+        self.resources, self.workload = resources, workload
+        devices, groups = choose_devices(resources.device), workload.laid_out
+        sizes = [patterns.n_patterns * patterns.alphabet.n_states for patterns in groups]
+        limits = shared_limits(devices, resources.memory_limit, sizes)
+        plans = [
+            EnginePlan.of(
+                replace(resources, memory_limit=limit), devices, patterns, shape, workload
+            )
+            for patterns, shape, limit in zip(groups, workload.shapes, limits, strict=True)
+        ]
+        self.plans = self._with_replicates(plans) if workload.replicates else plans
+        self._likelihood: Likelihood | None = None
+        self._replicate_engines: list[Engine] = []
+
+    def _with_replicates(self, plans: Sequence[EnginePlan]) -> list[EnginePlan]:
+        """Plans that leave room for the replicates: slots of the usual size, or more trees."""
+        count, trees = self.workload.replicates, REPLICATE.parsimony_starts
+        if self.workload.site_rates:
+            return [replace(plan, trees=max(plan.trees or 1, count)) for plan in plans]
+        if not _can_have_slots(plans, self.workload):
+            return [replace(plan, trees=max(plan.trees or 1, trees * count)) for plan in plans]
+        (plan,), (patterns,) = plans, self.workload.groups
+        sizes = usual_sizes(patterns)
+        return [replace(plan, then=plan.with_replicate_slots(patterns, sizes, count, trees))]
+
+    def __reduce__(self) -> tuple[Callable[..., Engines], tuple[Any, ...]]:
+        """Send another rank what it takes to open engines of its own."""
+        bare = replace(self.workload, kept=self.kept, among=LONE)
+        return _open_elsewhere, (self.resources, bare, self.workload.among is not LONE)
+
+    @property
+    def devices(self) -> tuple[DeviceInfo, ...]:
+        """Devices that take part."""
+        return self.plans[0].devices
+
+    @property
+    def layouts(self) -> tuple[Layout, ...]:
+        """Layouts of every state count, one for each device."""
+        return tuple(layout for plan in self.plans for layout in plan.layouts)
+
+    @property
+    def kept(self) -> KeptLayouts:
+        """Layouts known and chosen, from which the same choice follows again."""
+        return {key: layout for plan in self.plans for key, layout in plan.kept.items()}
+
+    @property
+    def is_exact(self) -> bool:
+        """True where the likelihood is computed in fp64."""
+        return all(plan.is_exact for plan in self.plans)
+
+    @property
+    def is_shared(self) -> bool:
+        """True where every rank has a share of the patterns: none of them can compute alone."""
+        return any(plan.among.size > 1 for plan in self.plans)
+
+    @property
+    def has_replicate_slots(self) -> bool:
+        """True where replicates have slots: it decides the last bits of their lnL."""
+        return _can_have_slots(self.plans, self.workload)
+
+    @property
+    def memory(self) -> MemoryPlanned | None:
+        """The memory taken at the peak of the largest engine; None where no device is."""
+        planned = [memory for plan in self.plans if (memory := plan.memory) is not None]
+        return max(planned, key=lambda memory: memory.clas) if planned else None
+
+    def show(self, emit: Emit) -> None:
+        """Tell the user what matters before engines are opened."""
+        for plan in self.plans:
+            plan.show(emit)
+
+    @property
+    def likelihood(self) -> Likelihood:
+        """The likelihood of the trees of the workload; see :meth:`open`."""
+        return self.open()
+
+    def open(self, emit: Emit = ignore) -> Likelihood:
+        """Open the likelihood of the trees of the workload, once.
+
+        Raises:
+            DeviceError: a device cannot be used.
+        """
+        if self._likelihood is None:
+            self._likelihood = self._opened(emit)
+        return self._likelihood
+
+    def _opened(self, emit: Emit) -> Likelihood:
+        groups, bounds, count = self.workload.groups, self.workload.bounds, self.workload.site_rates
+        columns = Columns.of(groups)
+        if count:
+            rated = RateGroupEngine(self._open_engine, groups, count, emit)
+            return PerSiteLikelihood(rated, bounds, columns, count)
+        engine = self._open_engine(groups, emit)
+        if any(patterns.unseen for patterns in groups):
+            return AscertainedLikelihood(engine, bounds, columns, ascertained_parts(groups))
+        return Likelihood(engine, bounds, columns, min(plan.planners for plan in self.plans))
+
+    def _open_engine(self, groups: Sequence[Patterns], emit: Emit) -> Engine:
+        engines = [plan.open(one, emit) for plan, one in zip(self.plans, groups, strict=True)]
+        if len(engines) == 1:
+            return engines[0]
+        states, widths = [g.alphabet.n_states for g in groups], [g.n_patterns for g in groups]
+        return JointEngine(engines, states, widths, self.workload.bounds)
+
+    @property
+    def exactly(self) -> Resources:
+        """Resources for fp64: the same devices where they can, else none."""
+        can = all(info.has_fp64 for info in self.devices)
+        device = self.resources.device if can else REFERENCE
+        return replace(self.resources, device=device, mixed=False, vw=None)
+
+    @cached_property
+    def scoring(self) -> Engines:
+        """The engines that score results: in fp64, of all taxa, under Γ after +PSR."""
+        if self._scores_itself and self.workload.scored is None:
+            return self
+        work = replace(
+            self.workload.scored or self.workload,
+            trees=None, replicates=0, rows=NO_ROWS, apart=False, kept=self.kept,
+            among=self.workload.among if self.is_shared else LONE,
+        )  # fmt: skip
+        return Engines(self.exactly, work)
+
+    @property
+    def exact(self) -> Likelihood:
+        """The likelihood that scores results, opened when needed; see :attr:`scoring`."""
+        return self.scoring.likelihood
+
+    @property
+    def _scores_itself(self) -> bool:
+        """True where trees are searched under the models and the precision of results."""
+        return self.is_exact and not self.workload.site_rates
+
+    @cached_property
+    def parsimony(self) -> ParsimonyEngine:
+        """The engine that makes starting trees."""
+        return parsimony_engine(self.devices)
+
+    @property
+    def opened(self) -> list[Engine]:
+        """Engines whose time counts: of the trees, of exact scores elsewhere, of replicates."""
+        exact = [] if self._scores_itself else [self.exact.engine]
+        return [self.likelihood.engine, *exact, *self._replicate_engines]
+
+    @contextmanager
+    def for_replicates(
+        self, replicates: Replicates, numbers: Sequence[int], most: int
+    ) -> Iterator[tuple[Likelihood, ReplicateSlots]]:
+        """The likelihood of these replicates, and where each has its weights.
+
+        Slots take the memory of the trees' likelihood until the replicates are done; rows of
+        weights leave it.
+
+        most  replicates side by side
+        """
+        starts = 1 if replicates.given else replicates.settings.parsimony_starts
+        if not self.has_replicate_slots:
+            yield self.likelihood, self._weight_rows(replicates, most, starts)
+            return
+        (plan,), (patterns,) = self.plans, replicates.distinct.groups
+        sizes = replicates.resampling.most_patterns(numbers)
+        slots = plan.with_replicate_slots(patterns, sizes, most, starts)
+        self.likelihood.close()
+        likelihood = slots.open_replicate_slots(patterns)
+        self._replicate_engines.append(likelihood.engine)
+        try:
+            yield likelihood, PatternSlots(slots.replicate_slots, patterns, slots.slot_sizes)
+        finally:
+            likelihood.close()
+
+    def _weight_rows(self, replicates: Replicates, most: int, starts: int) -> WeightRows:
+        """Rows of weights for as many replicates as there is room for."""
+        groups = replicates.distinct.groups
+        tree = random_topology(groups[0].n_tips, np.random.default_rng(0))
+        tree.lengths = replicates.model.spread(tree.lengths)
+        trees, cases = [tree] * (starts * most), [Case(replicates.model.arrays())] * (starts * most)
+        count = max(1, self.likelihood.trees_at_once(trees, cases) // starts)
+        return WeightRows(count, sum(patterns.n_patterns for patterns in groups))
+
+
+def _can_have_slots(plans: Sequence[EnginePlan], work: Workload) -> bool:
+    """True where replicates may have slots.
+
+    Not for several state counts, nor where constant sites were left out of the data (+ASC), whose
+    patterns have no weight and are needed all the same, nor for rates of sites. The reference takes
+    rows of weights, for it sums in an order that depends on the size of a slot.
+    """
+    if work.site_rates or len(work.groups) > 1 or work.groups[0].unseen:
+        return False
+    return bool(plans[0].devices)
+
+
+def open_engines(resources: Resources, workload: Workload, emit: Emit = ignore) -> Engines:
+    """Plan the engines of a workload, show the plan, and open the likelihood of its trees.
+
+    Raises:
+        DeviceError: a device cannot be found or used.
+    """
+    engines = Engines(resources, workload)
+    engines.show(emit)
+    engines.open(emit)
+    return engines
+
+
+def _open_elsewhere(resources: Resources, workload: Workload, among: bool) -> Engines:
+    """Open another rank's engines, as the first rank planned its own."""
+    return open_engines(resources, replace(workload, among=current_ranks()) if among else workload)

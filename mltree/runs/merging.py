@@ -32,7 +32,7 @@ from mltree.models.partitioned import SCALER_MAX, SCALER_MIN, Linkage
 from mltree.models.portable import exp
 from mltree.models.substitution import Model
 from mltree.program.cases import Case
-from mltree.runs.engines import Resources, place
+from mltree.runs.engines import Engines, Resources, Workload
 from mltree.runs.model_choice import FITTING, Criterion, RankedModels, padded_categories
 from mltree.runs.problem import Problem
 from mltree.system.arrays import Float64
@@ -237,9 +237,8 @@ class _Merger:
             own = [left.pop(0) for _ in patterns.parts]
             self._categories.append(padded_categories([choice.best.model for choice in own]))
             bounds = FITTING.branches.bounds(problem.n_sites)
-            likelihood = place(resources, patterns, self._categories[-1], bounds).likelihood(
-                patterns
-            )
+            work = Workload.of_patterns(patterns, self._categories[-1], bounds)
+            likelihood = Engines(resources, work).likelihood
             self._likelihoods.append(PartSets(likelihood, tree, len(own)))
             starts += [_lone(number, part, choice) for part, choice in enumerate(own)]
         self.subsets = self._fitted(starts, [-math.inf] * len(starts))

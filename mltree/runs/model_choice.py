@@ -40,7 +40,7 @@ from mltree.models.partitioned import alone
 from mltree.models.portable import exp, log, product
 from mltree.models.rates import Heterogeneity, OneRate
 from mltree.models.substitution import DNA_MODELS, Model, expand_rates, n_classes
-from mltree.runs.engines import Resources, place
+from mltree.runs.engines import Engines, Resources, Workload
 from mltree.system.arrays import Float64
 from mltree.system.events import CandidatesScored, Emit, ModelChosen
 from mltree.system.ranks import current_ranks
@@ -354,15 +354,10 @@ class LikelihoodsByCategories:
             DeviceError: a device cannot be found or used.
         """
         if categories not in self._open:
-            placement = place(
-                self._resources,
-                self._patterns,
-                categories,
-                self._bounds,
-                apart=True,
-                among=current_ranks(),
+            work = Workload.of_patterns(
+                self._patterns, categories, self._bounds, apart=True, among=current_ranks()
             )
-            self._open[categories] = placement.likelihood(self._patterns)
+            self._open[categories] = Engines(self._resources, work).likelihood
         return self._open[categories]
 
 

@@ -465,7 +465,7 @@ class AnalysisOptions(WrittenOptions, DataOptions, kw_only=True):
         Option(
             "--memory-limit SIZE",
             "Memory of a device that likelihoods may take, such as 8G; alignments that need "
-            "more are computed in panels. Default: what the device has.",
+            "more are computed in slices. Default: what the device has.",
             panel=ADVANCED,
             is_incidental=True,
         ),

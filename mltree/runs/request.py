@@ -31,9 +31,10 @@ from mltree.models.substitution import Model
 from mltree.report.lines import describe
 from mltree.report.methods import Methods, methods_text, without_values
 from mltree.report.tables import Timed, time_spent
-from mltree.runs.computation import Computation, Found
+from mltree.runs.engines import Engines
 from mltree.runs.options import AnalysisOptions, shown
 from mltree.runs.problem import Problem, load_problem
+from mltree.runs.steps import TreeResult
 from mltree.runs.workspace import RunLog, Workspace
 from mltree.system.errors import InputError, ModelError
 from mltree.system.events import (
@@ -324,7 +325,7 @@ def model_text(model: PartitionModel, problem: Problem) -> str:
     return best_model_text([part for _, part, _ in rows], [text for *_, text in rows])
 
 
-def part_trees(found: Found, problem: Problem) -> str:
+def part_trees(found: TreeResult, problem: Problem) -> str:
     """The content of a .bestPartitionTrees file: a tree a line, in the order of the file."""
     if problem.data is None:
         return ""
@@ -362,9 +363,9 @@ def expect_ranks(described: RunDescribed, emit: Emit) -> None:
         emit(Notice(ranks.text))
 
 
-def show_times(computation: Computation, reporter: Reporter) -> None:
+def show_times(engines: Engines, reporter: Reporter) -> None:
     """Show where the time of a run went."""
-    spent = breakdown_of(computation)
+    spent = breakdown_of(engines)
     if spent is not None:
         wall, busy = reporter.elapsed, reporter.busy
         reporter(time_spent(spent, wall, busy, joint_bandwidth(spent)))
@@ -378,7 +379,7 @@ class Run:
     """The command's."""
     options: AnalysisOptions
     problem: Problem
-    computation: Computation
+    engines: Engines
     reporter: Reporter
     described: RunDescribed
     methods: Methods
@@ -400,7 +401,7 @@ class Run:
         name: str,
         options: AnalysisOptions,
         problem: Problem,
-        computation: Computation,
+        engines: Engines,
         reporter: Reporter,
         *,
         kind: str,
@@ -417,19 +418,18 @@ class Run:
         ``resolved``: options that it has chosen itself; ``supports``: what of
         :data:`.methods.SUPPORTS` will be computed, with its replicates.
         """
-        placement = computation.placement
         data = " + ".join(patterns.alphabet.name for patterns in problem.groups)
         names = tuple(map(_named, problem.model.models))
         models = ", ".join(names)
         chosen = {
             "model": models if options.chooses else options.model or models,
             "data_type": data,
-            "device": _numbers(placement.devices),
-            "vw": ", ".join(str(layout.vw) for layout in placement.layouts) or None,
+            "device": _numbers(engines.devices),
+            "vw": ", ".join(str(layout.vw) for layout in engines.layouts) or None,
             "prefix": options.stem,
         }
         described = describe_run(
-            placement.devices, options.origins, {**chosen, **resolved}, options.inputs
+            engines.devices, options.origins, {**chosen, **resolved}, options.inputs
         )
         methods = Methods(
             taxa=len(problem.taxa),
@@ -443,9 +443,9 @@ class Run:
             chooses=options.chooses,
             supports=supports or {},
             is_estimated=is_estimated,
-            on_pocl=any(device.is_cpu for device in placement.devices),
+            on_pocl=any(device.is_cpu for device in engines.devices),
         )
-        return cls(name, options, problem, computation, reporter, described, methods, kind, record)
+        return cls(name, options, problem, engines, reporter, described, methods, kind, record)
 
     def begin(self, log: RunLog, append: bool) -> None:
         """Write the head of the log, and what was said so far."""
@@ -455,8 +455,8 @@ class Run:
         self.files += [log.path, record]
         self.reporter(self.described)
         self.reporter.record_to(record, append)
-        if len(self.computation.placement.devices) == 1:
-            self.reporter.watch(load_meter(self.computation.placement.devices[0]))
+        if len(self.engines.devices) == 1:
+            self.reporter.watch(load_meter(self.engines.devices[0]))
 
     def __call__(self, event: Event) -> None:
         """Receive an event on its way to the reporter."""
@@ -477,7 +477,7 @@ class Run:
             self.reporter(Notice(f"{error.message}; it is tried again at the end"))
 
     def deliver(
-        self, found: Found, newick: str, texts: dict[str, str], spent: Sequence[str] = ()
+        self, found: TreeResult, newick: str, texts: dict[str, str], spent: Sequence[str] = ()
     ) -> None:
         """Write the results, and them all as JSON; see :func:`deliver`."""
         workspace = self.options.workspace
@@ -486,30 +486,30 @@ class Run:
         texts = {**texts, self.result_kind: result_text(values)}
         self.files += deliver(workspace, texts, self.reporter, spent)
 
-    def conclude(self, found: Found, newick: str) -> dict[str, Any]:
+    def conclude(self, found: TreeResult, newick: str) -> dict[str, Any]:
         """Show what was found, scored in fp64, what it took, and how a paper says it.
 
         Returns the result, for :meth:`.Reporter.finish`.
         """
-        exact = self.computation.exactly(found, self.reporter)
+        exact = found.scored(self.engines, self.reporter)
         event = self._event(exact, newick)
         values = self._values(event, self.files)
         if exact is not found:
             self.options.workspace.write({self.result_kind: result_text(values)})
         self.reporter(self._spent())
         self.reporter(event)
-        show_times(self.computation, self.reporter)
+        show_times(self.engines, self.reporter)
         from mltree.report.progress import Verbosity
 
         self.reporter.say(methods_text(self.methods), Verbosity.VERBOSE)
         return values
 
-    def _event(self, found: Found, newick: str) -> RunFinished:
+    def _event(self, found: TreeResult, newick: str) -> RunFinished:
         return found.event(newick, list(map(str, self.files)), self.support)
 
     def _spent(self) -> ResourcesSpent:
         """Time and memory that the run took so far."""
-        breakdown = breakdown_of(self.computation)
+        breakdown = breakdown_of(self.engines)
         device = 0.0 if breakdown is None else breakdown.device_seconds
         return spent_so_far(self.reporter.elapsed, device)
 
@@ -541,9 +541,9 @@ class Run:
         }
 
 
-def breakdown_of(computation: Computation) -> Breakdown | None:
+def breakdown_of(engines: Engines) -> Breakdown | None:
     """Where the time of the engines went; None where they do not know."""
-    timed = [engine.breakdown() for engine in computation.engines if isinstance(engine, Timed)]
+    timed = [engine.breakdown() for engine in engines.opened if isinstance(engine, Timed)]
     known = [spent for spent in timed if spent is not None]
     return Breakdown.one_after_the_other(known) if known else None
 

@@ -25,8 +25,7 @@ from mltree.models.partitioned import PartitionModel
 from mltree.models.portable import product
 from mltree.models.substitution import Mixed, Model, Profiles
 from mltree.program.cases import Case
-from mltree.runs.computation import open_computation
-from mltree.runs.engines import Resources
+from mltree.runs.engines import Resources, Workload, open_engines
 from mltree.runs.problem import Problem
 from mltree.runs.steps import evaluate
 from mltree.runs.trees import read_tree
@@ -150,9 +149,9 @@ class SiteFrequencies(Value):
                 hint="use a mixture, such as LG+C20+F+G4, or give --site-freqs",
             )
         tree = read_tree(self.guide, problem, emit)
-        computation = open_computation(problem, resources, ignore)
+        engines = open_engines(resources, Workload.of(problem), ignore)
         fit = evaluate(
-            computation.likelihood, tree, problem.model, ignore,
+            engines.likelihood, tree, problem.model, ignore,
             optimise_parameters=True, optimise_lengths=True,
         )  # fmt: skip
         emit(
@@ -161,7 +160,7 @@ class SiteFrequencies(Value):
                 f"tree: lnL {fit.lnl:.3f}"
             )
         )
-        classes = SiteClasses.of(computation.exact, fit.tree, fit.model, problem)
+        classes = SiteClasses.of(engines.exact, fit.tree, fit.model, problem)
         text = site_frequencies_text(classes.site_frequencies)  # as a file gives them back
         frequencies = site_frequencies_of(text, model.n_states, problem.n_sites, self.guide)
         held = replace(model, rates=fit.model.lone.rates, rates_fixed=True)

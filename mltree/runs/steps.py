@@ -25,21 +25,14 @@ from mltree.likelihood.requests import perform
 from mltree.likelihood.site_rates import PerSiteLikelihood
 from mltree.models.grammar import format_model
 from mltree.models.partitioned import PartitionModel
+from mltree.program.cases import Case
 from mltree.report.tables import listed
-from mltree.runs.computation import (
-    ANY_DEVICE,
-    DEFAULT,
-    NOTHING,
-    Afterwards,
-    Computation,
-    Found,
-    open_computation,
-)
-from mltree.runs.engines import Resources
+from mltree.runs.demand import NO_ROWS, RowCounts
+from mltree.runs.engines import ANY_DEVICE, DEFAULT, Engines, Resources, Workload, open_engines
 from mltree.runs.problem import Problem
 from mltree.runs.trees import starting_trees, usual_terms
 from mltree.system.errors import InputError
-from mltree.system.events import Emit, Notice, StoppedShort, ignore
+from mltree.system.events import Emit, Notice, RunFinished, StoppedShort, ignore
 from mltree.system.ranks import ALIKE_HINT, LONE, Ranks
 from mltree.system.values import Value
 from mltree.tree.newick import write_newick
@@ -48,7 +41,67 @@ from mltree.treesearch.among_ranks import AmongRanks
 from mltree.treesearch.checkpoint import Checkpoint, fingerprint
 from mltree.treesearch.constraint import Constraint, read_constraint
 from mltree.treesearch.duplicates import Collapsed, collapse
-from mltree.treesearch.search import StartingTree, of_one_tree, search
+from mltree.treesearch.search import SearchOutcome, StartingTree, of_one_tree, search
+
+
+class TreeResult(Value):
+    """The tree and the model that an analysis ends with."""
+
+    tree: Tree
+    """All taxa, lengths in expected substitutions per site."""
+    model: PartitionModel
+    """Scalers of mean 1."""
+    lnl: float
+    """Natural log, as computed on the way; see :meth:`scored`."""
+    seconds: float
+    """Wall time of the search or the optimisation alone."""
+    search: SearchOutcome | None = None
+    """The result of the search, without the copies of sequences; None for a given topology."""
+    per_site: PartitionModel | None = None
+    """The model of the search with its rates of sites, where sites have any (+PSR)."""
+
+    @classmethod
+    def of(cls, fit: Fit, seconds: float, search: SearchOutcome | None = None) -> TreeResult:
+        """The result of a fit, with scalers of mean 1."""
+        model, factor = fit.model.normalised()
+        tree = fit.tree.copy()
+        tree.lengths *= factor
+        return cls(tree, model, fit.lnl, seconds, search)
+
+    def scored(self, engines: Engines, emit: Emit) -> TreeResult:
+        """The result with its lnL in fp64, and a notice of the difference if it had another.
+
+        A result under Γ that was found under rates of sites (+PSR) has been scored before.
+        """
+        if engines.is_exact or engines.workload.site_rates:
+            return self
+        lnl = float(engines.exact.log_likelihoods([self.tree], [Case(self.model.arrays())])[0])
+        emit(Notice(f"scored again in fp64: lnL {lnl:.6f}, {lnl - self.lnl:+.1e} from fp32"))
+        return replace(self, lnl=lnl)
+
+    @property
+    def mean_tree(self) -> Tree:
+        """The tree with one length a branch: where parts have their own, the mean over sites."""
+        return self.tree.with_lengths(self.model.mean_lengths(self.tree.lengths))
+
+    @property
+    def part_trees(self) -> list[Tree]:
+        """The tree with the lengths of each part, where parts have their own."""
+        rows = list(self.tree.lengths) if self.tree.lengths.ndim > 1 else []
+        return [self.tree.with_lengths(row) for row in rows]
+
+    def event(self, newick: str, files: Sequence[str] = (), support: str = "") -> RunFinished:
+        """The last event of a run that wrote these files."""
+        return RunFinished(
+            lnl=self.lnl,
+            model=self.model.text,
+            tree=newick,
+            tree_length=float(self.mean_tree.lengths.sum()),
+            taxa=self.tree.n_tips,
+            files=tuple(files),
+            seconds=self.seconds,
+            support=support,
+        )
 
 
 class TreeSearch(Value, kw_only=True):
@@ -57,7 +110,7 @@ class TreeSearch(Value, kw_only=True):
     problem: Problem
     distinct: Collapsed
     """The alignment without the copies of sequences, which is searched."""
-    computation: Computation
+    engines: Engines
     settings: SearchSettings
     starts: Sequence[StartingTree]
     constraint: Constraint | None
@@ -65,15 +118,15 @@ class TreeSearch(Value, kw_only=True):
     start_text: str
     """The starting trees of all taxa, in Newick, a line each."""
     fingerprint: str
-    """What a checkpoint must agree with: everything that decides how the search goes."""
+    """Mark that a checkpoint must agree with: everything that decides how the search goes."""
 
     def whole(self, tree: Tree) -> Tree:
         """A tree of the search with all taxa, and one length a branch."""
-        return Found(self.distinct.restore(tree), self.problem.model, 0.0, 0.0).mean_tree
+        return TreeResult(self.distinct.restore(tree), self.problem.model, 0.0, 0.0).mean_tree
 
     def run(
         self, emit: Emit = ignore, checkpoint: Checkpoint | None = None, ranks: Ranks = LONE
-    ) -> Found:
+    ) -> TreeResult:
         """Search, from the checkpoint on where there is one on file.
 
         Raises:
@@ -81,33 +134,33 @@ class TreeSearch(Value, kw_only=True):
             InputError: a start violates the constraint, or the checkpoint is another search's.
         """
         began = time.perf_counter()
-        found = search(
-            self.computation.likelihood, self.starts, self.problem.model, self.settings, self.rng,
+        searched = search(
+            self.engines.likelihood, self.starts, self.problem.model, self.settings, self.rng,
             emit, checkpoint, self.constraint, self._among(ranks),
         )  # fmt: skip
         seconds = time.perf_counter() - began
-        tree = self.distinct.restore(found.tree)
-        result = Found.of(Fit(tree, found.model, lnl=found.lnl), seconds, found)
-        return as_reported(self.computation, result, emit)
+        tree = self.distinct.restore(searched.tree)
+        result = TreeResult.of(Fit(tree, searched.model, lnl=searched.lnl), seconds, searched)
+        return as_reported(self.engines, result, emit)
 
     def _among(self, ranks: Ranks) -> AmongRanks | None:
         """Whoever answers the search; its own likelihood where None."""
         alone = ranks.size == 1 or self.problem.model.has_site_rates
-        if alone or self.computation.is_shared:
+        if alone or self.engines.is_shared:
             return None
-        likelihood = self.computation.likelihood
-        helping = partial(_helping, self.computation, likelihood.engine.name)
+        likelihood = self.engines.likelihood
+        helping = partial(_helping, self.engines, likelihood.engine.name)
         return AmongRanks(likelihood, ranks, helping)
 
 
-def _helping(computation: Computation, name: str) -> Likelihood:
-    """What another rank than the first answers with.
+def _helping(engines: Engines, name: str) -> Likelihood:
+    """Return the likelihood that another rank than the first answers with.
 
     Raises: InputError: it would find something else.
     """
-    if computation.likelihood.engine.name != name:
+    if engines.likelihood.engine.name != name:
         raise InputError("its devices are not those of rank 0", hint=ALIKE_HINT)
-    return computation.likelihood
+    return engines.likelihood
 
 
 def prepare_search(
@@ -119,7 +172,8 @@ def prepare_search(
     starts: str | None = None,
     constraint: str | None = None,
     kept: KeptLayouts | None = None,
-    afterwards: Afterwards = NOTHING,
+    replicates: int = 0,
+    rows: RowCounts = NO_ROWS,
     emit: Emit = ignore,
 ) -> TreeSearch:
     """Open an engine for a search and grow its starting trees.
@@ -128,7 +182,8 @@ def prepare_search(
                 where None
     constraint  the file of a constraint tree
     kept        layouts of the checkpoint that the search goes on from
-    afterwards  what comes when it has ended
+    replicates  bootstrap replicates that follow
+    rows        rows over all patterns that supports take
 
     Raises:
         InputError: the starts or the constraint cannot be used.
@@ -137,25 +192,24 @@ def prepare_search(
     taxa = problem.taxa
     groups = read_constraint(constraint, taxa) if constraint else None
     distinct = without_copies(problem.groups, groups, emit)
-    fitting = settings.for_data(len(taxa), problem.n_sites)
-    pays = company_pays(choose_devices(resources.device), problem.cla_size)
-    if pays and starts is None:
-        fitting = fitting.side_by_side()
-    computation = open_computation(
-        problem, resources, emit, distinct.groups, fitting, fitting.most_trees, kept, afterwards
-    )
+    fitting, pays = _fitting(problem, settings, resources, starts is None)
+    work = Workload.of(
+        problem, fitting, distinct.groups, trees=fitting.most_trees, replicates=replicates,
+        rows=rows, kept=kept,
+    )  # fmt: skip
+    engines = open_engines(resources, work, emit)
     if not pays:
         fitting = fitting.one_by_one(all_starts=starts is not None)
     rng = np.random.default_rng(seed)
     grown = starting_trees(
-        starts or usual_terms(fitting), distinct, taxa, groups, rng, emit, computation.parsimony
+        starts or usual_terms(fitting), distinct, taxa, groups, rng, emit, engines.parsimony
     )
     start_text = "\n".join(write_newick(distinct.restore(start.tree), taxa) for start in grown)
     return TreeSearch(
         problem=problem,
         distinct=distinct,
-        computation=computation,
-        settings=fitting.for_precision(computation.placement.is_exact),
+        engines=engines,
+        settings=fitting.for_precision(engines.is_exact),
         starts=[
             StartingTree(with_own_lengths(start.tree, problem.model), start.origin)
             for start in grown
@@ -164,22 +218,40 @@ def prepare_search(
         rng=rng,
         start_text=start_text,
         fingerprint=mark(
-            problem, problem.model, computation, groups, seed, start_text, repr(asdict(settings))
+            problem, problem.model, engines, groups, seed, start_text, repr(asdict(settings))
         ),
     )
+
+
+def search_workload(
+    problem: Problem, settings: SearchSettings = DEFAULT, resources: Resources = ANY_DEVICE
+) -> Workload:
+    """The workload of :func:`prepare_search`, with the settings' starts and no constraint."""
+    fitting, _ = _fitting(problem, settings, resources, has_usual_starts=True)
+    distinct = collapse(problem.groups)
+    return Workload.of(problem, fitting, distinct.groups, trees=fitting.most_trees)
+
+
+def _fitting(
+    problem: Problem, settings: SearchSettings, resources: Resources, has_usual_starts: bool
+) -> tuple[SearchSettings, bool]:
+    """Settings that suit the data and the devices; True where trees are best side by side."""
+    fitting = settings.for_data(len(problem.taxa), problem.n_sites)
+    pays = company_pays(choose_devices(resources.device), problem.cla_size)
+    return (fitting.side_by_side() if pays and has_usual_starts else fitting), pays
 
 
 def mark(
     problem: Problem,
     model: PartitionModel,
-    computation: Computation,
+    engines: Engines,
     constraint: Constraint | None,
     seed: int,
     *others: str,
 ) -> str:
     """The fingerprint of a run: its data, its model as it starts, where it computes, its seed."""
     return fingerprint(
-        __version__, computation.likelihood.engine.name, "\n".join(problem.taxa),
+        __version__, engines.likelihood.engine.name, "\n".join(problem.taxa),
         *(patterns.codes.tobytes() for patterns in problem.groups),
         *(patterns.weights.tobytes() for patterns in problem.groups),
         repr([patterns.ends for patterns in problem.groups]),
@@ -229,7 +301,7 @@ def evaluate(
     optimise_parameters: bool,
     optimise_lengths: bool,
     settings: SearchSettings = FIXED_TOPOLOGY,
-) -> Found:
+) -> TreeResult:
     """A tree and a model, optimised as far as asked for, and their lnL.
 
     ``settings``: those of a fixed topology, for the likelihood's precision.
@@ -239,29 +311,29 @@ def evaluate(
         likelihood, Fit(with_own_lengths(tree, model), model), emit,
         optimise_parameters, optimise_lengths, settings,
     )  # fmt: skip
-    return Found.of(fit, time.perf_counter() - began)
+    return TreeResult.of(fit, time.perf_counter() - began)
 
 
 def as_reported(
-    computation: Computation, found: Found, emit: Emit, tree: Tree | None = None
-) -> Found:
+    engines: Engines, result: TreeResult, emit: Emit, tree: Tree | None = None
+) -> TreeResult:
     """The result as it is reported: under Γ where it was found under rates of sites (+PSR).
 
     Those were chosen for the tree, so that lnLs under them tell nothing of another one.
 
     tree  with the lengths to begin at, if not those of the result
     """
-    if not found.model.has_site_rates:
-        return found
-    emit(Notice(f"lnL {found.lnl:.3f} under rates of sites; what follows is under Γ"))
-    if isinstance(computation.likelihood, PerSiteLikelihood):
-        computation.likelihood.close()
+    if not result.model.has_site_rates:
+        return result
+    emit(Notice(f"lnL {result.lnl:.3f} under rates of sites; what follows is under Γ"))
+    if isinstance(engines.likelihood, PerSiteLikelihood):
+        engines.likelihood.close()
     under_gamma = evaluate(
-        computation.exact, tree or found.tree, found.model.under_gamma, emit,
+        engines.exact, tree or result.tree, result.model.under_gamma, emit,
         optimise_parameters=True, optimise_lengths=True,
     )  # fmt: skip
-    seconds = found.seconds + under_gamma.seconds
-    return replace(under_gamma, seconds=seconds, search=found.search, per_site=found.model)
+    seconds = result.seconds + under_gamma.seconds
+    return replace(under_gamma, seconds=seconds, search=result.search, per_site=result.model)
 
 
 def _optimised(
@@ -275,8 +347,8 @@ def _optimised(
     if parameters and lengths:
         rng = np.random.default_rng()  # nothing draws from it
         start = StartingTree(fit.tree, "user 1")
-        found = search(likelihood, [start], fit.model, settings, rng, of_one_tree(emit))
-        return Fit(found.tree, found.model, lnl=found.lnl)
+        searched = search(likelihood, [start], fit.model, settings, rng, of_one_tree(emit))
+        return Fit(searched.tree, searched.model, lnl=searched.lnl)
     if lengths:
         return perform(likelihood, ascend_best([fit], settings, emit, parameters=False))
     if parameters:

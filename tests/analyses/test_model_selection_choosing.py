@@ -20,7 +20,7 @@ from mltree.likelihood.requests import perform
 from mltree.models.grammar import parse_model
 from mltree.models.partitioned import Linkage, alone
 from mltree.program.cases import Case
-from mltree.runs.engines import Resources, place
+from mltree.runs.engines import Engines, Resources, Workload
 from mltree.runs.problem import Problem, load_problem
 from mltree.system.events import Event, MemoryPlanned, ignore
 from mltree.tree.random_trees import uniform_tree
@@ -95,7 +95,7 @@ def test_the_quick_tree_is_at_the_maximum_of_parts_as_one(tmp_path: Path, asked:
     model_selection.choose(problem, CPU)
     ((_, tree, known),) = asked
     whole = load_problem(str(tmp_path / "data.fa"), "GTR+FC+G4", ignore).patterns
-    likelihood = place(Resources(), whole, 4, (1e-6, 100.0)).likelihood(whole)
+    likelihood = Engines(Resources(), Workload.of_patterns(whole, 4, (1e-6, 100.0))).likelihood
     model = known.models[0].with_empirical_frequencies(whole)
     (lnl,) = likelihood.log_likelihoods([tree], [Case(alone(model).arrays())])
     best = Fit(tree.copy(), alone(parse_model("GTR+FC+G4", DNA).with_empirical_frequencies(whole)))

@@ -78,7 +78,7 @@ def test_replicates_hold_the_best_of_all_topologies(
     searched: tuple[TreeSearch, SearchOutcome],
 ) -> None:
     ready, found = searched
-    likelihood, case = ready.computation.likelihood, Case(found.model.arrays())
+    likelihood, case = ready.engines.likelihood, Case(found.model.arrays())
     weights = Resampling.of(ready.distinct.groups, 1, NAME).below_data(REPLICATES)
     trees = [tree.copy() for tree in all_topologies(found.tree)]
     assert len(trees) == TOPOLOGIES
@@ -166,7 +166,7 @@ def test_climbing_replicates_get_better_under_their_weights(
     searched: tuple[TreeSearch, SearchOutcome],
 ) -> None:
     ready, found = searched
-    likelihood = ready.computation.likelihood
+    likelihood = ready.engines.likelihood
     weights = Resampling.of(ready.distinct.groups, 1, NAME).below_data(REPLICATES)
     plain = ultrafast(ready, found, REPLICATES, seed=1).trees
     climbed = ultrafast(ready, found, REPLICATES, 1, ready.settings.nni_only()).trees

@@ -13,7 +13,7 @@ from typing import Any
 import pytest
 from typer.testing import Result
 
-from mltree.runs.engines import BerthPlan, plan_berths
+from mltree.runs.engines import EnginePlan
 
 Run = Callable[..., Result]
 
@@ -54,11 +54,13 @@ def test_replicates_are_the_same_in_any_batch(
         assert run(*options(alignment, count), *redo).exit_code == 0
         assert lines_of(tmp_path) == together[:count]
 
-    def lone(*arguments: Any) -> BerthPlan:
-        *where, _, trees = arguments
-        return plan_berths(*where, 1, trees)
+    with_replicate_slots = EnginePlan.with_replicate_slots
 
-    monkeypatch.setattr("mltree.runs.computation.plan_berths", lone)
+    def lone(*arguments: Any) -> EnginePlan:
+        *where, _, trees = arguments
+        return with_replicate_slots(*where, 1, trees)
+
+    monkeypatch.setattr(EnginePlan, "with_replicate_slots", lone)
     assert run(*options(alignment, REPLICATES), "--redo").exit_code == 0
     assert lines_of(tmp_path) == together
 

@@ -14,8 +14,8 @@ from mltree.device.discovery import DeviceInfo, find_devices
 from mltree.device.layout_choice import (
     CATEGORIES,
     Calibration,
-    Choice,
-    Kind,
+    DataKind,
+    LayoutChoice,
     block_widths,
     choose_layout,
     save,
@@ -27,7 +27,7 @@ Run = Callable[..., Result]
 QUICK = ("--preset", "fast")
 
 
-def test_panels_change_no_bit(run: Run, primates: str) -> None:
+def test_slices_change_no_bit(run: Run, primates: str) -> None:
     found = []
     for options in ((), ("--memory-limit", "4M"), ("--device", "0,0")):
         prefix = f"run{len(found)}"
@@ -61,8 +61,8 @@ def test_devices_are_measured_once(
         measured.append(device.name)
         tell(f"{device.name}: measuring everything")
         sizes = range(len(layout_choice.SIZES) + 1)
-        kinds = [Kind(4, CATEGORIES, not device.has_fp64, size) for size in sizes]
-        found = Calibration(1.25e10, {kind.key: Choice(16, 1) for kind in kinds})
+        kinds = [DataKind(4, CATEGORIES, not device.has_fp64, size) for size in sizes]
+        found = Calibration(1.25e10, {kind.key: LayoutChoice(16, 1) for kind in kinds})
         save(device, found)
         return found
 
@@ -95,10 +95,10 @@ def calibrated(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Callable[[], 
 
     def measure() -> int:
         device = find_devices()[0]
-        kind = Kind(4, CATEGORIES, not device.has_fp64, 0)
+        kind = DataKind(4, CATEGORIES, not device.has_fp64, 0)
         usual = choose_layout(device, 4, 16, CATEGORIES, 1000).vw
         other = next(width for width in block_widths(device) if width != usual)
-        save(device, Calibration(None, {kind.key: Choice(other, 1)}))
+        save(device, Calibration(None, {kind.key: LayoutChoice(other, 1)}))
         return other
 
     return measure

@@ -16,7 +16,7 @@ from mltree.cli.help import COMMANDS
 from mltree.cli.main import app, main
 from mltree.device import layout_choice
 from mltree.device.discovery import DeviceInfo
-from mltree.device.layout_choice import Calibration, Choice, Kind
+from mltree.device.layout_choice import Calibration, DataKind, LayoutChoice
 
 Run = Callable[..., Result]
 
@@ -45,8 +45,8 @@ def results(tmp_path: Path) -> Path:
 def measured(device: DeviceInfo, tell: Callable[[str], None]) -> Calibration:
     """What tests of the measurement itself measure."""
     sizes = range(len(layout_choice.SIZES) + 1)
-    kinds = [Kind(4, layout_choice.CATEGORIES, not device.has_fp64, size) for size in sizes]
-    found = Calibration(1.25e10, {kind.key: Choice(16, 1) for kind in kinds})
+    kinds = [DataKind(4, layout_choice.CATEGORIES, not device.has_fp64, size) for size in sizes]
+    found = Calibration(1.25e10, {kind.key: LayoutChoice(16, 1) for kind in kinds})
     layout_choice.save(device, found)
     return found
 

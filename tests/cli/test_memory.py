@@ -104,7 +104,7 @@ def test_check_and_log_say_the_same(run: Run, primates: str) -> None:
 
 
 def test_little_memory_changes_no_bit(run: Run, primates: str) -> None:
-    """Fewer trees side by side, then panels."""
+    """Fewer trees side by side, then slices."""
     results = []
     slot = 898 * 4 * (4 * 8 + 2)
     limits = ([], ["--memory-limit", str(70 * slot)], ["--memory-limit", str(30 * slot)])

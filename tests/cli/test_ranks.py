@@ -31,8 +31,8 @@ from mltree.device.discovery import choose_device
 from mltree.device.layout_choice import (
     CATEGORIES,
     Calibration,
-    Choice,
-    Kind,
+    DataKind,
+    LayoutChoice,
     block_widths,
     rule_layout,
 )
@@ -84,10 +84,10 @@ def _measured(tmp_path_factory: pytest.TempPathFactory) -> Iterator[None]:
     folder, device = tmp_path_factory.mktemp("cache"), choose_device(None)
     rule = rule_layout(device, 4, 16, CATEGORIES, 1)
     other = next(width for width in block_widths(device) if width != rule.vw)
-    little = Kind(4, CATEGORIES, single=not device.has_fp64, size=0)
+    little = DataKind(4, CATEGORIES, single=not device.has_fp64, size=0)
     with pytest.MonkeyPatch.context() as patched:
         patched.setattr(layout_choice, "cache_folder", lambda: folder / "mltree")
-        layout_choice.save(device, Calibration(None, {little.key: Choice(other, 1)}))
+        layout_choice.save(device, Calibration(None, {little.key: LayoutChoice(other, 1)}))
         patched.setenv("XDG_CACHE_HOME", str(folder))
         yield
 

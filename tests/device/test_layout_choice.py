@@ -14,8 +14,8 @@ from mltree.device.layout import MATRIX_GROUP, QUAD, most_rows
 from mltree.device.layout_choice import (
     CATEGORIES,
     Calibration,
-    Choice,
-    Kind,
+    DataKind,
+    LayoutChoice,
     block_widths,
     check_width,
     choose_layout,
@@ -34,7 +34,7 @@ DEVICE = DeviceInfo(
 
 GPU = replace(DEVICE, is_cpu=False, compute_units=132)
 
-LITTLE = Kind(4, CATEGORIES, single=False, size=0)
+LITTLE = DataKind(4, CATEGORIES, single=False, size=0)
 
 
 @pytest.fixture(autouse=True)
@@ -127,7 +127,7 @@ def test_widths_of_blocks() -> None:
 def test_a_layout_is_the_measured_one() -> None:
     size = (4, 16, CATEGORIES, 1000)
     by_rule = choose_layout(DEVICE, *size)
-    save(DEVICE, Calibration(None, {LITTLE.key: Choice(2 * by_rule.vw, 1)}))
+    save(DEVICE, Calibration(None, {LITTLE.key: LayoutChoice(2 * by_rule.vw, 1)}))
     assert choose_layout(DEVICE, *size).vw == 2 * by_rule.vw
     assert rule_layout(DEVICE, *size) == by_rule
     assert choose_layout(DEVICE, *size, vw=4).vw == 4
@@ -139,14 +139,14 @@ def test_a_layout_is_the_measured_one() -> None:
 def test_a_width_that_no_cpu_takes_is_not_taken(vw: int) -> None:
     size = (4, 16, CATEGORIES, 1000)
     by_rule = choose_layout(DEVICE, *size)
-    save(DEVICE, Calibration(None, {LITTLE.key: Choice(vw, 1)}))
+    save(DEVICE, Calibration(None, {LITTLE.key: LayoutChoice(vw, 1)}))
     assert choose_layout(DEVICE, *size) == by_rule
 
 
 def test_measured_rows_are_for_gpus() -> None:
     size = (4, 16, CATEGORIES, 1000)
     by_rule = choose_layout(GPU, *size)
-    save(GPU, Calibration(None, {LITTLE.key: Choice(by_rule.vw, by_rule.rows - 1)}))
+    save(GPU, Calibration(None, {LITTLE.key: LayoutChoice(by_rule.vw, by_rule.rows - 1)}))
     assert choose_layout(GPU, *size).rows == by_rule.rows - 1
     assert choose_layout(GPU, 4, 16, 2, 1000).vw == by_rule.vw
     assert choose_layout(GPU, 4, 16, 2, 1000) == choose_layout(GPU, 4, 16, 2, 1000, vw=by_rule.vw)
@@ -154,8 +154,8 @@ def test_measured_rows_are_for_gpus() -> None:
 
 def test_measured_rows_keep_to_a_work_group() -> None:
     """Measured with two patterns a work-item, where fewer patterns would have one."""
-    kind = Kind(20, CATEGORIES, False, 1)
-    save(GPU, Calibration(None, {kind.key: Choice(64, 4)}))
+    kind = DataKind(20, CATEGORIES, False, 1)
+    save(GPU, Calibration(None, {kind.key: LayoutChoice(64, 4)}))
     layout = choose_layout(GPU, 20, 24, CATEGORIES, 5000)
     assert layout.vw == 64
     assert layout.rows == most_rows(layout) < 4
@@ -168,12 +168,12 @@ def test_a_kept_layout_outlives_a_newer_measurement(device: DeviceInfo) -> None:
     kept = {layout_key(device, by_rule, 1000): (by_rule.vw, by_rule.rows)}
     kind = replace(LITTLE, single=not device.has_fp64)
     width = next(width for width in block_widths(device) if width != by_rule.vw)
-    save(device, Calibration(None, {kind.key: Choice(width, 1)}))
+    save(device, Calibration(None, {kind.key: LayoutChoice(width, 1)}))
     assert choose_layout(device, *size).vw == width
     assert choose_layout(device, *size, kept=kept) == by_rule
     assert choose_layout(device, *size, vw=16, kept=kept).vw == 16
     other = replace(device, name="another device")
-    save(other, Calibration(None, {kind.key: Choice(width, 1)}))
+    save(other, Calibration(None, {kind.key: LayoutChoice(width, 1)}))
     assert choose_layout(other, *size).vw == width
     assert choose_layout(other, *size, kept=kept) == by_rule, "nothing else counts"
 

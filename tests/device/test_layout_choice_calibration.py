@@ -13,8 +13,8 @@ from mltree.device.discovery import DeviceInfo
 from mltree.device.layout_choice import (
     CATEGORIES,
     Calibration,
-    Choice,
-    Kind,
+    DataKind,
+    LayoutChoice,
     choose_layout,
     load,
     notices,
@@ -27,9 +27,9 @@ DEVICE = DeviceInfo(
     vector_width=8, handle=None,
 )  # fmt: skip
 
-LITTLE = Kind(4, CATEGORIES, single=False, size=0)
+LITTLE = DataKind(4, CATEGORIES, single=False, size=0)
 
-KNOWN = Calibration(1.5e10, {LITTLE.key: Choice(16, 1)})
+KNOWN = Calibration(1.5e10, {LITTLE.key: LayoutChoice(16, 1)})
 
 
 @pytest.fixture(autouse=True)
@@ -70,7 +70,7 @@ def test_a_cpu_has_layouts_for_any_number_of_cores_and_a_bandwidth_for_each(fold
     save(fewer, replace(KNOWN, copy_bytes=1e10))
     assert load(fewer).copy_bytes == 1e10
     assert load(DEVICE) == KNOWN
-    newer = {LITTLE.key: Choice(4, 1)}
+    newer = {LITTLE.key: LayoutChoice(4, 1)}
     save(fewer, Calibration(None, newer))
     assert load(DEVICE) == Calibration(KNOWN.copy_bytes, newer)
     assert len(list(folder.iterdir())) == 1
@@ -141,13 +141,13 @@ def test_a_folder_that_cannot_be_written_stops_nothing(folder: Path) -> None:
 
 
 def test_sizes() -> None:
-    kinds = [Kind.of(4, 4, single=False, n_patterns=n) for n in (1, 4096, 4097, 32_768, 10**6)]
+    kinds = [DataKind.of(4, 4, single=False, n_patterns=n) for n in (1, 4096, 4097, 32_768, 10**6)]
     assert [kind.size for kind in kinds] == [0, 0, 1, 1, 2]
 
 
 def test_other_categories_share_the_width_but_not_the_rows() -> None:
-    known = Calibration(None, {LITTLE.key: Choice(16, 3)})
-    assert known.choice(LITTLE) == Choice(16, 3)
-    assert known.choice(replace(LITTLE, categories=5)) == Choice(16, None)
+    known = Calibration(None, {LITTLE.key: LayoutChoice(16, 3)})
+    assert known.choice(LITTLE) == LayoutChoice(16, 3)
+    assert known.choice(replace(LITTLE, categories=5)) == LayoutChoice(16, None)
     assert known.choice(replace(LITTLE, states=20)) is None
     assert known.choice(replace(LITTLE, single=True)) is None

@@ -22,9 +22,9 @@ from mltree.device.memory import (
     limit_on,
     room_on,
 )
-from mltree.device.panels import PanelEngine
 from mltree.device.session import Session
-from mltree.device.shards import Place
+from mltree.device.sharded_engine import ShardedEngine
+from mltree.device.shards import DeviceSpec
 from mltree.device.worker import Worker
 from mltree.fit.settings import PhaseSettings, RoundSettings
 from mltree.likelihood.likelihood import Likelihood
@@ -134,15 +134,15 @@ def quota(request: pytest.FixtureRequest) -> Callable[[pytest.MonkeyPatch, int],
     return impose
 
 
-def opened(kind: str, open_native: OpenDevice, problem: Problem) -> Session | PanelEngine:
+def opened(kind: str, open_native: OpenDevice, problem: Problem) -> Session | ShardedEngine:
     session = open_native(problem.patterns, problem.categories)
     if kind == "session":
         return session
-    places = [Place(session.device, session.layout) for _ in range(2)]
-    return PanelEngine(problem.patterns, places, BOUNDS, 100)
+    specs = [DeviceSpec(session.device, session.layout) for _ in range(2)]
+    return ShardedEngine(problem.patterns, specs, BOUNDS, 100)
 
 
-@pytest.mark.parametrize("kind", ["session", "panels"])
+@pytest.mark.parametrize("kind", ["session", "slices"])
 @pytest.mark.parametrize("trees", [2.5, 1.8])
 def test_a_device_that_refuses_memory_is_asked_for_less(
     open_native: OpenDevice,
@@ -152,7 +152,7 @@ def test_a_device_that_refuses_memory_is_asked_for_less(
     kind: str,
     trees: float,
 ) -> None:
-    """The search goes on in smaller batches, or panels, to the same bits."""
+    """The search goes on in smaller batches, or slices, to the same bits."""
     expected = searched(open_native(problem.patterns, problem.categories), problem)
     engine = opened(kind, open_native, problem)
     layout = engine.layout if isinstance(engine, Session) else engine.layouts[0]
@@ -162,10 +162,10 @@ def test_a_device_that_refuses_memory_is_asked_for_less(
     imposed = quota(monkeypatch, most if kind == "session" else most * 2 // 3)
     assert_same_bits(searched(engine, problem), expected)
     assert imposed.refusals > 0
-    assert engine.room.most < 5 * slots or kind == "panels"
+    assert engine.room.most < 5 * slots or kind == "slices"
 
 
-@pytest.mark.parametrize("kind", ["session", "panels"])
+@pytest.mark.parametrize("kind", ["session", "slices"])
 def test_no_room_for_a_single_tree_is_one_line(
     open_native: OpenDevice,
     problem: Problem,

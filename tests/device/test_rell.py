@@ -9,9 +9,9 @@ from typing import TYPE_CHECKING
 import numpy as np
 import pytest
 
-from mltree.device.panels import PanelEngine
 from mltree.device.session import Session, Widening
-from mltree.device.shards import Place
+from mltree.device.sharded_engine import ShardedEngine
+from mltree.device.shards import DeviceSpec
 from mltree.program import builders
 from mltree.program.cases import Cases
 from mltree.program.engine import NO_CONTROL, Engine
@@ -86,7 +86,7 @@ def test_weights_that_go_slab_by_slab_are_all_there(
     np.testing.assert_array_equal(found, expected)
 
 
-def test_panels_of_parts_have_a_lone_session_s_bits(
+def test_slices_of_parts_have_a_lone_session_s_bits(
     open_device: Callable[..., Session],
     make_problem: Callable[..., Problem],
     monkeypatch: pytest.MonkeyPatch,
@@ -96,16 +96,16 @@ def test_panels_of_parts_have_a_lone_session_s_bits(
     problem = make_problem(5, 700)
     problem = replace(problem, patterns=replace(problem.patterns, ends=(11, 12, 400, 700)))
     session = open_device(problem.patterns, problem.categories)
-    places = [Place(session.device, session.layout, share) for share in (1.0, 1.6)]
-    panels = PanelEngine(problem.patterns, places, BOUNDS, 100)
-    assert panels.n_panels == 2
+    specs = [DeviceSpec(session.device, session.layout, share) for share in (1.0, 1.6)]
+    slices = ShardedEngine(problem.patterns, specs, BOUNDS, 100)
+    assert slices.n_slices == 2
     weights = np.random.default_rng(3).poisson(1.0, (67, 700)).astype(np.float64)
     expected = products(session, problem, 37, weights)
-    np.testing.assert_array_equal(products(panels, problem, 37, weights), expected)
+    np.testing.assert_array_equal(products(slices, problem, 37, weights), expected)
 
 
 @pytest.mark.parametrize("shape", SHAPES, ids=str)
-def test_residues_side_by_side_give_the_same_bits(
+def test_lanes_side_by_side_give_the_same_bits(
     open_device: Callable[..., Session],
     make_problem: Callable[..., Problem],
     monkeypatch: pytest.MonkeyPatch,
@@ -117,7 +117,7 @@ def test_residues_side_by_side_give_the_same_bits(
     weights = np.random.default_rng(shape).poisson(1.0, (rows, n_patterns)).astype(np.float64)
     found = []
     for small in (True, False):
-        monkeypatch.setattr("mltree.device.session.splits_residues", lambda *_, small=small: small)
+        monkeypatch.setattr("mltree.device.session.splits_lanes", lambda *_, small=small: small)
         session = open_device(problem.patterns, problem.categories)
         found.append(products(session, problem, n_trees, weights))
     np.testing.assert_array_equal(*found)
@@ -135,13 +135,13 @@ def test_products_of_parts_are_told_apart(
     problem, ends = make_problem(5, 700), (11, 12, 400, 700)
     problem = replace(problem, patterns=replace(problem.patterns, ends=ends))
     weights = np.random.default_rng(3).poisson(1.0, (7, 700)).astype(np.float64)
-    monkeypatch.setattr("mltree.device.session.splits_residues", lambda *_: small)
+    monkeypatch.setattr("mltree.device.session.splits_lanes", lambda *_: small)
     session = open_device(problem.patterns, problem.categories)
     found = products(session, problem, 3, weights, by_part=True)
     sites = session.site_log_likelihoods(3)
     expected = [sites[:, part] @ weights[:, part].T for part in problem.patterns.parts]
     np.testing.assert_allclose(found, expected, rtol=1e-13, atol=1e-12)
-    monkeypatch.setattr("mltree.device.session.splits_residues", lambda *_: not small)
+    monkeypatch.setattr("mltree.device.session.splits_lanes", lambda *_: not small)
     session = open_device(problem.patterns, problem.categories)
     again = products(session, problem, 3, weights, by_part=True)
     np.testing.assert_array_equal(found, again)

@@ -1,4 +1,4 @@
-"""Which programs must run again before a panel's CLAs are back."""
+"""Which programs must run again before a piece's CLAs are back."""
 
 from __future__ import annotations
 

@@ -17,8 +17,8 @@ from mltree.device.layout_choice import (
     CATEGORIES,
     SIZES,
     Calibration,
-    Choice,
-    Kind,
+    DataKind,
+    LayoutChoice,
     choose_layout,
     load,
     rule_layout,
@@ -66,16 +66,16 @@ class Timer:
         return np.array([[x.get(layout.vw, 1.0) for layout in layouts] for x in self._rounds])
 
 
-def kinds() -> list[Kind]:
-    return [Kind(s, CATEGORIES, single=False, size=n) for s in (4, 20) for n in range(3)]
+def kinds() -> list[DataKind]:
+    return [DataKind(s, CATEGORIES, single=False, size=n) for s in (4, 20) for n in range(3)]
 
 
-def by_rules(device: DeviceInfo) -> dict[str, Choice]:
+def by_rules(device: DeviceInfo) -> dict[str, LayoutChoice]:
     found = {}
     for kind in kinds():
         codes, n_patterns = (16, 24)[kind.states > 4], speed.SIZE_PATTERNS[kind.size]
         rule = rule_layout(device, kind.states, codes, CATEGORIES, n_patterns)
-        found[kind.key] = Choice(rule.vw, rule.rows)
+        found[kind.key] = LayoutChoice(rule.vw, rule.rows)
     return found
 
 
@@ -158,7 +158,7 @@ def test_progress_says_what_is_measured(monkeypatch: pytest.MonkeyPatch) -> None
 
 def test_samples_are_of_their_sizes() -> None:
     sizes = [
-        Kind.of(4, 4, single=False, n_patterns=n_patterns).size
+        DataKind.of(4, 4, single=False, n_patterns=n_patterns).size
         for n_patterns in speed.SIZE_PATTERNS
     ]
     assert sizes == list(range(len(SIZES) + 1))
@@ -173,11 +173,11 @@ def test_measuring_takes_turns_on_a_real_device() -> None:
 
 
 def test_bandwidth_is_measured_once(monkeypatch: pytest.MonkeyPatch) -> None:
-    save(FOUND[0], Calibration(None, {"x": Choice(8, 1)}))
+    save(FOUND[0], Calibration(None, {"x": LayoutChoice(8, 1)}))
     assert known_bandwidth(FOUND[0]) > 1e8
     monkeypatch.setattr(speed, "copy_bandwidth", lambda device: pytest.fail("measured again"))
     assert known_bandwidth(FOUND[0]) == load(FOUND[0]).copy_bytes
-    assert load(FOUND[0]).layouts == {"x": Choice(8, 1)}
+    assert load(FOUND[0]).layouts == {"x": LayoutChoice(8, 1)}
 
 
 def test_speeds_of_unlike_devices_are_measured() -> None:

@@ -21,7 +21,7 @@ from mltree.likelihood.requests import perform
 from mltree.models.grammar import parse_model
 from mltree.models.partitioned import alone
 from mltree.models.substitution import Model
-from mltree.runs.engines import Resources, place
+from mltree.runs.engines import Engines, Resources, Workload
 from mltree.runs.model_choice import FITTING, with_matrix_held
 from mltree.tree.random_trees import uniform_tree
 from mltree.tree.topology import Tree
@@ -62,8 +62,8 @@ class Data:
 
         def likelihood_of(categories: int) -> Likelihood:
             if categories not in likelihoods:
-                placed = place(on, self.patterns, categories, BOUNDS)
-                likelihoods[categories] = placed.likelihood(self.patterns)
+                placed = Engines(on, Workload.of_patterns(self.patterns, categories, BOUNDS))
+                likelihoods[categories] = placed.likelihood
             return likelihoods[categories]
 
         self.likelihood_of = likelihood_of

@@ -18,7 +18,7 @@ from mltree.likelihood.requests import perform
 from mltree.models.grammar import parse_model
 from mltree.models.parameters import free_parameters
 from mltree.models.partitioned import alone
-from mltree.runs.engines import Resources, place
+from mltree.runs.engines import Engines, Resources, Workload
 from mltree.runs.model_choice import FITTING, matrices
 from mltree.tree.random_trees import uniform_tree
 from mltree.tree.topology import Tree
@@ -46,9 +46,9 @@ class Data:
             weights=np.ones(codes.shape[1]), alphabet=DNA, ends=(SITES, 2 * SITES),
             site_pattern=np.arange(codes.shape[1], dtype=np.int32),
         )  # fmt: skip
-        self.likelihood: Likelihood = place(
-            Resources(), self.patterns, 1, FITTING.branches.bounds(SITES)
-        ).likelihood(self.patterns)
+        self.likelihood: Likelihood = Engines(
+            Resources(), Workload.of_patterns(self.patterns, 1, FITTING.branches.bounds(SITES))
+        ).likelihood
         self.tree.lengths *= np.exp(rng.normal(0.0, 0.3, self.tree.n_edges))
         shares = [np.bincount(own[own < 4].ravel(), minlength=4) / own.size for own in every]
         named = [parse_model(name.replace("+FC", "+FE"), DNA) for name in matrices(DNA)]

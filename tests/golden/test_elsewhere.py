@@ -22,8 +22,7 @@ from typing import NamedTuple
 import pytest
 
 from mltree.models.names import from_elsewhere
-from mltree.runs.computation import open_computation
-from mltree.runs.engines import Resources
+from mltree.runs.engines import Resources, Workload, open_engines
 from mltree.runs.problem import load_problem
 from mltree.runs.steps import evaluate
 from mltree.runs.trees import read_tree
@@ -144,7 +143,7 @@ def test_it_is_computed_what_the_other_program_computes(row: Row, tmp_path: Path
     problem = load_problem(str(path), model, ignore, datatype=datatype)
     tree = read_tree(str(tree_of(row.data)), problem, ignore)
     found = evaluate(
-        open_computation(problem, Resources(), ignore).likelihood,
+        open_engines(Resources(), Workload.of(problem), ignore).likelihood,
         tree, problem.model, ignore,
         optimise_parameters=True, optimise_lengths=row.program == "RAxML",
     )  # fmt: skip

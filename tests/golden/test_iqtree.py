@@ -39,8 +39,7 @@ import pytest
 
 from mltree.device.discovery import REFERENCE
 from mltree.models.partitioned import Linkage
-from mltree.runs.computation import open_computation
-from mltree.runs.engines import Resources
+from mltree.runs.engines import Resources, Workload, open_engines
 from mltree.runs.problem import load_problem
 from mltree.runs.steps import evaluate
 from mltree.runs.trees import read_tree, read_trees
@@ -84,7 +83,7 @@ def test_fixed_parameters(
     problem = load_problem(path, model, ignore, linkage=Linkage.LINKED)
     assert problem.n_sites == sites
     tree = read_tree(str(FOLDER / "trees" / f"{data}.nwk"), problem, ignore)
-    likelihood = open_computation(problem, resources, ignore).likelihood
+    likelihood = open_engines(resources, Workload.of(problem), ignore).likelihood
     found = evaluate(
         likelihood, tree, problem.model, ignore, optimise_parameters=False, optimise_lengths=False
     )
@@ -123,7 +122,7 @@ def test_parts_at_the_lengths_of_iqtree(
     model = strides(data, factors, tmp_path)
     problem = load_problem(str(DATASETS / f"{data}.phy"), model, ignore, linkage=linkage)
     tree = read_trees(str(FOLDER / "trees" / f"{data}.{linkage}.nwk"), problem, ignore)
-    likelihood = open_computation(problem, resources, ignore).likelihood
+    likelihood = open_engines(resources, Workload.of(problem), ignore).likelihood
     found = evaluate(
         likelihood, tree, problem.model, ignore, optimise_parameters=False, optimise_lengths=False
     )
@@ -138,7 +137,7 @@ def test_lengths_of_parts_are_optimised_as_far_as_by_iqtree(
     model = strides(data, (), tmp_path)
     problem = load_problem(str(DATASETS / f"{data}.phy"), model, ignore, linkage=linkage)
     tree = read_tree(str(FOLDER / "trees" / f"{data}.nwk"), problem, ignore)
-    likelihood = open_computation(problem, Resources(), ignore).likelihood
+    likelihood = open_engines(Resources(), Workload.of(problem), ignore).likelihood
     found = evaluate(
         likelihood, tree, problem.model, ignore, optimise_parameters=True, optimise_lengths=True
     )
@@ -175,7 +174,7 @@ def test_optimised_as_far_as_by_iqtree(
     tree = read_tree(str(FOLDER / "trees" / f"{data}.nwk"), problem, ignore)
     tree.lengths[:] = 0.1
     found = evaluate(
-        open_computation(problem, Resources(), ignore).likelihood,
+        open_engines(Resources(), Workload.of(problem), ignore).likelihood,
         tree, problem.model, ignore, optimise_parameters=True, optimise_lengths=True,
     )  # fmt: skip
     assert found.lnl > expected - OPTIMUM

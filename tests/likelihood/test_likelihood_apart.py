@@ -17,7 +17,7 @@ from mltree.models.eigen import random_reversible
 from mltree.program.cases import Case, Cases
 from mltree.program.engine import Room
 from mltree.runs import engines
-from mltree.runs.engines import Resources, place
+from mltree.runs.engines import Engines, Resources, Workload
 from mltree.system.errors import DeviceMemoryError
 from mltree.tree.random_trees import random_topology
 from mltree.tree.topology import Tree
@@ -188,12 +188,20 @@ def test_a_placement_plans_for_the_largest_part(
     for largest in (100, 500):
         ends = (largest, *range(largest + 50, 1001, 50))
         patterns = replace(problem.patterns, ends=ends)
-        placed = place(Resources(device="0"), patterns, 4, BOUNDS, apart=True)
-        assert placed.apart == largest
-        session = placed.open(patterns)
+        placed = Engines(
+            Resources(device="0"), Workload.of_patterns(patterns, 4, BOUNDS, apart=True)
+        )
+        assert placed.plans[0].apart == largest
+        session = placed.likelihood.engine
         assert isinstance(session, Session)
         rooms.append(session.room.most)
         if placed.devices[0].is_cpu:
             assert slots * largest / 1000 <= session.room.most < slots
-    assert not place(Resources(device="0"), problem.patterns, 4, BOUNDS, apart=True).apart
+    assert (
+        not Engines(
+            Resources(device="0"), Workload.of_patterns(problem.patterns, 4, BOUNDS, apart=True)
+        )
+        .plans[0]
+        .apart
+    )
     assert rooms[0] < rooms[1] or not placed.devices[0].is_cpu

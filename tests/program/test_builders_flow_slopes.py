@@ -11,8 +11,8 @@ import pytest
 from verifier import VerifiedEngine
 
 from mltree.device.layout import cpu_layout, gpu_layout
-from mltree.device.panels import PanelEngine
-from mltree.device.shards import Place
+from mltree.device.sharded_engine import ShardedEngine
+from mltree.device.shards import DeviceSpec
 from mltree.likelihood.likelihood import Likelihood
 from mltree.models.eigen import ModelArrays, decompose
 from mltree.models.parameters import exchangeability_slopes
@@ -121,7 +121,7 @@ def test_in_slices(case: int, open_engine: Callable[..., Any], make_problem: Any
         np.testing.assert_array_equal(found[0], other)
 
 
-def test_in_slices_of_parts_and_panels(
+def test_in_slices_of_parts_and_sharded(
     open_native: Callable[..., Any], make_problem: Callable[..., Any],
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:  # fmt: skip
@@ -133,11 +133,11 @@ def test_in_slices_of_parts_and_panels(
     lone = open_native(patterns, 3, systems=3)
     monkeypatch.setattr("mltree.device.memory.PARTIAL_SUMS", 1)
     sliced = open_native(patterns, 3, systems=3)
-    place = Place(sliced.device, sliced.layout, 1.0, 10 * sliced.layout.cla_bytes(500))
-    panels = PanelEngine(patterns, [place], BOUNDS, 13)
-    assert panels.n_panels > 1
+    spec = DeviceSpec(sliced.device, sliced.layout, 1.0, 10 * sliced.layout.cla_bytes(500))
+    sharded = ShardedEngine(patterns, [spec], BOUNDS, 13)
+    assert sharded.n_slices > 1
     expected: list[Any] = []
-    for engine in (lone, sliced, panels):
+    for engine in (lone, sliced, sharded):
         assert (engine.room.cells > 16) == (engine is lone)
         used = Likelihood(VerifiedEngine(engine, 6), BOUNDS)
         (found,) = used.flow_slopes([problem.tree], cases)

@@ -9,7 +9,7 @@ import pytest
 from rich.console import Console, RenderableType
 
 from mltree.device.discovery import DeviceInfo
-from mltree.device.layout_choice import CATEGORIES, Calibration, Choice, Kind
+from mltree.device.layout_choice import CATEGORIES, Calibration, DataKind, LayoutChoice
 from mltree.device.timing import Breakdown, Cost
 from mltree.program.contract import Function
 from mltree.report.tables import (
@@ -85,8 +85,8 @@ def device(is_cpu: bool = True) -> DeviceInfo:
 
 def calibration_of(*widths: int) -> Calibration:
     """Measured on DNA, from little to much."""
-    kinds = [Kind(4, CATEGORIES, single=False, size=n) for n in range(len(widths))]
-    choices = {k.key: Choice(vw, 2) for k, vw in zip(kinds, widths, strict=True)}
+    kinds = [DataKind(4, CATEGORIES, single=False, size=n) for n in range(len(widths))]
+    choices = {k.key: LayoutChoice(vw, 2) for k, vw in zip(kinds, widths, strict=True)}
     return Calibration(12.34e9, choices)
 
 

@@ -16,8 +16,7 @@ from mltree.models.grammar import parse_model
 from mltree.models.parameters import free_parameters
 from mltree.models.partitioned import Linkage
 from mltree.runs import merging
-from mltree.runs.computation import open_computation
-from mltree.runs.engines import Resources
+from mltree.runs.engines import Resources, Workload, open_engines
 from mltree.runs.merging import merge_parts
 from mltree.runs.model_choice import CandidateModel, Criterion, RankedModels, ScoredModel
 from mltree.runs.problem import Problem, load_problem
@@ -134,7 +133,7 @@ def assert_score(data: Data, problem: Problem, score: float) -> None:
     That changes factors of parts together with all lengths only, which are the true ones here.
     """
     is_scaled = problem.model.linkage == Linkage.SCALED
-    likelihood = open_computation(problem, Resources(), ignore).likelihood
+    likelihood = open_engines(Resources(), Workload.of(problem), ignore).likelihood
     found = evaluate(
         likelihood, data.tree, problem.model, ignore,
         optimise_parameters=True, optimise_lengths=is_scaled,

@@ -16,8 +16,7 @@ from mltree.models.grammar import parse_model
 from mltree.models.parameters import free_parameters
 from mltree.models.partitioned import alone
 from mltree.program.cases import Case
-from mltree.runs.computation import open_computation
-from mltree.runs.engines import Resources
+from mltree.runs.engines import Resources, Workload, open_engines
 from mltree.runs.model_choice import (
     REFIT_MARGIN,
     Criterion,
@@ -99,7 +98,7 @@ def optimised(data: Data, name: str, part: int = 0) -> float:
     own = replace(data.problem, groups=(patterns,), data=None)
     model = parse_model(name, DNA).with_empirical_frequencies(patterns)
     own = replace(own, model=alone(model))
-    likelihood = open_computation(own, ON, ignore).likelihood
+    likelihood = open_engines(ON, Workload.of(own), ignore).likelihood
     return evaluate(
         likelihood, data.tree, own.model, ignore,
         optimise_parameters=True, optimise_lengths=True, settings=FIXED_TOPOLOGY,
@@ -142,12 +141,12 @@ def test_a_screening_is_a_lower_bound(single) -> None:
 
 def test_what_is_scored_is_what_the_tree_and_the_model_have(single) -> None:
     data, choice, _ = single
-    own = open_computation(data.problem, ON, ignore, settings=FIXED_TOPOLOGY)
+    own = open_engines(ON, Workload.of(data.problem, FIXED_TOPOLOGY))
     for one in choice.ranked:
         problem = replace(data.problem, model=alone(one.model))
         likelihood = own.likelihood
         if one.model.arrays().n_categories != 4:
-            likelihood = open_computation(problem, ON, ignore).likelihood
+            likelihood = open_engines(ON, Workload.of(problem), ignore).likelihood
         lnl = likelihood.log_likelihoods([one.tree], [Case(problem.model.arrays())])[0]
         assert one.lnl == pytest.approx(float(lnl), abs=1e-7), one.name
 
@@ -155,7 +154,7 @@ def test_what_is_scored_is_what_the_tree_and_the_model_have(single) -> None:
 def test_fits_may_begin_with_a_model_and_on_an_open_likelihood(single) -> None:
     """Which both save time alone."""
     data, choice, _ = single
-    own = open_computation(data.problem, ON, ignore, settings=FIXED_TOPOLOGY).likelihood
+    own = open_engines(ON, Workload.of(data.problem, FIXED_TOPOLOGY)).likelihood
     start = parse_model("GTR{1/9/1/1/9/1}+FC+G4{0.3}", DNA)
     problem = data.problem
     (again,) = choose_models(

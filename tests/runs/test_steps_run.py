@@ -13,10 +13,15 @@ from mltree.fit.settings import preset
 from mltree.models.grammar import format_model
 from mltree.program.cases import Case
 from mltree.runs import steps
-from mltree.runs.computation import open_computation
-from mltree.runs.engines import Resources
+from mltree.runs.engines import Engines, Resources, Workload, open_engines
 from mltree.runs.problem import Problem, load_problem
-from mltree.runs.steps import FIXED_TOPOLOGY, TreeSearch, evaluate, prepare_search
+from mltree.runs.steps import (
+    FIXED_TOPOLOGY,
+    TreeSearch,
+    evaluate,
+    prepare_search,
+    search_workload,
+)
 from mltree.system.errors import InputError
 from mltree.system.events import Event, Notice, RunFinished, SearchFinished, SearchResumed, ignore
 from mltree.tree.newick import read_newick, write_newick
@@ -54,8 +59,8 @@ def test_a_search_gives_back_a_tree_of_all_taxa(problem: Problem) -> None:
     assert events[-1] == SearchFinished(
         found.lnl, found.search.rounds, found.search.insertions, found.search.moves
     )
-    computation = open_computation(problem, Resources(), ignore)
-    scored = computation.likelihood.log_likelihoods([found.tree], [Case(found.model.arrays())])[0]
+    engines = open_engines(Resources(), Workload.of(problem), ignore)
+    scored = engines.likelihood.log_likelihoods([found.tree], [Case(found.model.arrays())])[0]
     assert found.lnl == pytest.approx(scored, rel=1e-9)
     assert found.seconds > 0
 
@@ -132,22 +137,22 @@ def test_what_was_found_in_mixed_precision_is_scored_in_double(problem: Problem)
     events: list[Event] = []
     search = ready(problem, resources=Resources(mixed=True))
     found = search.run()
-    exact = search.computation.exactly(found, events.append)
-    reference = open_computation(problem, Resources(device=REFERENCE), ignore)
+    exact = found.scored(search.engines, events.append)
+    reference = open_engines(Resources(device=REFERENCE), Workload.of(problem))
     lnl = reference.likelihood.log_likelihoods([found.tree], [Case(found.model.arrays())])[0]
     assert exact.lnl == pytest.approx(lnl, rel=1e-9)
     assert replace(exact, lnl=found.lnl) == found
     (notice,) = events
     assert "scored again in fp64" in str(notice)
-    assert len(search.computation.engines) == 2
+    assert len(search.engines.opened) == 2
 
 
 def test_what_was_found_in_double_is_not_scored_again(problem: Problem) -> None:
     events: list[Event] = []
     search = ready(problem)
     found = search.run()
-    assert search.computation.exactly(found, events.append) is found
-    assert search.computation.engines == [search.computation.likelihood.engine]
+    assert found.scored(search.engines, events.append) is found
+    assert search.engines.opened == [search.engines.likelihood.engine]
     assert not events
 
 
@@ -156,19 +161,31 @@ def test_what_was_found_in_double_is_not_scored_again(problem: Problem) -> None:
 def test_an_evaluation_changes_what_it_may(
     problem: Problem, parameters: bool, lengths: bool
 ) -> None:
-    computation = open_computation(problem, Resources(), ignore)
+    engines = open_engines(Resources(), Workload.of(problem), ignore)
     tree = ready(problem).starts[0].tree
     whole = ready(problem).distinct.restore(tree)
     before = whole.lengths.copy()
     found = evaluate(
-        computation.likelihood, whole, problem.model, ignore,
+        engines.likelihood, whole, problem.model, ignore,
         optimise_parameters=parameters, optimise_lengths=lengths,
-        settings=FIXED_TOPOLOGY.for_precision(computation.placement.is_exact),
+        settings=FIXED_TOPOLOGY.for_precision(engines.is_exact),
     )  # fmt: skip
-    scored = computation.likelihood.log_likelihoods([found.tree], [Case(found.model.arrays())])[0]
+    scored = engines.likelihood.log_likelihoods([found.tree], [Case(found.model.arrays())])[0]
     assert found.lnl == pytest.approx(scored, rel=1e-9)
     assert same_topology(found.tree, whole)
     assert (found.tree.lengths == before).all() == (not lengths)
     assert (found.model is problem.model) == (not parameters)
     assert (whole.lengths == before).all()
     assert found.search is None
+
+
+def test_the_memory_of_a_search_is_foretold(problem: Problem) -> None:
+    """Of the workload that the search opens, copies of sequences left out."""
+    foretold = Engines(Resources(), search_workload(problem, FAST))
+    searched = prepare_search(problem, FAST).engines
+    assert foretold.workload.groups[0].n_tips == 7
+    plans = [engines.memory for engines in (foretold, searched)]
+    first, second = [
+        (own.trees, own.clas, own.near, own.tips, own.matrices) for own in plans if own
+    ]
+    assert first == second

@@ -18,8 +18,7 @@ from mltree.likelihood.site_rates import PerSiteLikelihood
 from mltree.models.grammar import parse_model
 from mltree.models.partitioned import Linkage, PartitionModel
 from mltree.program.cases import Case
-from mltree.runs.computation import open_computation
-from mltree.runs.engines import Resources
+from mltree.runs.engines import Resources, Workload, open_engines
 from mltree.runs.problem import Problem
 from mltree.system.events import Event, ModelOptimised, RoundDone, ignore
 from mltree.treesearch.checkpoint import Checkpoint
@@ -38,7 +37,7 @@ REFERENCE = Resources(device="reference")
 
 def opened(patterns: Patterns, model: PartitionModel) -> PerSiteLikelihood:
     problem = Problem("data", (patterns,), model, None)
-    likelihood = open_computation(problem, REFERENCE, ignore).likelihood
+    likelihood = open_engines(REFERENCE, Workload.of(problem), ignore).likelihood
     assert isinstance(likelihood, PerSiteLikelihood)
     return likelihood
 

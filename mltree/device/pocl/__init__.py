@@ -1,1 +1,1 @@
-"""PoCL, the OpenCL of CPUs: what it needs to be told, and a linker for its kernels."""
+"""PoCL, the OpenCL runtime of CPUs, kept from ending the process; see README.md in this folder."""

@@ -21,7 +21,7 @@ from mltree.device.pocl import linker
 from mltree.system.errors import DeviceError
 from mltree.system.process import DRIVERS, LIBRARIES, limit_drivers
 
-# OpenCL runtimes that are here but registered nowhere, shown to the loader before it looks around.
+# OpenCL runtimes that are installed but registered nowhere are shown to the loader.
 #
 # Intel's wheels (``mltree[intel]``) put the runtime into the environment's ``lib``, but their ICD
 # file names a folder of the machine that built them, and the loader looks into no environment.
@@ -40,11 +40,11 @@ VENDOR_DRIVERS = ("libnvidia-opencl.so.1", "libamdocl64.so")
 ICD file leads.)"""
 
 VARIABLES = ("OCL_ICD_VENDORS", "OPENCL_VENDOR_PATH")
-"""Where the loader looks for ICD files instead of :data:`SYSTEM`; a user's own choice stands."""
+"""Variables that lead the loader to other ICD files than :data:`SYSTEM`; a user's own stand."""
 
 
 def _is_loadable(library: str) -> bool:
-    """Whether the loader, which searches as the system does, will find a library."""
+    """True if the loader, which searches as the system does, will find a library."""
     try:
         ctypes.CDLL(library)
     except OSError:
@@ -91,7 +91,7 @@ PROGRAM_FILES = ("program.bc", ".so")
 """Endings of the files that PoCL keeps of a program."""
 
 KERNELS = {linker.POCL_FOLDER: "pocl-programs", "CUDA_CACHE_PATH": "nvidia"}
-"""Where PoCL and NVIDIA's driver keep compiled kernels, and our folders for them. Left to itself
+"""Variables of PoCL's and NVIDIA's caches of kernels, and our folders for them. Left to itself
 PoCL takes one under the temporary folder where there is no home, whoever made it."""
 
 CHANGED = (*DRIVERS, *LIBRARIES, *KERNELS, "XDG_CACHE_HOME", "PATH", VARIABLES[0])

@@ -51,7 +51,7 @@ _SEGMENTS = 5
 
 
 class Unlinkable(Exception):
-    """More than kernels need; says what."""
+    """An object file that needs more than kernels do, and what."""
 
 
 class _Section(NamedTuple):
@@ -77,7 +77,7 @@ class _Symbol(NamedTuple):
 
     @property
     def is_global(self) -> bool:
-        """Whether others may see it."""
+        """True if other files may see it."""
         return self.info >> 4 != 0 and self.other & 3 == 0
 
 
@@ -204,7 +204,7 @@ class _Object:
 
 
 def _is_kept(section: _Section) -> bool:
-    """Whether a section goes into the library; notes and tables for unwinding serve nobody."""
+    """True if a section goes into the library; notes and tables for unwinding serve nobody."""
     if not section.flags & _ALLOC or section.type in {_NOTE, _UNWIND} or section.size == 0:
         return False
     if section.flags & (_WRITE | _THREAD) or section.type != _PROGBITS:

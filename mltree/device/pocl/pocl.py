@@ -1,4 +1,4 @@
-"""What PoCL needs to be told, and what it needs to have.
+"""The CPU name that PoCL compiles for, and the memory and threads that it needs.
 
 PoCL from PyPI carries LLVM 14, which names CPUs by their family and takes what it does not know
 for the nearest. A Zen 5 is "generic", which PoCL's own compiler then refuses ("unknown target CPU
@@ -36,10 +36,10 @@ SPARE_THREADS = 4
 PLATFORM = "Portable Computing Language"
 
 _RECORD_BYTES = 4096
-"""How far into PoCL's device record to look for the name (3.0: at about 1 kB)."""
+"""Bytes of PoCL's device record that are searched for the name (3.0: at about 1 kB)."""
 
 _NAME = re.compile(r"-(?:gnu|musl)-(.+)$")
-"""What a device's version says last: ``… pthread-x86_64-unknown-linux-gnu-znver3``."""
+"""The end of a device's version: ``… pthread-x86_64-unknown-linux-gnu-znver3``."""
 
 _AVX = {"avx", "cx16", "popcnt"}
 
@@ -77,12 +77,12 @@ _names: dict[int, ctypes.Array[ctypes.c_char]] = {}
 
 
 def is_pocl(device: cl.Device) -> bool:
-    """Whether it is PoCL's."""
+    """True for a device of PoCL."""
     return str(device.platform.name).strip() == PLATFORM
 
 
 def why_unloadable() -> str | None:
-    """What keeps the PoCL that came with pyopencl from being loaded; None where nothing does."""
+    """The error that keeps the PoCL of pyopencl from being loaded, or None."""
     try:
         for library in Path(cl.__file__).parent.glob(".libs/libpocl*.so*"):
             ctypes.CDLL(str(library))
@@ -92,7 +92,7 @@ def why_unloadable() -> str | None:
 
 
 def little_room() -> str | None:
-    """What is wrong where the process may map too little memory: PoCL ends it then.
+    """The complaint where the process may map too little memory, or None: PoCL ends it then.
 
     It does so as soon as it starts its threads, so that this is to be asked before.
     """

@@ -148,8 +148,8 @@ class LaunchShape(NamedTuple):
     """Work-items that share a block; 1 on a CPU."""
     matrix_items: int
     """Work-items that share a P matrix's making, over all categories."""
-    residues: int = 0
-    """Strided sums that a panel leaves of each sum; 0 for whole sums."""
+    reduction_lanes: int = 0
+    """Strided sums that a shard leaves of each sum; 0 for whole sums."""
 
 
 class Driver(Protocol):

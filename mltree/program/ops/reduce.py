@@ -1,7 +1,7 @@
 """REDUCE: sum[s + n] = the partial sums of cell c + n over the chunks of some parts.
 
-They are added in one fixed order; or, on a panel, the strided sums that this order is made of are
-left, one for each residue that the device has.
+They are added in one fixed order; or, on a shard, the strided sums that this order is made of are
+left, one for each reduction lane of the shard.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ from mltree.system.arrays import Int32
 from mltree.system.errors import NumericalError
 
 REDUCTION = record("cell sum count first_part:first parts:parts", "REDUCTION")
-"""With residues w on a panel, strided sum v of the n-th cell is sum[w sum + v count + n]."""
+"""With w reduction lanes of a shard, strided sum v of the n-th cell is sum[w sum + v count + n]."""
 
 REDUCERS = 32
 """Work-items of a GPU that sum a cell together."""

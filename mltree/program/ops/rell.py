@@ -58,4 +58,4 @@ class Rell(TableStage):
         wide = high if shape.lanes == 1 else shape.items // high
         tall = -(-self.records["rows"] // (RELL_TILE * high))
         patches = tall * -(-self.records["weights"] // (RELL_TILE * wide))
-        return int(patches.sum()) * max(1, shape.residues)
+        return int(patches.sum()) * max(1, shape.reduction_lanes)

@@ -19,7 +19,7 @@ from mltree.likelihood.site_rows import rows_of_neighbours, rows_of_trees
 from mltree.models.rates import GRID, SiteRates
 from mltree.program.cases import Case
 from mltree.program.engine import Engine
-from mltree.runs.computation import RateGroupEngine, alike
+from mltree.runs.rate_groups import RateGroupEngine, unrated
 from mltree.system.events import Emit, ignore
 from mltree.tree.moves import SprLengths, spr
 from mltree.tree.topology import Tree
@@ -207,7 +207,7 @@ def test_before_any_rates_all_are_alike(open_engine: Open, per_site: PerSite) ->
     before = used.log_likelihoods([tree], [case])
     none = [replace(form, category=np.zeros_like(form.category)) for form in per_site.forms]
     used.group(none)
-    (same,) = alike([per_site.patterns], COUNT)
+    (same,) = unrated([per_site.patterns], COUNT)
     np.testing.assert_array_equal(same.weights, per_site.patterns.weights)
     slowest = [replace(m, rates=m.rates[:1], weights=np.ones(1)) for m in case.models]
     np.testing.assert_allclose(

@@ -179,7 +179,7 @@ def test_no_thread_is_inside_open_cl_when_the_interpreter_ends() -> None:
 
 
 LATE = """
-from mltree.device import queue as waiting
+from mltree.device import queue
 
 class Launch:
     command_execution_status = 2
@@ -193,10 +193,10 @@ class Answered:
         self.lock.acquire(timeout=timeout)
         raise KeyboardInterrupt
 
-waiter = waiting._waiter()
+waiter = queue._waiter()
 waiter._answered = Answered(waiter._answered)
 try:
-    waiting.Watch("a device").wait(Launch())
+    queue.Watch("a device").wait(Launch())
 except KeyboardInterrupt:
     print("interrupted", flush=True)
 """

@@ -1,10 +1,10 @@
-"""Berths, planned: as many as there is work or room for, within what was said of their memory."""
+"""Replicate slots, planned: as many as work or room allow, within the memory that is shown."""
 
 from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import replace
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 import pytest
@@ -12,20 +12,12 @@ import pytest
 from mltree.data.patterns import drawn, usual_sizes
 from mltree.device.discovery import REFERENCE
 from mltree.device.memory import CPU_BATCH
-from mltree.device.panels import PanelEngine
 from mltree.device.session import Session
+from mltree.device.sharded_engine import ShardedEngine
 from mltree.fit.settings import REPLICATE
 from mltree.program.cases import Case
 from mltree.runs.demand import slots_of
-from mltree.runs.engines import (
-    JointPlacement,
-    Placement,
-    Resources,
-    can_have_berths,
-    place,
-    plan_berths,
-    with_replicates,
-)
+from mltree.runs.engines import EnginePlan, Engines, Resources, Workload
 from mltree.treesearch.scoring import Neighbourhood
 
 if TYPE_CHECKING:
@@ -43,19 +35,27 @@ def problem(make_problem: MakeProblem) -> Problem:
     return make_problem(TAXA, PATTERNS)
 
 
-def placed(problem: Problem, device: str = "0", limit: int | None = None) -> Placement:
+def engines_of(
+    problem: Problem, device: str = "0", limit: int | None = None, **others: Any
+) -> Engines:
     resources = Resources(device=device, memory_limit=limit)
-    return place(resources, problem.patterns, problem.categories, BOUNDS)
+    work = Workload.of_patterns(problem.patterns, problem.categories, BOUNDS, **others)
+    return Engines(resources, work)
 
 
-def test_berths_have_the_blocks_and_chunks_of_the_whole(problem: Problem) -> None:
-    whole = placed(problem)
+def planned(problem: Problem, device: str = "0", limit: int | None = None) -> EnginePlan:
+    (plan,) = engines_of(problem, device, limit).plans
+    return plan
+
+
+def test_slots_have_the_blocks_and_chunks_of_the_whole(problem: Problem) -> None:
+    whole = planned(problem)
     for count in (1, 2, 30):
-        plan = plan_berths(whole, problem.patterns, [250], count, STARTS)
-        assert plan.placement.layouts[0].vw == whole.layouts[0].vw
-        engine = plan.open(problem.patterns).engine
+        plan = whole.with_replicate_slots(problem.patterns, [250], count, STARTS)
+        assert plan.layouts[0].vw == whole.layouts[0].vw
+        engine = plan.open_replicate_slots(problem.patterns).engine
         assert isinstance(engine, Session)
-        assert engine.parts == plan.count <= count
+        assert engine.parts == plan.replicate_slots <= count
         chunks = whole.layouts[0].chunk_blocks(PATTERNS)
         assert engine._chunk_blocks == chunks
 
@@ -64,13 +64,13 @@ def test_parts_have_as_many_chunks_whatever_was_drawn(make_problem: MakeProblem)
     """Some replicates have a chunk's patterns of the first part, others more."""
     problem = make_problem(TAXA, PATTERNS + 30)
     parts = replace(problem.patterns, ends=(PATTERNS, PATTERNS + 30), weights=np.ones(430))
-    whole = placed(replace(problem, patterns=parts))
+    whole = planned(replace(problem, patterns=parts))
     layout = whole.layouts[0]
     chunk = layout.vw * layout.chunk_blocks(PATTERNS + 30)
     few, many = usual_sizes(parts)[0] - 60, usual_sizes(parts)[0]
     counts = set()
     for drawn_here in (few, many):
-        sizes = plan_berths(whole, parts, [drawn_here, 19], 1, STARTS).sizes
+        sizes = whole.with_replicate_slots(parts, [drawn_here, 19], 1, STARTS).slot_sizes
         assert sizes[0] >= drawn_here
         assert sizes[1] in (19, 30 // chunk * chunk + 1)
         counts.add(-(-sizes[0] // chunk))
@@ -80,33 +80,33 @@ def test_parts_have_as_many_chunks_whatever_was_drawn(make_problem: MakeProblem)
 
 def test_there_are_as_many_as_work_suits(problem: Problem) -> None:
     """On a CPU what is in the caches; and no more than fit in what the user allows."""
-    whole, few = placed(problem), placed(problem, limit=1 << 22)
+    whole, few = planned(problem), planned(problem, limit=1 << 22)
     one = STARTS * slots_of(TAXA) * whole.layouts[0].cla_bytes(250)
-    assert plan_berths(whole, problem.patterns, [250], 1, STARTS).count == 1
-    for placement, limit in ((whole, CPU_BATCH), (few, 1 << 22)):
-        if not placement.devices[0].is_cpu:
+    assert whole.with_replicate_slots(problem.patterns, [250], 1, STARTS).replicate_slots == 1
+    for plan, limit in ((whole, CPU_BATCH), (few, 1 << 22)):
+        if not plan.devices[0].is_cpu:
             continue
-        count = plan_berths(placement, problem.patterns, [250], 1000, STARTS).count
+        count = plan.with_replicate_slots(problem.patterns, [250], 1000, STARTS).replicate_slots
         assert 0.7 * limit < count * one <= limit
 
 
 @pytest.mark.parametrize("count", [1, 100])
 def test_what_is_taken_was_planned(problem: Problem, count: int) -> None:
-    """By searches in all berths, buffers that hold no CLAs among it."""
-    plan = plan_berths(placed(problem), problem.patterns, [260], count, 1)
-    memory = plan.placement.memory
+    """By searches in all slots, buffers that hold no CLAs among it."""
+    plan = planned(problem).with_replicate_slots(problem.patterns, [260], count, 1)
+    memory = plan.memory
     assert memory is not None
-    assert memory.trees == plan.count
-    used = plan.open(problem.patterns)
-    trees = [tree.copy() for tree in problem.trees * plan.count]
-    cases = [Case((problem.model,), first_part=berth) for berth in range(plan.count)]
+    assert memory.trees == plan.replicate_slots
+    used = plan.open_replicate_slots(problem.patterns)
+    trees = [tree.copy() for tree in problem.trees * plan.replicate_slots]
+    cases = [Case((problem.model,), first_part=slot) for slot in range(plan.replicate_slots)]
     rng = np.random.default_rng(1)
-    for berth in range(plan.count):
+    for slot in range(plan.replicate_slots):
         weights = np.where(rng.permutation(PATTERNS) < 250, 1.0, 0.0)
-        used.load_patterns(berth, drawn(problem.patterns, weights, [260]))
+        used.load_patterns(slot, drawn(problem.patterns, weights, [260]))
     around = Neighbourhood(trees)
     scan = around.scan(around.extend(2))
-    assert used.trees_at_once(trees, cases) == plan.count
+    assert used.trees_at_once(trees, cases) == plan.replicate_slots
     used.insertions(trees, cases, scan)
     used.refine(trees, cases, scan)
     engine = used.engine
@@ -122,31 +122,30 @@ def test_what_is_taken_was_planned(problem: Problem, count: int) -> None:
 
 def test_a_run_plans_for_what_takes_most(problem: Problem) -> None:
     """A lone tree on all patterns, or the replicates that follow."""
-    one = JointPlacement((placed(problem),))
-    groups = [problem.patterns]
-    alone, many = one.memory, with_replicates(one, groups, 100).memory
+    alone, many = engines_of(problem).memory, engines_of(problem, replicates=100).memory
     assert alone is not None
     assert many is not None
     assert many.clas + many.near > alone.clas + alone.near
     assert many.trees > 1
-    search = JointPlacement((replace(one.each[0], trees=60),))
-    assert with_replicates(search, groups, 1).memory == search.memory
+    search = engines_of(problem, trees=60)
+    assert engines_of(problem, trees=60, replicates=1).memory == search.memory
 
 
 def test_who_has_none(problem: Problem) -> None:
     """Several state counts, and the reference, which then has all trees side by side."""
-    lone, joint = JointPlacement((placed(problem),)), JointPlacement((placed(problem),) * 2)
-    assert can_have_berths(lone, [problem.patterns])
-    assert not can_have_berths(joint, [problem.patterns] * 2)
-    reference = JointPlacement((placed(problem, REFERENCE),))
-    assert not can_have_berths(reference, [problem.patterns])
-    assert with_replicates(reference, [problem.patterns], 9).each[0].trees == 9 * STARTS
+    assert engines_of(problem).has_replicate_slots
+    shapes = ((problem.categories, 1),) * 2
+    joint = Workload(groups=(problem.patterns,) * 2, shapes=shapes, bounds=BOUNDS)
+    assert not Engines(Resources(device="0"), joint).has_replicate_slots
+    reference = engines_of(problem, REFERENCE, replicates=9)
+    assert not reference.has_replicate_slots
+    assert reference.plans[0].trees == 9 * STARTS
 
 
 @pytest.mark.parametrize(("device", "limit"), [("0,0", None), ("0", 2_200_000)])
-def test_panels_have_them_too(make_problem: MakeProblem, device: str, limit: int | None) -> None:
+def test_shards_have_them_too(make_problem: MakeProblem, device: str, limit: int | None) -> None:
     """Of several devices, or of one whose memory holds no tree: one by one there."""
     problem = make_problem(TAXA, 900)
-    plan = plan_berths(placed(problem, device, limit), problem.patterns, [560], 20, STARTS)
-    assert isinstance(plan.open(problem.patterns).engine, PanelEngine)
-    assert (plan.count == 1) == (limit is not None)
+    plan = planned(problem, device, limit).with_replicate_slots(problem.patterns, [560], 20, STARTS)
+    assert isinstance(plan.open_replicate_slots(problem.patterns).engine, ShardedEngine)
+    assert (plan.replicate_slots == 1) == (limit is not None)

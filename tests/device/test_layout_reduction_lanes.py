@@ -1,4 +1,4 @@
-"""Chunks shared out by residue: every one once, and sums with a lone session's bits."""
+"""Chunks shared out by reduction lane: every one once, and sums with a lone session's bits."""
 
 from __future__ import annotations
 
@@ -18,23 +18,23 @@ SHARES = st.lists(st.floats(0.01, 100.0), min_size=1, max_size=40)
 
 
 @given(CHUNKS, SHARES)
-def test_every_residue_once(chunks: int, shares: list[float]) -> None:
+def test_every_lane_once(chunks: int, shares: list[float]) -> None:
     found = share_out(chunks, shares)
     there = min(chunks, REDUCE_WIDTH)
-    assert [v for residues in found for v in residues] == list(range(there))
+    assert [v for reduction_lanes in found for v in reduction_lanes] == list(range(there))
 
 
 @given(st.integers(REDUCE_WIDTH, 200), st.lists(st.floats(1.0, 4.0), min_size=1, max_size=8))
-def test_residues_in_proportion(chunks: int, shares: list[float]) -> None:
-    """No residue is better off elsewhere: nobody with one more would be done before the last."""
-    counts = np.array([len(residues) for residues in share_out(chunks, shares)])
+def test_lanes_in_proportion(chunks: int, shares: list[float]) -> None:
+    """No lane is better off elsewhere: nobody with one more would be done before the last."""
+    counts = np.array([len(reduction_lanes) for reduction_lanes in share_out(chunks, shares)])
     last = (counts / shares).max()
     assert ((counts + 1) / shares >= last * (1 - 1e-12)).all()
 
 
-def test_residues_of_unequal_devices() -> None:
+def test_lanes_of_unequal_devices() -> None:
     def counts(chunks: int, *shares: float) -> list[int]:
-        return [len(residues) for residues in share_out(chunks, shares)]
+        return [len(reduction_lanes) for reduction_lanes in share_out(chunks, shares)]
 
     assert counts(1000, 1, 1, 1, 1) == [8, 8, 8, 8]
     assert counts(1000, 3, 1) == [24, 8]
@@ -49,16 +49,18 @@ def test_residues_of_unequal_devices() -> None:
 def test_every_pattern_once(
     chunks: int, chunk: int, data: st.DataObject, shares: list[float]
 ) -> None:
-    """A device's n-th chunk has the n-th residue of its own, round and round."""
+    """A device's n-th chunk has the n-th reduction lane of its own, round and round."""
     n_patterns = (chunks - 1) * chunk + data.draw(st.integers(1, chunk), "last chunk")
     found = share_out(chunks, shares)
-    where = [patterns_of(residues, np.arange(n_patterns) // chunk) for residues in found]
+    where = [
+        patterns_of(reduction_lanes, np.arange(n_patterns) // chunk) for reduction_lanes in found
+    ]
     assert sorted(np.concatenate(where).tolist()) == list(range(n_patterns))
-    for residues, own in zip(found, where, strict=True):
+    for reduction_lanes, own in zip(found, where, strict=True):
         assert (np.diff(own) > 0).all()
         local = np.arange(len(own))
         assert (own % chunk == local % chunk).all()
-        of_chunk = [residues[n % len(residues)] for n in (local // chunk).tolist()]
+        of_chunk = [reduction_lanes[n % len(reduction_lanes)] for n in (local // chunk).tolist()]
         np.testing.assert_array_equal(own // chunk % REDUCE_WIDTH, of_chunk)
 
 

@@ -7,7 +7,7 @@ import pyopencl as cl
 import pytest
 
 from mltree.device.discovery import find_devices
-from mltree.device.queue import MAILBOX, Channel, Watch, patience
+from mltree.device.queue import PINNED_BYTES, Transfers, Watch, patience
 from mltree.system.errors import DeviceError
 
 
@@ -26,7 +26,7 @@ class Entered:
 def test_a_channel_reads_what_was_written() -> None:
     device = find_devices()[0].handle
     context = cl.Context([device])
-    channel = Channel(cl.CommandQueue(context), waiting := Entered())
+    channel = Transfers(cl.CommandQueue(context), waiting := Entered())
     buffer = cl.Buffer(context, cl.mem_flags.READ_WRITE, 64)
     channel.write(buffer, np.zeros(8))
     channel.write(buffer, np.arange(3.0), offset=16)
@@ -37,14 +37,14 @@ def test_a_channel_reads_what_was_written() -> None:
 
 
 @pytest.mark.parametrize("spin", [0.0, 1e-3])
-@pytest.mark.parametrize("size", [8, MAILBOX // 8 + 1])
+@pytest.mark.parametrize("size", [8, PINNED_BYTES // 8 + 1])
 def test_an_answer_is_of_the_time_it_was_asked_for(
     monkeypatch: pytest.MonkeyPatch, spin: float, size: int
 ) -> None:
-    """Whether it comes by a mailbox, as on GPUs, or not; what is sent later makes it stale."""
+    """By a pinned buffer, as on GPUs, or not; what is sent later makes it stale."""
     monkeypatch.setattr(Watch, "over", lambda device: Watch("a device", spin))
     context = cl.Context([find_devices()[0].handle])
-    channel = Channel(cl.CommandQueue(context), Entered())
+    channel = Transfers(cl.CommandQueue(context), Entered())
     buffer = cl.Buffer(context, cl.mem_flags.READ_WRITE, 8 * size)
     target, first, second = np.empty(size), np.arange(1.0, size + 1), np.full(size, 7.0)
     channel.write(buffer, first)
@@ -64,7 +64,7 @@ def test_an_answer_is_of_the_time_it_was_asked_for(
 def test_a_channel_loses_patience(monkeypatch: pytest.MonkeyPatch) -> None:
     device = find_devices()[0].handle
     context = cl.Context([device])
-    channel = Channel(cl.CommandQueue(context), Entered())
+    channel = Transfers(cl.CommandQueue(context), Entered())
     buffer = cl.Buffer(context, cl.mem_flags.READ_WRITE, 64)
     given: list[float] = []
 

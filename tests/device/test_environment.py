@@ -118,6 +118,16 @@ def test_all_that_is_changed_is_known(prepared: dict[str, str]) -> None:
     assert set(prepared) <= set(CHANGED)
 
 
+def test_imports_change_nothing() -> None:
+    """But for pyopencl's, which sets variables of its own."""
+    code = (
+        "import os, pyopencl; before = dict(os.environ);"
+        "import mltree, mltree.device.session, mltree.runs.engines, mltree.api.functions;"
+        "assert os.environ == before, set(os.environ.items()) ^ set(before.items())"
+    )
+    subprocess.run([sys.executable, "-c", code], check=True)
+
+
 def test_a_call_puts_the_environment_back(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(environment, "_kept", {})
     monkeypatch.delenv("POCL_CACHE_DIR", raising=False)

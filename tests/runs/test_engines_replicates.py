@@ -1,4 +1,4 @@
-"""Replicates in berths and under rows of weights: the same trees, and bits that nothing moves."""
+"""Replicates in slots and under rows of weights: the same trees, and bits that nothing moves."""
 
 from __future__ import annotations
 
@@ -12,8 +12,7 @@ from mltree.analyses.bootstrap import Bootstrap, prepare_bootstrap
 from mltree.device.discovery import REFERENCE
 from mltree.fit.settings import REPLICATE
 from mltree.models.partitioned import Linkage
-from mltree.runs.computation import has_berths, resampled
-from mltree.runs.engines import BerthLikelihood, BerthPlan, Resources, plan_berths
+from mltree.runs.engines import EnginePlan, Engines, ReplicateLikelihood, Resources
 from mltree.runs.problem import Problem, read_problem
 from mltree.runs.workspace import Entry, MemoryJournal
 from mltree.treesearch.replicates import PatternSlots, WeightRows
@@ -74,34 +73,38 @@ def problem_of(kind: str, folder: Path, seed: int) -> Problem:
 def test_replicates_are_those_under_rows_of_weights(
     kind: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, case: int
 ) -> None:
-    """And to the bit the same in any number of berths, with any others and in berths of any size.
+    """And to the bit the same in any number of slots, with any others and in slots of any size.
 
     What rounding decides, a tree that is as good, is no difference.
     """
     bootstrap = prepare_bootstrap(problem_of(kind, tmp_path, case), SETTINGS, replicates=REPLICATES)
-    assert has_berths(bootstrap.computation, bootstrap.replicates)
+    assert bootstrap.engines.has_replicate_slots
     found = searched(bootstrap)
 
-    def few(*arguments: Any) -> BerthPlan:
-        placement, patterns, sizes, most, trees = arguments
-        return plan_berths(placement, patterns, [size + 7 for size in sizes], min(2, most), trees)
+    with_replicate_slots = EnginePlan.with_replicate_slots
+
+    def few(*arguments: Any) -> EnginePlan:
+        plan, patterns, sizes, most, trees = arguments
+        return with_replicate_slots(
+            plan, patterns, [size + 7 for size in sizes], min(2, most), trees
+        )
 
     with monkeypatch.context() as patched:
-        patched.setattr("mltree.runs.computation.plan_berths", few)
+        patched.setattr(EnginePlan, "with_replicate_slots", few)
         assert searched(bootstrap) == found
     shared = prepare_bootstrap(
         bootstrap.problem, SETTINGS, Resources(device="0,0"), replicates=REPLICATES
     )
     assert searched(shared) == found
     assert searched(bootstrap, 2) == {k: found[k] for k in (1, 2)}
-    monkeypatch.setattr("mltree.runs.computation.can_have_berths", lambda *_: False)
+    monkeypatch.setattr(Engines, "has_replicate_slots", False)
     under_rows = searched(bootstrap)
     for number, entry in found.items():
         assert under_rows[number].lnl == pytest.approx(entry.lnl, abs=CLOSE)
 
 
 def test_what_replicates_are_searched_with(tmp_path: Path, lone: Problem) -> None:
-    """PatternSlots but where patterns without a weight are needed, or the engine has none."""
+    """Slots but where patterns without a weight are needed, or the engine has none."""
     path = str(tmp_path / "x.fa")
     everywhere = [
         (lone, Resources(), True),
@@ -113,16 +116,16 @@ def test_what_replicates_are_searched_with(tmp_path: Path, lone: Problem) -> Non
     ]
     for problem, resources, expected in everywhere:
         ready = prepare_bootstrap(problem, SETTINGS, resources, replicates=3)
-        assert has_berths(ready.computation, ready.replicates) == expected
-        with resampled(ready.computation, ready.replicates, [1, 2, 3], 3) as own:
-            assert isinstance(own.likelihood, BerthLikelihood) == expected
-            assert isinstance(own.slots, PatternSlots if expected else WeightRows)
-            assert 1 <= own.slots.count <= 3
+        assert ready.engines.has_replicate_slots == expected
+        with ready.engines.for_replicates(ready.replicates, [1, 2, 3], 3) as (likelihood, slots):
+            assert isinstance(likelihood, ReplicateLikelihood) == expected
+            assert isinstance(slots, PatternSlots if expected else WeightRows)
+            assert 1 <= slots.count <= 3
 
 
 def test_the_fingerprint_tells_which(lone: Problem, monkeypatch: pytest.MonkeyPatch) -> None:
     """Their last digits differ."""
     ready = prepare_bootstrap(lone, SETTINGS, replicates=3)
     before = ready.head.fingerprint
-    monkeypatch.setattr("mltree.runs.computation.can_have_berths", lambda *_: False)
+    monkeypatch.setattr(Engines, "has_replicate_slots", False)
     assert ready.head.fingerprint != before

@@ -1,4 +1,4 @@
-"""Trees on what replicates drew, in berths: as under rows of weights over all patterns."""
+"""Trees on what replicates drew, in replicate slots: as under rows of weights over all patterns."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from mltree.likelihood.classes import Columns
 from mltree.likelihood.likelihood import Likelihood
 from mltree.program.cases import Case
 from mltree.program.engine import Engine
-from mltree.runs.engines import BerthLikelihood
+from mltree.runs.engines import ReplicateLikelihood
 from mltree.supports.resampling import Resampling
 from mltree.tree.topology import Tree
 from mltree.treesearch.scoring import Neighbourhood
@@ -28,17 +28,17 @@ Open = Callable[..., Engine]
 MakeLikelihood = Callable[..., Likelihood]
 
 BOUNDS = (1e-6, 100.0)
-TAXA, BERTHS = 6, 3
+TAXA, SLOTS = 6, 3
 RELATIVE = 1e-9
 """Between fp64 engines that sum in another order."""
 
 CHUNK = 2
-"""Blocks of a chunk: berths have several."""
+"""Blocks of a chunk: slots have several."""
 
 
 @dataclass(frozen=True)
 class Data:
-    """An alignment, a tree and a model for each berth, and rows of weights."""
+    """An alignment, a tree and a model for each slot, and rows of weights."""
 
     problem: Problem
     rows: np.ndarray
@@ -54,24 +54,24 @@ class Data:
 
     @property
     def sizes(self) -> list[int]:
-        """Patterns of each part that a berth has room for."""
+        """Patterns of each part that a slot has room for."""
         return [int((self.rows[:, part] > 0).sum(axis=1).max()) for part in self.patterns.parts]
 
-    def case(self, tree: int, berth: int) -> Case:
+    def case(self, tree: int, slot: int) -> Case:
         models = self.problem.models[tree :: len(self.problem.trees)]
-        return Case(tuple(models), first_part=berth * self.count)
+        return Case(tuple(models), first_part=slot * self.count)
 
-    def opened(self, open_: Open, berths: int, more: int = 0) -> BerthLikelihood:
-        """Empty berths, with room for more patterns than any row has."""
+    def opened(self, open_: Open, slots: int, more: int = 0) -> ReplicateLikelihood:
+        """Empty slots, with room for more patterns than any row has."""
         sizes = [size + more for size in self.sizes]
-        empty = empty_slots(self.patterns, sizes, berths)
+        empty = empty_slots(self.patterns, sizes, slots)
         options = {"parted": True, "chunk_blocks": CHUNK}
         engine = VerifiedEngine(open_(empty, self.problem.categories, **options), TAXA)
-        return BerthLikelihood(engine, BOUNDS, Columns.of([empty]))
+        return ReplicateLikelihood(engine, BOUNDS, Columns.of([empty]))
 
-    def load(self, used: BerthLikelihood, berth: int, row: int, more: int = 0) -> None:
+    def load(self, used: ReplicateLikelihood, slot: int, row: int, more: int = 0) -> None:
         sizes = [size + more for size in self.sizes]
-        used.load_patterns(berth * self.count, drawn(self.patterns, self.rows[row], sizes))
+        used.load_patterns(slot * self.count, drawn(self.patterns, self.rows[row], sizes))
 
 
 @pytest.fixture(params=[4, 20])
@@ -80,10 +80,10 @@ def data(request: pytest.FixtureRequest, make_problem: Callable[..., Problem], c
     rng = np.random.default_rng([13, case, request.param])
     sizes = rng.choice([1, 9, 30], rng.integers(1, 4))
     own = {"states": request.param, "seed": case}
-    problem = make_problem(TAXA, int(sizes.sum()), trees=BERTHS, **own)
+    problem = make_problem(TAXA, int(sizes.sum()), trees=SLOTS, **own)
     ends = tuple(np.cumsum(sizes).tolist()) if len(sizes) > 1 else ()
     weights = rng.choice([1.0, 1.0, 1.0, 5.0], sizes.sum())
-    models = make_problem(TAXA, 1, trees=BERTHS * len(sizes), **own | {"seed": case + 50}).models
+    models = make_problem(TAXA, 1, trees=SLOTS * len(sizes), **own | {"seed": case + 50}).models
     patterns = replace(problem.patterns, ends=ends, weights=weights)
     problem = replace(problem, patterns=patterns, models=models)
     return Data(problem, Resampling.of([patterns], case, "x").rows(range(4)))
@@ -111,16 +111,16 @@ SCORES, LNLS = 2, 4
 
 
 @pytest.mark.cases(2, 30)
-def test_a_berth_is_as_a_row_of_weights(
+def test_a_slot_is_as_a_row_of_weights(
     open_engine: Open, reference: MakeLikelihood, data: Data
 ) -> None:
-    """Of trees side by side, a berth each; also once another replicate has come into one."""
+    """Of trees side by side, a slot each; also once another replicate has come into one."""
     trees = data.problem.trees
-    used, expected = data.opened(open_engine, BERTHS), reference(data.problem)
+    used, expected = data.opened(open_engine, SLOTS), reference(data.problem)
     expected.load_weights(data.rows)
-    for berth in range(BERTHS):
-        data.load(used, berth, berth)
-    cases = [data.case(n, n) for n in range(BERTHS)]
+    for slot in range(SLOTS):
+        data.load(used, slot, slot)
+    cases = [data.case(n, n) for n in range(SLOTS)]
     for rows in ([0, 1, 2], [0, 3, 2]):
         data.load(used, 1, rows[1])
         found = everything(used, trees, cases)
@@ -142,22 +142,22 @@ def test_a_berth_is_as_a_row_of_weights(
 
 
 @pytest.mark.cases(2, 30)
-def test_no_bit_depends_on_the_berths(open_device: Open, data: Data) -> None:
+def test_no_bit_depends_on_the_slots(open_device: Open, data: Data) -> None:
     """How many there are, which one it is, what stands in the others; how large a lone part is."""
     more = 9 if data.count == 1 else 0
     tree, lone = data.problem.tree, data.opened(open_device, 1)
     data.load(lone, 0, 0)
     expected = everything(lone, [tree], [data.case(0, 0)])
-    used = data.opened(open_device, BERTHS, more)
-    for berth, row in enumerate((1, 2, 0)):
-        data.load(used, berth, row, more=more)
+    used = data.opened(open_device, SLOTS, more)
+    for slot, row in enumerate((1, 2, 0)):
+        data.load(used, slot, row, more=more)
     found = everything(used, [tree], [data.case(0, 2)])
     for own, other in zip(found, expected, strict=True):
         np.testing.assert_array_equal(own, other)
     beside = everything(used, data.problem.trees[::-1], [data.case(n, n) for n in (2, 1, 0)])
     data.load(used, 0, 0, more=more)
     again = everything(used, data.problem.trees[::-1], [data.case(n, n) for n in (2, 1, 0)])
-    np.testing.assert_array_equal(beside[0][:2], again[0][:2])  # of the berths that it is not in
+    np.testing.assert_array_equal(beside[0][:2], again[0][:2])  # of the slots that it is not in
     np.testing.assert_array_equal(again[0][2], expected[0][0])
 
 
@@ -165,14 +165,14 @@ def test_no_bit_depends_on_the_berths(open_device: Open, data: Data) -> None:
 def test_patterns_bring_their_systems(
     open_engine: Open, reference: MakeLikelihood, make_problem: Callable[..., Problem], case: int
 ) -> None:
-    """Those that have frequencies of their own (PMSF), in two berths."""
+    """Those that have frequencies of their own (PMSF), in two slots."""
     problem = make_problem(TAXA, 40, states=20, trees=2, seed=case, own_frequencies=True)
     rows = Resampling.of([problem.patterns], case, "x").rows(range(3))
     data = Data(problem, rows)
     used, expected = data.opened(open_engine, 2), reference(problem)
     expected.load_weights(rows)
-    for berth, row in ((0, 0), (1, 1), (0, 2)):
-        data.load(used, berth, row)
+    for slot, row in ((0, 0), (1, 1), (0, 2)):
+        data.load(used, slot, row)
     found = used.smooth(
         [tree.copy() for tree in problem.trees], [data.case(0, 0), data.case(1, 1)], 1e-3
     )
@@ -190,7 +190,7 @@ def test_parts_of_other_sizes_are_refused(
         used.load_patterns(1, drawn(data.patterns, data.rows[0], [90]))
 
 
-def test_weights_of_a_berth_are_known(
+def test_weights_of_a_slot_are_known(
     open_engine: Open, make_problem: Callable[..., Problem]
 ) -> None:
     """Classes are weighed by them."""

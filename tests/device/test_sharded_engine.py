@@ -1,4 +1,4 @@
-"""Panels of patterns, on several devices or one after the other: a lone session's bits."""
+"""Slices of patterns, on several devices or one after the other: a lone session's bits."""
 
 from __future__ import annotations
 
@@ -13,9 +13,9 @@ from launches import Beside
 
 from mltree.data.patterns import drawn, empty_slots
 from mltree.device.layout import without_fp64
-from mltree.device.panels import PanelEngine
 from mltree.device.session import Session
-from mltree.device.shards import Place, Station
+from mltree.device.sharded_engine import ShardedEngine
+from mltree.device.shards import DeviceSpec, ShardGroup
 from mltree.likelihood.classes import Columns
 from mltree.likelihood.likelihood import Likelihood
 from mltree.program import builders
@@ -26,7 +26,7 @@ from mltree.program.ops.edges import EvaluateSites
 from mltree.program.ops.operation import CASE
 from mltree.program.ops.reduce import Reduce
 from mltree.program.program import Program
-from mltree.runs.engines import BerthLikelihood
+from mltree.runs.engines import ReplicateLikelihood
 from mltree.system.errors import DeviceError, NumericalError, WorkerFault
 from mltree.system.ranks import LONE, Ranks
 from mltree.treesearch.scoring import Neighbourhood
@@ -44,7 +44,7 @@ PATTERNS = 1100
 
 @pytest.fixture(scope="module", params=[8, 64, 256], ids="chunks of {}".format)
 def chunk(request: pytest.FixtureRequest) -> Iterator[int]:
-    """Patterns of a CPU's chunk: some rounds of residues, fewer chunks than residues, and few."""
+    """Patterns of a CPU's chunk: some rounds of lanes, fewer chunks than lanes, and few."""
     with pytest.MonkeyPatch.context() as patched:
         patched.setattr("mltree.device.layout.MIN_CPU_CHUNK", request.param)
         yield request.param
@@ -55,18 +55,18 @@ def problem(make_problem: Callable[..., Problem]) -> Problem:
     return make_problem(7, PATTERNS, trees=2, alpha=0.6, invariant=0.1, categories=4)
 
 
-def panels(
+def slices(
     session: Session,
     problem: Problem,
     shares: tuple[float, ...],
     memory_limit: int | None = None,
     slots: int = 100,
     ranks: Ranks = LONE,
-) -> PanelEngine:
-    places = [Place(session.device, session.layout, share, memory_limit) for share in shares]
-    return PanelEngine(
-        problem.patterns, places, BOUNDS, slots,
-        ranks=ranks, elsewhere=lambda: Station(places).answer,
+) -> ShardedEngine:
+    specs = [DeviceSpec(session.device, session.layout, share, memory_limit) for share in shares]
+    return ShardedEngine(
+        problem.patterns, specs, BOUNDS, slots,
+        ranks=ranks, elsewhere=lambda: ShardGroup(specs).answer,
     )  # fmt: skip
 
 
@@ -130,9 +130,9 @@ def test_parts_and_rows_of_weights(
     parted = replace(problem, patterns=patterns)
     session = open_device(patterns, problem.categories)
     limit = None
-    if slots < 100:  # several panels a device
+    if slots < 100:  # several slices a device
         limit = 60 * session.layout.cla_bytes(chunk)
-    engine = panels(session, parted, shares, limit, slots)
+    engine = slices(session, parted, shares, limit, slots)
     assert_same_bits(in_parts(engine, parted), in_parts(session, parted))
 
 
@@ -141,7 +141,7 @@ def test_parts_and_rows_of_weights(
     [((2.0, 3.0), 100, 1), ((1.0,), 15, 1), ((1.0, 1.6), 15, 1), ((1.0,), 100, 2), ((1.0,), 15, 2)],
 )
 @pytest.mark.parametrize("states", [4, 20])
-def test_berths(
+def test_replicate_slots(
     chunk: int,
     open_device: OpenDevice,
     make_problem: Callable[..., Problem],
@@ -151,29 +151,29 @@ def test_berths(
     states: int,
 ) -> None:
     """Patterns that come into parts wherever those lie: also ones with systems of their own, and
-    once panels have become smaller."""
+    once slices have become smaller."""
     problem = make_problem(5, 700, states=states, trees=2, own_frequencies=states == 20)
     whole, sizes = problem.patterns, [400, 1]
     whole = replace(whole, ends=(650, 700))
-    berths = empty_slots(whole, sizes, 3)
+    empty = empty_slots(whole, sizes, 3)
     rng = np.random.default_rng(4)
     rows = (rng.permuted(np.tile(np.arange(700) < 400, (4, 1)), axis=1)) * whole.weights
     rows[:, 650:] = 0.0
     rows[:, 660] = 2.0
-    session = open_device(berths, problem.categories)
+    session = open_device(empty, problem.categories)
     size = chunk if session.layout.lanes == 1 else 64  # a GPU's chunks are never large
     limit = 60 * session.layout.cla_bytes(size) if slots < 100 else None
-    places = [Place(session.device, session.layout, share, limit) for share in shares]
-    beside, stations = Beside(ranks), lambda: Station(places).answer
-    engine = PanelEngine(berths, places, BOUNDS, slots, ranks=beside, elsewhere=stations)
-    assert (engine.n_panels > len(shares) * ranks) == (slots < 100)
+    specs = [DeviceSpec(session.device, session.layout, share, limit) for share in shares]
+    beside, groups = Beside(ranks), lambda: ShardGroup(specs).answer
+    engine = ShardedEngine(empty, specs, BOUNDS, slots, ranks=beside, elsewhere=groups)
+    assert (engine.n_slices > len(shares) * ranks) == (slots < 100)
     found = []
     for one in (session, engine):
-        used = BerthLikelihood(one, BOUNDS, Columns.of([berths]))
+        used = ReplicateLikelihood(one, BOUNDS, Columns.of([empty]))
         results: list[np.ndarray] = []
         for loads in (((0, 0), (1, 1), (2, 2)), ((1, 3),), ((0, 1), (2, 0))):
-            for berth, row in loads:
-                used.load_patterns(2 * berth, drawn(whole, rows[row], sizes))
+            for number, row in loads:
+                used.load_patterns(2 * number, drawn(whole, rows[row], sizes))
             cases = [Case((problem.models[n],) * 2, first_part=2 * n + 2) for n in (0, 1)]
             trees = [tree.copy() for tree in problem.trees]
             results += [used.part_log_likelihoods(trees, cases), used.smooth(trees, cases, 1e-3)]
@@ -190,8 +190,8 @@ def test_devices_with_and_without_fp64(
     """Each keeps its numbers as it can; the precision is that of the lesser one."""
     session = open_native(problem.patterns, problem.categories)
     layouts = [session.layout if has else without_fp64(session.layout) for has in has_fp64]
-    places = [Place(session.device, layout) for layout in layouts]
-    both = Likelihood(PanelEngine(problem.patterns, places, BOUNDS, 100), BOUNDS)
+    specs = [DeviceSpec(session.device, layout) for layout in layouts]
+    both = Likelihood(ShardedEngine(problem.patterns, specs, BOUNDS, 100), BOUNDS)
     alone = Likelihood(session, BOUNDS)
     expected = alone.log_likelihoods(problem.trees, problem.cases)
     got = both.log_likelihoods(problem.trees, problem.cases)
@@ -203,10 +203,10 @@ def test_devices_with_and_without_fp64(
 
 def test_a_device_too_slow_to_help_is_told_of(open_device: OpenDevice, problem: Problem) -> None:
     session = open_device(problem.patterns, problem.categories)
-    engine = panels(session, problem, (1.0, 1e-3))
-    assert engine.n_panels == 1
+    engine = slices(session, problem, (1.0, 1e-3))
+    assert engine.n_slices == 1
     assert engine.notice.endswith("takes none")
-    assert engine.name == panels(session, problem, (1.0, 1.0)).name
+    assert engine.name == slices(session, problem, (1.0, 1.0)).name
 
 
 @pytest.mark.parametrize(
@@ -216,8 +216,8 @@ def test_shared_between_devices(
     open_device: OpenDevice, problem: Problem, lone: list[np.ndarray], shares: tuple[float, ...]
 ) -> None:
     session = open_device(problem.patterns, problem.categories)
-    engine = panels(session, problem, shares)
-    assert engine.n_panels == len(shares)
+    engine = slices(session, problem, shares)
+    assert engine.n_slices == len(shares)
     got = everything(Likelihood(engine, BOUNDS), problem)
     assert_same_bits(got, lone)
     assert engine.timings()[Function.NEWVIEW] > 0
@@ -237,18 +237,18 @@ def test_shared_between_ranks(
     kept: int,
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    """Each has devices and patterns of its own; with more of them than residues some have none."""
-    monkeypatch.setattr("mltree.device.panels.PROGRAMS", kept)
+    """Each has devices and patterns of its own; with more of them than lanes some have none."""
+    monkeypatch.setattr("mltree.device.sharded_engine.PROGRAMS", kept)
     session = open_device(problem.patterns, problem.categories)
     limit = None
     if memory is not None:
         limit = int(memory * 100 * session.layout.cla_bytes(PATTERNS // ranks // len(shares)))
         limit = max(limit, 100 * session.layout.cla_bytes(256))
     beside = Beside(ranks)
-    engine = panels(session, problem, shares, limit, ranks=beside)
+    engine = slices(session, problem, shares, limit, ranks=beside)
     assert_same_bits(everything(Likelihood(engine, BOUNDS), problem), lone)
     assert f"{ranks} ranks share the patterns" in engine.notice
-    assert engine.name == panels(session, problem, shares).name
+    assert engine.name == slices(session, problem, shares).name
     assert engine.timings()[Function.NEWVIEW] > 0
     assert engine.breakdown().devices == (session.device,)
     (number,) = beside.kept
@@ -264,9 +264,9 @@ def test_more_than_the_memory(
     """The CLAs of the whole alignment take three times what a device may give, and more."""
     session = open_device(problem.patterns, problem.categories)
     whole = 100 * session.layout.cla_bytes(problem.patterns.n_patterns)
-    engine = panels(session, problem, shares, whole // 3)
-    assert engine.n_panels > len(shares)
-    assert "panels, one after the other" in engine.notice
+    engine = slices(session, problem, shares, whole // 3)
+    assert engine.n_slices > len(shares)
+    assert "slices, one after the other" in engine.notice
     got = everything(Likelihood(engine, BOUNDS), problem)
     assert_same_bits(got, lone)
 
@@ -276,7 +276,7 @@ def test_a_fault_while_clas_are_written_again_is_told(
 ) -> None:
     session = open_native(problem.patterns, problem.categories)
     limit = 100 * session.layout.cla_bytes(problem.patterns.n_patterns) // 3
-    engine = Likelihood(panels(session, problem, (1.0,), limit), BOUNDS)
+    engine = Likelihood(slices(session, problem, (1.0,), limit), BOUNDS)
     found = Neighbourhood(problem.tree)
     scan = found.scan(found.extend(4))
     engine.insertions([problem.tree], [problem.case], scan)
@@ -290,13 +290,13 @@ def test_a_fault_while_clas_are_written_again_is_told(
         engine.insertions([problem.tree], [problem.case], scan)
 
 
-def test_panels_become_smaller_where_more_is_asked(
+def test_slices_become_smaller_where_more_is_asked(
     open_device: OpenDevice, problem: Problem, lone: list[np.ndarray]
 ) -> None:
     session = open_device(problem.patterns, problem.categories)
     limit = 60 * session.layout.cla_bytes(problem.patterns.n_patterns)
-    engine = panels(session, problem, (1.0,), limit, slots=5)
-    assert engine.n_panels == 1
+    engine = slices(session, problem, (1.0,), limit, slots=5)
+    assert engine.n_slices == 1
     got = everything(Likelihood(engine, BOUNDS), problem)
     assert_same_bits(got, lone)
 
@@ -304,13 +304,13 @@ def test_panels_become_smaller_where_more_is_asked(
 def test_a_limit_that_holds_no_chunk_is_an_error(open_device: OpenDevice, problem: Problem) -> None:
     session = open_device(problem.patterns, problem.categories)
     with pytest.raises(DeviceError, match="do not fit into") as raised:
-        panels(session, problem, (1.0,), 1000)
+        slices(session, problem, (1.0,), 1000)
     assert "--memory-limit" in (raised.value.hint or "")
 
 
 def test_a_sum_that_is_no_number_is_an_error(open_native: OpenDevice, problem: Problem) -> None:
     session = open_native(problem.patterns, problem.categories)
-    engine = Likelihood(panels(session, problem, (1.0, 1.0)), BOUNDS)
+    engine = Likelihood(slices(session, problem, (1.0, 1.0)), BOUNDS)
     tree = problem.tree.copy()
     tree.lengths[0] = np.nan
     with pytest.raises(NumericalError, match=r"a sum of stage 2 \(Reduce\)"):
@@ -320,13 +320,13 @@ def test_a_sum_that_is_no_number_is_an_error(open_native: OpenDevice, problem: P
 def test_fewer_chunks_than_devices(
     open_native: OpenDevice, problem: Problem, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """A lone chunk has a lone residue."""
+    """A lone chunk has a lone reduction lane."""
     monkeypatch.setattr("mltree.device.layout.MIN_CPU_CHUNK", PATTERNS)
     monkeypatch.setattr("mltree.device.layout.MAX_CHUNKS", 1)
     monkeypatch.setattr("mltree.device.layout.MAX_GPU_CHUNKS", 1)
     session = open_native(problem.patterns, problem.categories)
-    engine = panels(session, problem, (1.0, 2.0))
-    assert engine.n_panels == 1
+    engine = slices(session, problem, (1.0, 2.0))
+    assert engine.n_slices == 1
     expected = everything(Likelihood(session, BOUNDS), problem)
     assert_same_bits(everything(Likelihood(engine, BOUNDS), problem), expected)
 
@@ -343,8 +343,8 @@ def test_walks(
     monkeypatch.setattr("mltree.device.layout.MIN_CPU_CHUNK", 8)
     session = open_native(problem.patterns, problem.categories)
     limit = int(memory * session.layout.cla_bytes(PATTERNS))
-    engine = panels(session, problem, (3.0, 2.0), limit, slots=1)
-    assert (engine.n_panels > 2) == (memory < 1)
+    engine = slices(session, problem, (3.0, 2.0), limit, slots=1)
+    assert (engine.n_slices > 2) == (memory < 1)
     lengths = problem.tree.lengths
     program = builders.walk([problem.tree], longest, EvaluateSites)
     for each in (session, engine):
@@ -360,7 +360,7 @@ def test_plans_are_remembered(
 ) -> None:
     """A program that runs again goes to the devices as it did before."""
     session = open_native(problem.patterns, problem.categories)
-    engine = panels(session, problem, (1.0, 2.0))
+    engine = slices(session, problem, (1.0, 2.0))
     engine.load_models(problem.models)
     program, control = builders.smoothing([problem.tree], 3), np.zeros((1, CONTROL_WORDS))
     control[0, [Control.ACTIVE, Control.MAX_PASSES, Control.FLOOR]] = 1, 3, -np.inf

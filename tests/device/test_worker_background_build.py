@@ -14,7 +14,7 @@ from mltree.device import worker
 from mltree.device.discovery import DeviceInfo, choose_device
 from mltree.device.layout import Layout
 from mltree.device.layout_choice import rule_layout
-from mltree.device.worker import Ahead, build, builders, search_workers
+from mltree.device.worker import BackgroundBuild, build, builders, search_workers
 from mltree.system.errors import DeviceError
 from mltree.system.process import Threads
 
@@ -47,12 +47,12 @@ def test_what_a_process_has_built_is_not_built_again(
         return _Done()
 
     monkeypatch.setattr(worker, "_start", start)
-    assert set(Ahead.of_search(device, layout)._running) >= {"sites", "scan", "triplet"}
+    assert set(BackgroundBuild.of_search(device, layout)._running) >= {"sites", "scan", "triplet"}
     assert not list(marks.iterdir())
     build(device.index, ["sites"], asdict(layout))
     assert len(list(marks.glob("compiled-*"))) == 1
     started.clear()
-    Ahead(device, layout, ("sites", "scan"))
+    BackgroundBuild(device, layout, ("sites", "scan"))
     assert started == ["scan"]
 
 
@@ -61,7 +61,7 @@ def test_a_process_of_its_own_builds(job: tuple[DeviceInfo, Layout]) -> None:
     device, layout = job
     mark = worker._mark(device, layout, "rell")
     mark.unlink(missing_ok=True)
-    building = Ahead(device, layout, ("rell",))
+    building = BackgroundBuild(device, layout, ("rell",))
     building.wait("rell")
     assert mark.exists()
     building.wait("sites")  # which nobody builds
@@ -70,7 +70,7 @@ def test_a_process_of_its_own_builds(job: tuple[DeviceInfo, Layout]) -> None:
 def test_a_build_that_fails_is_left_to_whoever_needs_it(job: tuple[DeviceInfo, Layout]) -> None:
     device, layout = job
     layout = replace(layout, vw=UNKNOWN)
-    building = Ahead(device, layout, ("sites",))
+    building = BackgroundBuild(device, layout, ("sites",))
     building.wait("sites")
     assert building._running["sites"].returncode == 1
     assert not worker._mark(device, layout, "sites").exists()
@@ -78,7 +78,7 @@ def test_a_build_that_fails_is_left_to_whoever_needs_it(job: tuple[DeviceInfo, L
 
 def test_processes_end_with_whoever_started_them(job: tuple[DeviceInfo, Layout]) -> None:
     device, layout = job
-    building = Ahead(device, replace(layout, vw=UNKNOWN), ("sites",))
+    building = BackgroundBuild(device, replace(layout, vw=UNKNOWN), ("sites",))
     process = building._running["sites"]
     del building
     assert process.returncode is not None
@@ -97,7 +97,7 @@ def test_there_are_as_many_processes_as_threads(
 
     monkeypatch.setattr(worker, "_start", start)
     names = ("sites", "triplet", "scan", "walk")
-    Ahead(*job, names)
+    BackgroundBuild(*job, names)
     assert len(started) == min(number, len(names))
     assert sorted(name for own in started for name in own) == sorted(names)
     assert [own[0] for own in started] == list(names[:number]), "the first ones first"
@@ -120,7 +120,7 @@ def test_nothing_is_started_where_it_cannot_be(
             monkeypatch.setattr(module, "cache_folder", refused)
         case "process":
             monkeypatch.setattr(subprocess, "Popen", refused)
-    building = Ahead(*job, ("sites",))
+    building = BackgroundBuild(*job, ("sites",))
     building.wait("sites")
     assert not building._running
 

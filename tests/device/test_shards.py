@@ -1,4 +1,4 @@
-"""Stations of other ranks: what they are sent, and what comes back."""
+"""Groups of other ranks: what they are sent, and what comes back."""
 
 from __future__ import annotations
 
@@ -10,9 +10,9 @@ import numpy as np
 import pytest
 from launches import Beside
 
-from mltree.device.panels import PROGRAMS, PanelEngine
 from mltree.device.session import Session
-from mltree.device.shards import Place, Station
+from mltree.device.sharded_engine import PROGRAMS, ShardedEngine
+from mltree.device.shards import DeviceSpec, ShardGroup
 from mltree.likelihood.likelihood import Likelihood
 from mltree.program import builders
 from mltree.program.engine import NO_CONTROL
@@ -33,11 +33,11 @@ def problem(make_problem: Callable[..., Problem]) -> Problem:
 
 def shared(
     session: Session, problem: Problem, ranks: Beside, memory_limit: int | None = None
-) -> PanelEngine:
-    places = [Place(session.device, session.layout, 1.0, memory_limit)]
-    return PanelEngine(
-        problem.patterns, places, BOUNDS, 100,
-        ranks=ranks, elsewhere=lambda: Station(places).answer,
+) -> ShardedEngine:
+    specs = [DeviceSpec(session.device, session.layout, 1.0, memory_limit)]
+    return ShardedEngine(
+        problem.patterns, specs, BOUNDS, 100,
+        ranks=ranks, elsewhere=lambda: ShardGroup(specs).answer,
     )  # fmt: skip
 
 
@@ -54,7 +54,7 @@ def test_programs_are_sent_once(open_native: OpenDevice, problem: Problem) -> No
         sizes.append(beside.bytes_sent - before)
     whole = len(pickle.dumps(program))
     assert max(sizes) < 2 * whole
-    assert len(engine._station._programs) <= PROGRAMS
+    assert len(engine._group._programs) <= PROGRAMS
 
 
 def test_what_goes_wrong_elsewhere_is_raised_here(
