@@ -11,6 +11,8 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
+from mltree.system.version import __version__
+
 if TYPE_CHECKING:
     from mltree.api import (
         BootstrapResult,
@@ -45,7 +47,6 @@ __all__ = [
     "support",
 ]
 
-__version__ = "0.1.0"
 
 _LAZY = frozenset(__all__) - {"__version__"}
 

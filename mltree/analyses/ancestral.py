@@ -9,7 +9,6 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from mltree import __version__
 from mltree.analyses.evaluate import fitted, given_tree
 from mltree.analyses.options import AncestralOptions
 from mltree.data.patterns import Patterns
@@ -20,6 +19,7 @@ from mltree.runs.request import by_kind, command_result, deliver, load
 from mltree.runs.steps import TreeResult
 from mltree.system.arrays import Float64, Int32
 from mltree.system.events import RunStarted, TreeScored
+from mltree.system.version import __version__
 from mltree.tree.newick import write_newick
 from mltree.tree.topology import Tree
 

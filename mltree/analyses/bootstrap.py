@@ -12,7 +12,6 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from mltree import __version__
 from mltree.analyses.options import BootstrapOptions, SearchOptions
 from mltree.analyses.trees import (
     CONSENSUS_FILES,
@@ -62,6 +61,7 @@ from mltree.system.events import (
 from mltree.system.ranks import ALIKE_HINT, LONE, Ranks, Work, current_ranks
 from mltree.system.signals import ExitMessage, on_signal
 from mltree.system.values import Value
+from mltree.system.version import __version__
 from mltree.tree.clades import Clades, read_clades, read_labelled
 from mltree.tree.fitch import pack_sites
 from mltree.tree.newick import write_newick

@@ -10,7 +10,6 @@ from datetime import date
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from mltree import __version__
 from mltree.analyses.options import ConvertOptions, DrawOptions
 from mltree.data.alignments import read_alignment
 from mltree.data.source import read_text
@@ -29,6 +28,7 @@ from mltree.system.events import (
     TreesWritten,
 )
 from mltree.system.files import write_whole
+from mltree.system.version import __version__
 from mltree.tree.clades import read_written
 from mltree.tree.newick import nexus_trees
 

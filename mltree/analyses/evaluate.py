@@ -7,7 +7,6 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from mltree import __version__
 from mltree.analyses.options import EvaluateOptions
 from mltree.data.alignments import Source
 from mltree.likelihood.likelihood import Likelihood
@@ -29,6 +28,7 @@ from mltree.runs.steps import FIXED_TOPOLOGY, TreeResult, as_reported, evaluate
 from mltree.runs.trees import check_possible, lone_trees, read_trees
 from mltree.system.errors import ModelError
 from mltree.system.events import Emit, RunStarted, ignore
+from mltree.system.version import __version__
 from mltree.tree.newick import write_newick
 from mltree.tree.topology import Tree
 

@@ -13,7 +13,6 @@ from typing import TYPE_CHECKING, NamedTuple, TypeAlias
 
 import numpy as np
 
-from mltree import __version__
 from mltree.analyses.options import SearchOptions
 from mltree.analyses.report import REPORT
 from mltree.analyses.search import CHECKPOINT, OF_ONE_ALIGNMENT, TREE, run_search, search_settings
@@ -62,6 +61,7 @@ from mltree.system.events import (
 from mltree.system.files import is_folder, is_there, read_own
 from mltree.system.ranks import ALIKE_HINT, LONE, Ranks, Work, current_ranks
 from mltree.system.signals import ExitMessage, on_signal
+from mltree.system.version import __version__
 from mltree.tree.newick import write_newick
 from mltree.tree.parsimony import ParsimonyEngine
 from mltree.treesearch.checkpoint import fingerprint

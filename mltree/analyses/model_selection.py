@@ -11,7 +11,6 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from mltree import __version__
 from mltree.analyses.options import ModelChoiceOptions, SearchOptions
 from mltree.data.partition_files import best_model_text, best_scheme_text, nexus_scheme_text
 from mltree.data.partitions import merged, only, refuse_files
@@ -42,6 +41,7 @@ from mltree.runs.trees import read_tree
 from mltree.system.errors import InputError
 from mltree.system.events import Emit, ModelsRanked, Notice, RankedModel, RunStarted, ignore
 from mltree.system.values import Value, plain
+from mltree.system.version import __version__
 from mltree.tree.fitch import pack_sites
 from mltree.tree.parsimony_spr import parsimony_trees
 from mltree.tree.topology import Tree

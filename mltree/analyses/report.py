@@ -8,7 +8,6 @@ from collections.abc import Iterable
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from mltree import __version__
 from mltree.analyses.options import ReportOptions
 from mltree.data.alignments import read_alignment
 from mltree.data.checks import summarise
@@ -21,6 +20,7 @@ from mltree.runs.request import by_kind, command_result, input_files
 from mltree.runs.workspace import Workspace
 from mltree.system.errors import InputError
 from mltree.system.events import Notice, RunStarted
+from mltree.system.version import __version__
 from mltree.tree.clades import read_written
 
 if TYPE_CHECKING:

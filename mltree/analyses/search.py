@@ -9,7 +9,6 @@ from typing import TYPE_CHECKING, Any, NamedTuple, Protocol
 
 import numpy as np
 
-from mltree import __version__
 from mltree.analyses.bootstrap import (
     BOOTSTRAPS,
     JOURNAL,
@@ -64,6 +63,7 @@ from mltree.system.files import is_there
 from mltree.system.ranks import current_ranks
 from mltree.system.signals import ExitMessage, on_signal
 from mltree.system.values import Value
+from mltree.system.version import __version__
 from mltree.tree.clades import read_labelled
 from mltree.tree.newick import write_newick
 from mltree.tree.splits import facing

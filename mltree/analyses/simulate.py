@@ -11,7 +11,6 @@ from typing import TYPE_CHECKING
 import numpy as np
 from numpy.typing import NDArray
 
-from mltree import __version__
 from mltree.analyses.options import SimulateOptions
 from mltree.data.alignments import MIN_TAXA, Alignment, read_alignment, refuse_few
 from mltree.data.alphabet import Alphabet
@@ -30,6 +29,7 @@ from mltree.system.errors import InputError, ModelError
 from mltree.system.events import AlignmentWritten, Notice, RunStarted, TreesWritten
 from mltree.system.files import write_together
 from mltree.system.process import host_memory
+from mltree.system.version import __version__
 from mltree.tree.clades import read_clades
 from mltree.tree.newick import read_newick, write_newick
 from mltree.tree.random_trees import uniform_tree, yule_tree

@@ -9,7 +9,6 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from mltree import __version__
 from mltree.analyses.evaluate import fitted
 from mltree.analyses.options import (
     BranchTestOptions,
@@ -45,6 +44,7 @@ from mltree.system.events import (
     TreesTested,
 )
 from mltree.system.values import Value
+from mltree.system.version import __version__
 from mltree.tree.clades import read_labelled
 from mltree.tree.forest import Forest
 from mltree.tree.newick import read_newicks, write_newick

@@ -9,7 +9,6 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from mltree import __version__
 from mltree.analyses.options import (
     BootstopOptions,
     ConcordanceOptions,
@@ -51,6 +50,7 @@ from mltree.system.events import (
     SupportsDrawn,
     TreesLoaded,
 )
+from mltree.system.version import __version__
 from mltree.tree.clades import (
     Clades,
     nested,

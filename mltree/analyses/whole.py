@@ -10,7 +10,6 @@ import json
 from dataclasses import asdict, replace
 from typing import TYPE_CHECKING
 
-from mltree import __version__
 from mltree.analyses.options import RunOptions, SearchOptions
 from mltree.analyses.report import REPORT, write_report
 from mltree.analyses.search import (
@@ -26,6 +25,7 @@ from mltree.runs.options import AUTO
 from mltree.runs.request import input_files
 from mltree.system.events import Notice, ignore
 from mltree.system.files import is_there, read_own
+from mltree.system.version import __version__
 
 if TYPE_CHECKING:
     from mltree.report.progress import Reporter

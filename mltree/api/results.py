@@ -15,7 +15,6 @@ from typing import Any, TypeAlias
 import numpy as np
 from numpy.typing import NDArray
 
-from mltree import __version__
 from mltree.analyses.options import DistanceOptions, SupportOptions
 from mltree.analyses.search import SupportResult
 from mltree.analyses.trees import METRICS, support_facts, support_kinds, support_texts
@@ -31,6 +30,7 @@ from mltree.supports.table import split_table
 from mltree.system.errors import InputError
 from mltree.system.events import StartsEnded, ignore
 from mltree.system.values import plain
+from mltree.system.version import __version__
 from mltree.tree.clades import Clades, WrittenTree, read_clades, read_written
 from mltree.tree.newick import quoted, write_newick
 

@@ -16,7 +16,6 @@ from typing import Any
 import typer
 from typer.core import TyperGroup
 
-from mltree import __version__
 from mltree.cli.config import defaults, find, has_file, without_option
 from mltree.cli.foreign_options import COMMANDS, translated
 from mltree.cli.help import CONFIG_FILE, VARIABLES, format_group
@@ -25,6 +24,7 @@ from mltree.system.files import discard, is_there, sanitised
 from mltree.system.process import FEW_THREADS
 from mltree.system.ranks import launch_error
 from mltree.system.signals import uninterrupted, wait_for_exit
+from mltree.system.version import __version__
 
 EXIT_ERROR = 2
 """Input, a model or a device cannot be used: one line says which and what to do."""

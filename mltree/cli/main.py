@@ -10,11 +10,11 @@ from typing import Annotated
 
 import typer
 
-from mltree import __version__
 from mltree.analyses import options
 from mltree.cli.derive import Analysis, Derived
 from mltree.cli.exits import EXIT_CODES, Commands, exit_code, leave_out_others
 from mltree.cli.help import Command
+from mltree.system.version import __version__
 
 app = typer.Typer(
     cls=Commands,

@@ -5,7 +5,6 @@ from __future__ import annotations
 import hashlib
 import math
 import os
-import shutil
 import warnings
 from collections.abc import Sequence
 from contextlib import suppress
@@ -237,11 +236,8 @@ def _build_on_pocl(context: cl.Context, source: str, options: list[str]) -> cl.P
     folder = Path(os.environ[POCL_FOLDER])
     before = set(folder.glob(f"*/*/{PROGRAM}"))
     program: cl.Program = cl.Program(context, source).build(options)
-    if not program.kernel_names:  # it kept less than the program
-        for kept in folder.iterdir():
-            shutil.rmtree(kept, ignore_errors=True)
-        before = set()
-        program = cl.Program(context, source).build(options)
+    if not program.kernel_names:  # PoCL keeps a part of it, or another process is writing it
+        program = cl.Program(context, source).build([*options, f"-DUNSHARED={os.getpid()}"])
     for made in set(folder.glob(f"*/*/{PROGRAM}")) - before:
         with suppress(OSError):
             keep_sum(folder, made.read_bytes())

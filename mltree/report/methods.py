@@ -10,9 +10,9 @@ import textwrap
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import field
 
-from mltree import __version__
 from mltree.models.names import outside_braces
 from mltree.system.values import Value
+from mltree.system.version import __version__
 
 REFERENCES = {
     "mltree": f"The mltree authors. mltree {__version__}: maximum-likelihood phylogenetic trees on "

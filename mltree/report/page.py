@@ -21,7 +21,6 @@ from typing import Any
 
 import numpy as np
 
-from mltree import __version__
 from mltree.data.patterns import Patterns
 from mltree.models.eigen import ModelArrays
 from mltree.models.substitution import Matrices, Model
@@ -32,6 +31,7 @@ from mltree.report.tables import MAX_P_VALUE, check_lines
 from mltree.system.arrays import Float64
 from mltree.system.events import AlignmentSummary
 from mltree.system.values import Value
+from mltree.system.version import __version__
 from mltree.tree.clades import WrittenTree
 
 # Charts as SVG. Colours and fonts are classes of the page's stylesheet, so that charts follow it by

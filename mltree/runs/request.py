@@ -17,7 +17,6 @@ from importlib.metadata import PackageNotFoundError, version
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from mltree import __version__
 from mltree.data.alignments import Source
 from mltree.data.partition_files import best_model_text
 from mltree.data.parts import Part
@@ -54,6 +53,7 @@ from mltree.system.rank_start import start
 from mltree.system.ranks import current_ranks
 from mltree.system.signals import ExitMessage, on_signal, set_exit_message, uninterrupted
 from mltree.system.values import plain
+from mltree.system.version import __version__
 from mltree.tree.newick import write_newick
 
 if TYPE_CHECKING:

@@ -13,7 +13,6 @@ from functools import partial
 
 import numpy as np
 
-from mltree import __version__
 from mltree.data.patterns import Patterns
 from mltree.device.discovery import choose_devices, company_pays
 from mltree.device.layout_choice import KeptLayouts
@@ -35,6 +34,7 @@ from mltree.system.errors import InputError
 from mltree.system.events import Emit, Notice, RunFinished, StoppedShort, ignore
 from mltree.system.ranks import ALIKE_HINT, LONE, Ranks
 from mltree.system.values import Value
+from mltree.system.version import __version__
 from mltree.tree.newick import write_newick
 from mltree.tree.topology import Tree
 from mltree.treesearch.among_ranks import AmongRanks
