@@ -86,7 +86,7 @@ MOST = 1000
 """Replicates after which autoMRE gives up: RAxML's and RAxML-NG's."""
 
 
-class Outcome(Value):
+class BootstrapOutcome(Value):
     """The replicates of a bootstrap that has ended."""
 
     count: int
@@ -126,7 +126,7 @@ class Bootstrap(Value, kw_only=True):
         emit: Emit = ignore,
         grown: Callable[[], None] = lambda: None,
         ranks: Ranks = LONE,
-    ) -> Outcome:
+    ) -> BootstrapOutcome:
         """Search for the replicates that the journal lacks.
 
         goal    how many there shall be; as many as autoMRE asks for where None
@@ -154,7 +154,7 @@ class Bootstrap(Value, kw_only=True):
                     break
         verdict = checks.verdict
         count = verdict.replicates if verdict and checks.are_enough() else goal
-        return Outcome(count, verdict, time.perf_counter() - began)
+        return BootstrapOutcome(count, verdict, time.perf_counter() - began)
 
     def _searched(
         self, missing: Sequence[int], most: int, numbers: Iterator[int]
@@ -469,7 +469,7 @@ def replicated(
     log: RunLog,
     reporter: Reporter,
     before: Sequence[str] = (),
-) -> tuple[dict[str, str], list[SupportsDrawn], Outcome]:
+) -> tuple[dict[str, str], list[SupportsDrawn], BootstrapOutcome]:
     """Search for the replicates that are missing; the texts of all files, and the supports.
 
     best    what the supports are drawn on; None: no supports
@@ -494,7 +494,7 @@ def replicated(
     return texts, events, outcome
 
 
-def finished(outcome: Outcome, files: Sequence[Path] = ()) -> BootstrapFinished:
+def finished(outcome: BootstrapOutcome, files: Sequence[Path] = ()) -> BootstrapFinished:
     """The event that ends a bootstrap."""
     converged = outcome.verdict.is_converged if outcome.verdict else None
     return BootstrapFinished(outcome.count, converged, tuple(map(str, files)), outcome.seconds)

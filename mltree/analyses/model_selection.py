@@ -65,7 +65,7 @@ models the same; of seven sets of 4 to 12 parts, most with gaps, two were 4 and 
 
 
 @dataclass(frozen=True)
-class Scheme:
+class ChosenScheme:
     """Parts put together, and what is chosen for each."""
 
     problem: Problem
@@ -110,7 +110,7 @@ def choose_scheme(
     seed: int = 1,
     tree: Tree | None = None,
     emit: Emit = ignore,
-) -> Scheme:
+) -> ChosenScheme:
     """The problem with parts put together that are better off under one model, and the choices.
 
     Subsets of several parts choose again; for the arguments see :func:`choose`.
@@ -140,7 +140,7 @@ def choose_scheme(
                 only(patterns, new), again, tree, resources, criterion, emit, before
             )
             known |= {choice.part: choice for choice in found}
-    return Scheme(fewer, [known[name] for name in fewer.model.names], members)
+    return ChosenScheme(fewer, [known[name] for name in fewer.model.names], members)
 
 
 def check_mergeable(problem: Problem) -> None:
@@ -281,7 +281,7 @@ def choice_kinds(has_parts: bool) -> list[str]:
     return [MODEL, TABLE, *([SCHEME, NEXUS] if has_parts else [])]
 
 
-def choice_texts(scheme: Scheme, merges: bool) -> dict[str, str]:
+def choice_texts(scheme: ChosenScheme, merges: bool) -> dict[str, str]:
     """The files' contents, parts in the order of the partition file; ``merges``: if asked for."""
     problem, choices = scheme.problem, scheme.choices
     best = [format_model(choice.best.model) for choice in choices]
@@ -449,13 +449,13 @@ def scheme_of(
     emit: Emit,
     criterion: Criterion = Criterion.BIC,
     tree: Tree | None = None,
-) -> Scheme:
+) -> ChosenScheme:
     """The best models of the parts, which are put together where that is asked for and better."""
     resources, seed = options.resources, options.seed
     if options.merge:
         return choose_scheme(problem, resources, criterion, seed=seed, tree=tree, emit=emit)
     choices = choose(problem, resources, criterion, seed=seed, tree=tree, emit=emit)
-    return Scheme(problem, choices, [[name] for name in problem.model.names])
+    return ChosenScheme(problem, choices, [[name] for name in problem.model.names])
 
 
 def rank(choices: Sequence[RankedModels], emit: Emit) -> None:

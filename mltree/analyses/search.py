@@ -265,7 +265,7 @@ def _kinds(options: SearchOptions) -> list[str]:
     return [*SupportPlan.asked_by(options).kinds, *frequencies]
 
 
-class SearchOutcome(NamedTuple):
+class WrittenSearch(NamedTuple):
     """A search that has ended."""
 
     ready: TreeSearch
@@ -275,7 +275,7 @@ class SearchOutcome(NamedTuple):
 
 def run_search(
     options: SearchOptions, reporter: Reporter, notes: Sequence[str] = ()
-) -> SearchOutcome:
+) -> WrittenSearch:
     """Search, show the result, write the files; ``notes``: told when it begins."""
     plan, workspace = SupportPlan.asked_by(options), options.workspace
     if options.merge and not options.chooses:
@@ -298,7 +298,7 @@ def run_search(
 
 def _search(
     options: SearchOptions, plan: SupportPlan, log: RunLog, resumes: bool, reporter: Reporter
-) -> SearchOutcome:
+) -> WrittenSearch:
     """All of it, once the prefix is the run's own."""
     workspace = options.workspace
     problem = load_for_search(options, reporter)
@@ -353,7 +353,7 @@ def _search(
             reporter.say(f"Wrote {page}")
             result["files"][REPORT] = str(page)
         reporter.finish("search", result)
-        return SearchOutcome(ready, found, supports)
+        return WrittenSearch(ready, found, supports)
 
 
 def _prepared(
@@ -371,7 +371,7 @@ def _prepared(
     )  # fmt: skip
 
 
-def search_in_memory(options: SearchOptions, emit: Emit, source: Source) -> SearchOutcome:
+def search_in_memory(options: SearchOptions, emit: Emit, source: Source) -> WrittenSearch:
     """Search as ``mltree search`` does, without a file.
 
     Raises:
@@ -398,7 +398,7 @@ def search_in_memory(options: SearchOptions, emit: Emit, source: Source) -> Sear
         return replicated_in_memory(bootstrap, plan, newick, emit)
 
     supports = draw_supports(plan, ready, found, options.seed, draw, replicate, emit)
-    return SearchOutcome(ready, found, supports)
+    return WrittenSearch(ready, found, supports)
 
 
 def _as_written(

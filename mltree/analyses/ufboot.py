@@ -93,7 +93,7 @@ REACH = 3.0
 tree: how far they are below the tree changes by less in 98 of 100 cases (R_Laurasiatherian)."""
 
 
-class Outcome(Value):
+class UltrafastOutcome(Value):
     """The replicates of an ultrafast bootstrap."""
 
     trees: list[Tree]
@@ -121,7 +121,7 @@ def ultrafast(
     seed: int,
     settings: SearchSettings | None = None,
     emit: Emit = ignore,
-) -> Outcome:
+) -> UltrafastOutcome:
     """Offer trees until the supports stay as they are.
 
     settings  of searches by interchanges in which every replicate improves its tree, under its own
@@ -150,7 +150,7 @@ def ultrafast(
     )  # fmt: skip
     whole = list(_restored(every)) if settings is None else _climbed(every, search.engines, emit)
     spent = time.perf_counter() - began
-    return Outcome(whole, correlation, len(offers.done), own.offered, spent)
+    return UltrafastOutcome(whole, correlation, len(offers.done), own.offered, spent)
 
 
 def _restored(replicates: Replicates) -> Iterator[Tree]:

@@ -95,7 +95,7 @@ class JointEngine:
     def run(self, program: Program, lengths: Float64, control: Float64) -> Result:
         """Run a program; see :class:`mltree.program.engine.Engine`."""
         optimiser = LengthOptimiser(lengths.copy(), control.copy(), *self._bounds)
-        interpreter = _Interpreter(program, optimiser, partial(self._sums, program))
+        interpreter = _JointInterpreter(program, optimiser, partial(self._sums, program))
         program.drive(interpreter)
         return Result(interpreter.sums, optimiser.lengths, optimiser.control)
 
@@ -119,7 +119,7 @@ class JointEngine:
         return known[1]
 
 
-class _Interpreter:
+class _JointInterpreter:
     """One program on its way: site-local stages on all engines, steps of lengths here."""
 
     def __init__(

@@ -40,7 +40,7 @@ class Polyline(Value, eq=False):
     colour: str = INK
 
 
-class Words(Value):
+class Label(Value):
     """A short text."""
 
     x: float
@@ -62,7 +62,7 @@ class Scene:
     width: float
     height: float
     lines: list[Polyline] = field(default_factory=list)
-    words: list[Words] = field(default_factory=list)
+    words: list[Label] = field(default_factory=list)
 
     def line(self, *points: tuple[float, float], width: float, colour: str = INK) -> None:
         """Add a line through some points."""
@@ -111,7 +111,7 @@ def _path(line: Polyline) -> str:
     return "M" + "L".join(f"{x:.2f} {y:.2f}" for x, y in line.points.tolist())
 
 
-def _text(words: Words) -> str:
+def _text(words: Label) -> str:
     x, y = f"{words.x:.2f}", f"{words.y:.2f}"
     turned = f' transform="rotate({words.angle:.2f} {x} {y})"' if words.angle else ""
     anchor = "" if words.anchor == "start" else f' text-anchor="{words.anchor}"'
@@ -313,7 +313,7 @@ class _Layout:
             scene.line((foot, y - 3.0), (foot, y + 3.0), width=0.8, colour=FAINT)
         scene.line((x, y), (end, y), width=0.8, colour=FAINT)
         text = f"{length:g} substitutions per site"
-        scene.words.append(Words(end + GAP, y, text, 8.0, colour=FAINT))
+        scene.words.append(Label(end + GAP, y, text, 8.0, colour=FAINT))
 
 
 class _Rectangular(_Layout):
@@ -332,11 +332,11 @@ class _Rectangular(_Layout):
                 scene.line(*ends, width=self.stroke)
             else:
                 place = x[node] + GAP, y[node]
-                scene.words.append(Words(*place, self.tree.labels[node], self.face))
+                scene.words.append(Label(*place, self.tree.labels[node], self.face))
         for node, label in self.supports():
             size = self.face * SUPPORT_FACE
             place = x[node] - 1.5, y[node] - 0.6 * size
-            scene.words.append(Words(*place, label, size, "end", colour=ACCENT))
+            scene.words.append(Label(*place, label, size, "end", colour=ACCENT))
         self.scale_bar(scene, MARGIN, height - MARGIN - 0.5 * TWELVE_POINTS, across)
         return scene
 
@@ -377,12 +377,12 @@ def _polar(middle: float, radius: float, turn: float) -> tuple[float, float]:
     return middle + radius * math.cos(angle), middle + radius * math.sin(angle)
 
 
-def _along(middle: float, radius: float, turn: float, text: str, size: float, colour: str) -> Words:
+def _along(middle: float, radius: float, turn: float, text: str, size: float, colour: str) -> Label:
     """Words that run outwards from a radius, never upside down."""
     x, y = _polar(middle, radius, turn)
     if 90.0 < turn < 270.0:
-        return Words(x, y, text, size, "end", turn - 180.0, colour)
-    return Words(x, y, text, size, "start", turn, colour)
+        return Label(x, y, text, size, "end", turn - 180.0, colour)
+    return Label(x, y, text, size, "start", turn, colour)
 
 
 def _arc(middle: float, radius: float, start: float, end: float) -> list[tuple[float, float]]:

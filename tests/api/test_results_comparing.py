@@ -30,7 +30,7 @@ def test_weighted_distances() -> None:
     assert mltree.rf(one, other, weighted=True) == pytest.approx(0.5 + 1 + 1 + 0 + 3 + 0.25)
     with pytest.raises(InputError, match="a branch without a length"):
         mltree.rf(one, "(a,b,(c,d));", weighted=True)
-    with pytest.raises(InputError, match="'d' is in the first tree but not"):
+    with pytest.raises(InputError, match="'e' is in this tree but not in the first tree"):
         mltree.rf(one, "(a,b,(c,e));")
 
 

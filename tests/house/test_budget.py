@@ -6,19 +6,19 @@ import pytest
 from budget import ROOT, circles_of, count
 
 CEILINGS = {
-    "files": 188,
+    "files": 189,
     "lines": 52_436,
     "rooms": 17,
     "files of the fullest room": 16,
     "loose modules": 1,
     "circles of imports": 0,
-    "modules whose only importer stands beside them": 10,
+    "modules whose only importer stands beside them": 11,
     "array aliases outside their module": 1,
     "lists of eight names or more written twice": 19,
     "parameters of the widest function of the command line": 5,
-    "docstrings that begin with What, Whether or Of": 85,
-    "docstrings of three words or fewer": 78,
-    "class names that occur twice": 7,
+    "docstrings that begin with What, Whether or Of": 0,
+    "docstrings of three words or fewer": 77,
+    "class names that occur twice": 2,
 }
 
 

@@ -7,7 +7,7 @@ import math
 import numpy as np
 import pytest
 
-from mltree.report.drawing import ACCENT, FAINT, INK, Scene, Style, Words, draw, nice_length
+from mltree.report.drawing import ACCENT, FAINT, INK, Label, Scene, Style, draw, nice_length
 from mltree.tree.clades import WrittenTree, read_written
 from mltree.tree.newick import write_newick
 from mltree.tree.random_trees import uniform_tree
@@ -25,7 +25,7 @@ def random_tree(case: int) -> WrittenTree:
     return tree_of(write_newick(uniform_tree(len(taxa), 0.1, rng), taxa))
 
 
-def names_in(scene: Scene) -> list[Words]:
+def names_in(scene: Scene) -> list[Label]:
     return [words for words in scene.words if words.colour == INK]
 
 

@@ -9,7 +9,7 @@ from typing import Any
 
 import pytest
 
-from mltree.report.drawing import MOST_DOTS, Scene, Style, Words, draw, figure, svg
+from mltree.report.drawing import MOST_DOTS, Label, Scene, Style, draw, figure, svg
 from mltree.system.errors import InputError
 from mltree.tree.clades import read_written
 
@@ -28,7 +28,7 @@ def test_svg_is_xml_with_every_name_in_it() -> None:
 
 
 def test_words_are_turned_about_their_place() -> None:
-    scene = Scene(10, 10, words=[Words(3, 4, "x", 5, "end", 30.0)])
+    scene = Scene(10, 10, words=[Label(3, 4, "x", 5, "end", 30.0)])
     (text,) = ET.fromstring(svg(scene)).iter(f"{SVG}text")
     assert text.attrib["transform"] == "rotate(30.00 3.00 4.00)"
     assert text.attrib["text-anchor"] == "end"
