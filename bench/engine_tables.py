@@ -90,7 +90,7 @@ def scale(run: Run) -> str:
             engineering_time(row["traversal_s"]["median"]),
             engineering_time(row["smoothing_s"]["median"]),
             *(
-                f"{engineering(row[held])}B" if row[held] else "in slices"
+                f"{engineering(row[held])}B" if row[held] else "in panels"
                 for held in ("planned_bytes", "used_bytes")
             ),
         ])  # fmt: skip

@@ -37,8 +37,8 @@ from mltree.system.errors import DeviceError
 from mltree.system.values import Value
 
 # Measurements of a device are kept in the user's cache folder: copy bandwidth, best layouts. A file
-# by everything that its figures depend on, the OpenCL sources included, so that it is never stale;
-# one that cannot be read counts as absent.
+# is named by everything that its figures depend on, the OpenCL sources included, so that it is
+# never stale; one that cannot be read counts as absent.
 #
 # A CPU has one file, however many of its cores a process has: layouts decide a run's last bits,
 # which are those of its ranks, of ``--threads 1`` and of a whole node. Only bandwidth goes by the

@@ -50,7 +50,7 @@ class ReplicateSlot(NamedTuple):
 
 
 class ReplicateSlots(ABC):
-    """Spots of one likelihood, for searches that come and go."""
+    """Slots of one likelihood, for searches that come and go."""
 
     def __init__(self, count: int) -> None:
         self.count = count
