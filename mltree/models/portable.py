@@ -151,15 +151,15 @@ def _rounds(states: int) -> list[Pairs]:
 
     Where their number is odd, one rests in every round.
     """
-    seats = list(range(states + states % 2))
+    players = list(range(states + states % 2))
     rounds = []
-    for _ in seats[1:]:
-        met = [(a, b) for a, b in zip(seats, reversed(seats), strict=True) if a != b]
-        halves = met[: len(seats) // 2]
+    for _ in players[1:]:
+        met = [(a, b) for a, b in zip(players, reversed(players), strict=True) if a != b]
+        halves = met[: len(players) // 2]
         pairs = sorted((min(pair), max(pair)) for pair in halves if max(pair) < states)
         p, q = np.array(pairs, np.intp).reshape(-1, 2).T
         rounds.append((p, q))
-        seats.insert(1, seats.pop())
+        players.insert(1, players.pop())
     return rounds
 
 

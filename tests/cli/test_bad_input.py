@@ -565,7 +565,7 @@ def test_a_file_that_unpacks_to_more_than_the_memory(
 ) -> None:
     (tmp_path / "x").write_bytes(pack(GOOD.encode()) + pack(bytes(1 << 26)))
     monkeypatch.setattr("mltree.data.source.host_memory", lambda: 1 << 26)
-    assert_one_line(run("check", "x"), "x: unpacks to more than 3")
+    assert_one_line(run("check", "x"), "x: unpacks to more than 32 MiB, which")
 
 
 def test_escape_codes_in_names_do_not_reach_the_terminal(run: Run, tmp_path: Path) -> None:

@@ -217,3 +217,21 @@ def test_what_is_defined_and_not_in_force_is_passed_over() -> None:
 def test_lengths_of_trees_behind_sets_are_kept() -> None:
     text = "#nexus\ncharset a = 1-5; charset b = 6-9; charpartition x = JC: a{0.5}, JC: b{ 2e-1 };"
     assert [part.tree_length for part in parts_of(text)] == [0.5, 0.2]
+
+
+@pytest.mark.parametrize("length", ["-1", "0", "1e999"])
+def test_a_tree_has_a_length_above_nothing(length: str, tmp_path: Path) -> None:
+    path = tmp_path / "sets.nex"
+    path.write_text(
+        f"#NEXUS\nbegin sets;\n charset a = 1-9;\n charpartition p = JC:a{{{length}}};\nend;\n"
+    )
+    with pytest.raises(InputError, match="is no length of a tree"):
+        read_partitions(path)
+
+
+def test_an_open_comment_is_found_in_its_line(tmp_path: Path) -> None:
+    path = tmp_path / "sets.nex"
+    path.write_text("\n#NEXUS\nbegin sets; [ it\nnever ends\n")
+    with pytest.raises(InputError, match="a comment is not closed") as raised:
+        read_partitions(path)
+    assert raised.value.line == 3

@@ -201,3 +201,8 @@ def test_names_that_only_look_like_raxml_s(name: str) -> None:
 )
 def test_models_of_other_programs(program, theirs: str, options, ours: str | None) -> None:
     assert from_elsewhere(program, theirs, options) == ours
+
+
+@pytest.mark.parametrize("term", ["R3{0.3,0.5,0.7,1.2}", "R1{0.3,0.5,0.7,1.2}", "R{0.3,0.5}"])
+def test_free_rates_of_another_number_are_left_as_they_are(term: str) -> None:
+    assert from_iq_tree(f"JC+{term}") == f"JC+{term}"
