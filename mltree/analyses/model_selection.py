@@ -53,14 +53,15 @@ if TYPE_CHECKING:
 # A model choice, step by step: a quick tree of all parts, then the candidates of each kind.
 
 TOGETHER = 2.0 * REFIT_MARGIN
-"""Of a score: how near the best matrices have to come, by what they bring the parts of a subset one
-by one, to be tried where these are one. Parameters of their own bring parts a few units more."""
+"""Score: matrices are tried for a merged subset if the sum of their scores for its parts is this near
+the best sum. Parts with parameters of their own score a few units more."""
 
 
 MATRICES = 1 << 26
-"""Bytes of P matrices of a CPU's quick tree up to which each part has its own: those of 24 parts of
-proteins and 24 taxa would be 150 MB. A tree of all parts as one is as good where they are many: of
-100 parts of DNA and 24 of proteins the sum of BICs was 0.04 and 0.3 higher, of 30 0.1 lower, the
+"""Bytes of P matrices up to which the quick tree on a CPU is searched under one model a part: 24 parts
+of proteins and 24 taxa would take 150 MB. A tree of all parts as one is as good where they are
+many: of 100 parts of DNA and 24 of proteins the sum of BICs was 0.04 and 0.3 higher, of 30 0.1
+lower, the
 models the same; of seven sets of 4 to 12 parts, most with gaps, two were 4 and 10 higher."""
 
 
@@ -307,7 +308,7 @@ def choice_texts(scheme: ChosenScheme, merges: bool) -> dict[str, str]:
 
 
 def recalled(path: Path, problem: Problem, merges: bool) -> Problem:
-    """The problem under the models, and with the subsets, that a table of candidates has as best.
+    """Return the problem under the best models and subsets of a table of candidates.
 
     Raises:
         InputError: the file is none, or of another choice.

@@ -124,8 +124,8 @@ def idle(options: Options) -> Iterator[str]:
 def reporter_of(options: ShownOptions) -> Reporter:
     """Show the events of a run, as many of them as the options ask for.
 
-    First are options that were not typed, and those that do nothing. A file that asks for quiet
-    does not keep what it asks for from being told.
+    Options that were not typed, and options that do nothing, are told first, even where
+    ``mltree.toml`` asks for quiet.
 
     Raises:
         InputError: nothing and everything is wanted.

@@ -66,7 +66,8 @@ def origins() -> Mapping[str, tuple[Any, str]]:
 def untyped() -> Iterator[str]:
     """Texts that tell which options of the running command are not typed, and where they are from.
 
-    Those of a file are all told; of variables, which one sets oneself, those that may cost a file.
+    Every option of a file is told; of environment variables, which users set themselves, those
+    alone that may cost a file.
     """
     items = origins().items()
     in_file = {name: value for name, (value, origin) in items if origin == "file"}

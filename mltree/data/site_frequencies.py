@@ -3,8 +3,8 @@
 A line a site: its number, from 1 on, and the frequencies of its states in the order of the
 alphabet, for amino acids ARNDCQEGHILKMFPSTWYV.
 
-What they are computed by, under the exchangeabilities of a model, are eigen systems
-(:mod:`mltree.models.eigen`), which go with patterns wherever those go.
+Site frequencies and the exchangeabilities of a model make an eigen system for every pattern
+(:mod:`mltree.models.eigen`).
 """
 
 from __future__ import annotations

@@ -34,8 +34,8 @@ CORE_BATCH = 1 << 21
 """Bytes of it for each core where there are many: as much as a level-2 cache."""
 
 CPU_MATRICES = 1 << 23
-"""Bytes of P matrices of a launch on a CPU, which 250 trees of 30 taxa fill: 50 ms of work. Four
-times as many were no less work, in 30 parts of DNA or 24 of proteins, nor in one."""
+"""Bytes of P matrices of a launch on a CPU, which 250 trees of 30 taxa fill: 50 ms of work. A limit
+four times as high saved no time, with 30 parts of DNA, with 24 of proteins, or with one part."""
 
 GPU_BATCH = 1 << 25
 """Bytes of near vectors for each compute unit of a GPU: 4 GiB of an H200. Passes over them take
@@ -51,8 +51,8 @@ MEMORY_HINT = "--precision mixed takes half as much, --device picks a device wit
 """Hint where one tree is too much."""
 
 PARTIAL_SUMS = 1 << 25
-"""Bytes of the cells of a launch that has many: those of two classes of amino acids on a GPU, which
-has most chunks. All 60 of C60 take 0.8 GB."""
+"""Bytes of partial sums of a launch: two classes of amino acids on a GPU, which has most chunks, fill
+them. All 60 classes of C60 would take 0.8 GB."""
 
 CPU_SCORES, GPU_SCORES = 1 << 26, 1 << 30
 """Bytes of the cells of insertions scored at a time: of 4,000 patterns, 500,000 on a CPU. All
@@ -214,7 +214,7 @@ def limit_on(device: DeviceInfo, limit: int | None) -> int | None:
 
 
 def slot_bytes(layout: Layout, n_patterns: int, parts: int = 1) -> int:
-    """Bytes that a CLA slot stands for: with the P matrices of many parts, of which it has some."""
+    """Bytes of a CLA slot, with its share of the P matrices where there are several parts."""
     size = layout.cla_bytes(n_patterns)
     return size + MATRICES_A_SLOT * parts * layout.matrix_bytes if parts > 1 else size
 
