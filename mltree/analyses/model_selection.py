@@ -53,16 +53,15 @@ if TYPE_CHECKING:
 # A model choice, step by step: a quick tree of all parts, then the candidates of each kind.
 
 TOGETHER = 2.0 * REFIT_MARGIN
-"""Score: matrices are tried for a merged subset if the sum of their scores for its parts is this near
+"""Score: matrices are tried for a merged subset if the sum of their scores for its parts is so near
 the best sum. Parts with parameters of their own score a few units more."""
 
 
 MATRICES = 1 << 26
-"""Bytes of P matrices up to which the quick tree on a CPU is searched under one model a part: 24 parts
-of proteins and 24 taxa would take 150 MB. A tree of all parts as one is as good where they are
-many: of 100 parts of DNA and 24 of proteins the sum of BICs was 0.04 and 0.3 higher, of 30 0.1
-lower, the
-models the same; of seven sets of 4 to 12 parts, most with gaps, two were 4 and 10 higher."""
+"""Bytes of P matrices up to which the quick tree on a CPU has one model a part: 24 parts of
+proteins and 24 taxa would take 150 MB. A tree of all parts as one is as good where they are many:
+of 100 parts of DNA and 24 of proteins the sum of BICs was 0.04 and 0.3 higher, of 30 0.1 lower,
+the models the same; of seven sets of 4 to 12 parts, most with gaps, two were 4 and 10 higher."""
 
 
 @dataclass(frozen=True)

@@ -109,7 +109,10 @@ def taking(
             for positive, option in OPPOSITES.items():
                 if positive in keywords and option in described:
                     keywords[option] = not keywords.pop(positive)
-            values = signature.bind(*arguments, **keywords).arguments
+            try:
+                values = signature.bind(*arguments, **keywords).arguments
+            except TypeError as error:
+                raise TypeError(f"{function.__name__}() {error}") from None
             source = source_of(values.pop("alignment"), values.pop("taxa", None))
             progress = values.pop("progress", False)
             typed = {name: _typed(options, name, value) for name, value in values.items()}

@@ -51,8 +51,8 @@ MEMORY_HINT = "--precision mixed takes half as much, --device picks a device wit
 """Hint where one tree is too much."""
 
 PARTIAL_SUMS = 1 << 25
-"""Bytes of partial sums of a launch: two classes of amino acids on a GPU, which has most chunks, fill
-them. All 60 classes of C60 would take 0.8 GB."""
+"""Bytes of partial sums of a launch, which two classes of amino acids fill on a GPU: it has most
+chunks. All 60 classes of C60 would take 0.8 GB."""
 
 CPU_SCORES, GPU_SCORES = 1 << 26, 1 << 30
 """Bytes of the cells of insertions scored at a time: of 4,000 patterns, 500,000 on a CPU. All
