@@ -67,6 +67,12 @@ class Module(NamedTuple):
             if text := ast.get_docstring(node):
                 yield text
 
+    def described(self) -> Iterator[str]:
+        """Every string that stands by itself: docstrings, of attributes and constants too."""
+        for node in ast.walk(self.tree):
+            if isinstance(node, ast.Expr) and isinstance(node.value, ast.Constant):
+                yield str(node.value.value)
+
 
 def modules_of(root: Path) -> list[Module]:
     """The modules of the package under the root of a checkout, packages' own files left out."""
@@ -187,7 +193,7 @@ def count(root: Path) -> dict[str, int]:
             (len(node.args.args) + len(node.args.kwonlyargs) for node in functions), default=0
         ),
         "docstrings that begin with What, Whether or Of": sum(
-            bool(RIDDLE.match(text)) for text in docstrings
+            bool(RIDDLE.match(text.lstrip())) for module in modules for text in module.described()
         ),
         "docstrings of three words or fewer": sum(
             len(text.split()) <= FEW_WORDS for text in docstrings

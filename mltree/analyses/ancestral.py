@@ -168,7 +168,7 @@ HEAD = """# Ancestral state reconstruction for all nodes in {tree}
 #   State: Most likely state assignment
 #   p_X:   Posterior probability for state X (empirical Bayesian method)
 """
-"""Of IQ-TREE's file."""
+"""Head of the table, as IQ-TREE writes it."""
 
 
 @dataclass(frozen=True)
@@ -176,7 +176,7 @@ class _Part:
     """States of all nodes in a part."""
 
     states: Sequence[str]
-    """Of the alphabet, in the order of the columns."""
+    """States of the alphabet, in the order of the columns."""
     probabilities: Float64
     """f64 [N', L, S]; see :func:`.ancestral.inner_nodes`"""
     best: list[list[str]]

@@ -90,9 +90,9 @@ class BootstrapOutcome(Value):
     """The replicates of a bootstrap that has ended."""
 
     count: int
-    """Those from 1 up to this one."""
+    """Replicates 1 to ``count`` are kept."""
     verdict: Verdict | None
-    """Of the last of them that were asked; None where they were too few."""
+    """Verdict of the last bootstopping check; None where replicates were too few for one."""
     seconds: float
     """Wall time in this process."""
 
@@ -191,7 +191,7 @@ class _Checks:
     seed: int
     goal: int
     auto: bool
-    """Whether the first ones that are enough end it."""
+    """True if the bootstrap ends once its first replicates suffice."""
     emit: Emit
     verdict: Verdict | None = None
 
@@ -306,7 +306,7 @@ class BootstrapPlan(Value):
     replicates: int | None
     """As many as autoMRE asks for where None."""
     metrics: str
-    """Of the supports, with commas."""
+    """Metrics of the supports, separated by commas."""
 
     @classmethod
     def of(cls, replicates: str, metrics: str, option: str) -> BootstrapPlan:
@@ -325,7 +325,7 @@ class BootstrapPlan(Value):
 
     @property
     def trees(self) -> int:
-        """That may be searched side by side."""
+        """Trees that may be searched side by side."""
         return self.replicates or 2 * STEP
 
     def left(self, journal: Journal) -> int:
@@ -434,7 +434,7 @@ def run_bootstrap(options: BootstrapOptions, reporter: Reporter) -> None:
         tree = read_tree(options.tree, problem, reporter) if options.tree else None
         best = first_tree(options.tree, reporter) if options.tree else None
         with Journal(workspace.path(JOURNAL), afresh=not resumes) as journal:
-            # They load their devices while the model is fitted here.
+            # Ranks load their devices while the model is fitted here.
             share_replicates(options, plan.left(journal), len(problem.taxa))
             kept = journal.head.layouts if journal.head else None
             bootstrap = prepared(options, plan, problem, tree, reporter, kept)

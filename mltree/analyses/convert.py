@@ -51,7 +51,7 @@ TREE_ENDINGS = {
 """The format of trees that a file's name ends in."""
 
 MULTIQC = "_mqc.json"
-"""What the names of MultiQC's own content end in."""
+"""Ending of the names of MultiQC's custom content."""
 
 _BLOCK = re.compile(rb"^\s*BEGIN\s+(\w+)", re.IGNORECASE | re.MULTILINE)
 

@@ -113,7 +113,7 @@ def site_rates(likelihood: Likelihood, found: TreeResult, problem: Problem) -> s
 
 
 def _fitted(model: PartitionModel) -> EmpiricalRates:
-    """Those of +PSR, which are of one category each."""
+    """Return the rates of +PSR, each site in a category of its own."""
     pairs = zip(model.site_rates, model.scalers.tolist(), strict=True)
     rates = np.concatenate([form.of_patterns * scaler for form, scaler in pairs])
     category = np.concatenate([form.category + 1 for form in model.site_rates])
@@ -122,7 +122,7 @@ def _fitted(model: PartitionModel) -> EmpiricalRates:
 
 LOG, EVENTS, RESULT = "evalLog", "evalEvents", "eval.json"
 PART_TREES, RATES = "evalPartitionTrees", "evalRate"
-"""Its own, so that a tree of a search under way can be evaluated."""
+"""Kinds of files of an evaluation alone: a tree of a search under way can be evaluated."""
 
 OF_SITES = ("siteLnL", "siteprob")
 """Kinds of files that an evaluation writes where asked to, and nothing else writes."""

@@ -84,7 +84,7 @@ class Locus:
 
     name: str
     read: Callable[[], Problem]
-    """Its data and model; may raise what is wrong with them."""
+    """Read data and model of the locus; raises MltreeError where they are wrong."""
 
 
 class LocusTree(NamedTuple):
@@ -117,13 +117,13 @@ class Ready:
     name: str
     problem: Problem
     mark: str
-    """Of its name, data and model."""
+    """Digest of the name, data and model of the locus."""
 
 
 def read_loci(
     loci: Sequence[Locus], numbers: Iterable[int]
 ) -> Iterator[Ready | LocusSkipped | Notice]:
-    """Those of these numbers that can be searched, and what is said of others."""
+    """Yield the loci of these numbers that can be searched, and notices about the others."""
     for number in numbers:
         locus = loci[number]
         try:
@@ -143,7 +143,7 @@ def read_loci(
 
 
 def computable(loci: Sequence[Ready]) -> tuple[list[Ready], list[LocusSkipped]]:
-    """Those whose models can be, what they stand for found at once; what is said of others."""
+    """Split loci by whether their models can be computed; eigen systems are made together."""
     try:
         arrays_of_all([locus.problem.model.lone for locus in loci])
     except (ModelError, NumericalError) as error:
@@ -194,7 +194,7 @@ little but memory (120 loci of 20 taxa x 350 sites: 263 MB, and as much time as 
 times as many); and the share of those that a GPU holds, which has work for all."""
 
 SHARES, LEAST_SHARE = 2, 4
-"""Of what is left for each of several ranks, the part that one takes next, and loci of the smallest
+"""Part that a rank takes next of the loci left for each of several ranks, and loci of the smallest
 such share: what they take gets less towards the end, so that all end at about the same time."""
 
 LOCUS_PATTERNS = 512
@@ -225,7 +225,7 @@ class LociSearch:
     collapse: float | None = None
     """Branches shorter than that are written as polytomies."""
     kept: KeptLayouts | None = None
-    """What layouts are chosen by, on every rank; what was measured of the devices where None."""
+    """Layouts that every rank uses; None: each by what was measured of its devices."""
 
     def run(
         self,
@@ -284,7 +284,7 @@ class LociSearch:
         )  # fmt: skip
 
     def _bytes(self) -> int:
-        """That the CLAs of loci may take that are searched at a time."""
+        """Bytes of the CLAs of loci that are searched at a time."""
         devices = choose_devices(self.resources.device)
         if not devices or devices[0].is_cpu:
             return min(self.resources.memory_limit or CPU_BYTES, CPU_BYTES)
@@ -292,7 +292,7 @@ class LociSearch:
         return int(GPU_SHARE * whole) // devices[0].sharers
 
     def _layout(self, kind: _Kind, patterns: Patterns, own: Resources) -> Layout | None:
-        """That of a kind's loci, whichever stand side by side; None on the reference."""
+        """Layout of a kind's loci, whichever stand side by side; None on the reference."""
         for device in choose_devices(own.device)[:1]:
             alphabet = patterns.alphabet
             return choose_layout(
@@ -373,7 +373,7 @@ class _Among:
     done: frozenset[str]
     """Marks of those that need no search."""
     mark: str
-    """What every rank's search must agree with."""
+    """Mark that every rank's search must agree with."""
 
     def helping(self) -> Work[range, _Ended]:
         """The way of another rank than the first.
@@ -412,7 +412,7 @@ class _Prepared:
     rng: np.random.Generator
 
     def context(self, part: int, exact: bool) -> SearchContext:
-        """Its search from the beginning, on a part of the engine."""
+        """Return the locus's search from its beginning, on a part of the engine."""
         settings, model = self.settings.for_precision(exact), self.problem.model
         starts = [
             StartingTree(with_own_lengths(start.tree, model), start.origin) for start in self.starts

@@ -188,7 +188,7 @@ class _Quick(Value):
     models: Sequence[Model] = ()
     """For the parts to begin with; or none."""
     likelihoods: Sequence[dict[int, Likelihood]] = ()
-    """Of every kind of data, by categories: those that are open; or none."""
+    """Open likelihoods of every kind of data, by categories; empty where none is open."""
 
 
 def _choices(

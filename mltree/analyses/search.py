@@ -210,9 +210,9 @@ without a result left, because it failed, are not worth a --redo."""
 RESULTS = (MODEL, TREE, RESULT)
 
 CHECKPOINT, LAST = "checkpoint", "lastTree"
-"""What a search goes on from, and the best tree when it was stopped; gone when it has ended. As
-long as there is a checkpoint, results are an older run's, or half of this one's, or replicates can
-be added to them."""
+"""Kinds of the state that a search goes on from, and of the best tree when it was stopped; gone
+when the search has ended. As long as there is a checkpoint, results are an older run's, or half of
+this one's, or replicates can be added to them."""
 
 OF_THE_TREE = (RESULT, *SUPPORT_KINDS, "support.json", *ULTRAFAST_KINDS, REPORT, *LOCI_KINDS)
 """Kinds of files that are of no use beside another tree than that of the run that wrote them."""

@@ -65,7 +65,7 @@ BRANCH_TESTS = {"sh-alrt": "SH-aLRT", "lbp": "LBP", "alrt": "aLRT", "abayes": "a
 """In the order of labels, IQ-TREE's."""
 
 RESAMPLED = ("SH-aLRT", "LBP")
-"""Those whose supports are shares of replicates."""
+"""Tests whose supports are shares of replicates."""
 
 
 MOST_RESAMPLINGS = 1_000_000

@@ -69,7 +69,7 @@ if TYPE_CHECKING:
 METRICS = ("fbp", "tbe")
 
 NAMES = {"fbp": "FBP", "tbe": "TBE", "ufboot": "UFBoot"}
-"""Of supports; those of an ultrafast bootstrap are counted as FBP is."""
+"""Names of supports; an ultrafast bootstrap is counted as FBP is."""
 
 SUPPORT_KINDS = ("support", *(f"support{metric.upper()}" for metric in METRICS))
 """Kinds of files with a tree and its supports, of one metric or of several."""

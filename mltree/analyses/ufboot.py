@@ -56,13 +56,13 @@ from mltree.treesearch.replicates import Replicates
 from mltree.treesearch.search import SearchOutcome
 
 NAME = "ultrafast"
-"""Of what is drawn."""
+"""Name of the stream of random numbers."""
 
 CENTRES = 8
 """Trees that are looked around before it is asked again which."""
 
 AGAIN = 4
-"""Of them, those that are drawn among the trees that replicates hold, a tree by a replicate."""
+"""Centres that are drawn among the trees that replicates hold, a tree by a replicate."""
 
 LEAST_CENTRES, MOST_CENTRES = 72, 1000
 """Times that trees are looked around at least and at most."""
@@ -100,7 +100,7 @@ class UltrafastOutcome(Value):
     """A tree of all taxa for each; copies of sequences are put back in a random order. Nobody
     changes them: several may be the same object."""
     correlation: float
-    """Of all splits' supports with those after half as many trees."""
+    """Correlation of all splits' supports with the supports after half as many trees."""
     around: int
     """Trees whose neighbours were offered."""
     offered: int
@@ -270,7 +270,7 @@ class _Offers:
         self.done: set[int] = set()
         """Keys of the topologies whose neighbours were offered."""
         self.times = 0
-        """That neighbours were offered."""
+        """Times that neighbours were offered."""
         self.sites = float(weights[0].sum())
         self._likelihood, self._case = likelihood, case
         self._of_data, self._resampled = weights[0].astype(np.float64), weights[1:]
@@ -343,7 +343,7 @@ ULTRAFAST_KINDS = (TREES, CONSENSUS, SPLITS)
 
 
 FEWEST_REPLICATES, MOST_REPLICATES = 1000, 1_000_000
-"""Of an ultrafast bootstrap: with fewer, supports are too coarse to tell that they stay (IQ-TREE);
+"""Replicates: with fewer, supports are too coarse to tell that they stay (IQ-TREE);
 more is a slip of the finger."""
 
 
@@ -352,7 +352,7 @@ class UltrafastPlan(Value):
 
     replicates: int
     bnni: bool
-    """Whether every replicate improves its tree by interchanges (IQ-TREE's --bnni)."""
+    """True if every replicate improves its tree by interchanges (IQ-TREE's --bnni)."""
 
     @classmethod
     def asked_by(cls, options: SearchOptions) -> UltrafastPlan | None:

@@ -38,14 +38,14 @@ from mltree.tree.newick import write_newick
 from mltree.tree.topology import Tree
 
 STEP = 1e-3
-"""Of parameters, for slopes: the formula is off by step^4 / 30 times a fifth derivative, and by
-rounding of lnL / step, 1e-9 at lnL -1e4."""
+"""Step of parameters, for slopes: the formula is off by step^4 / 30 times a fifth derivative, and
+by rounding of lnL / step, 1e-9 at lnL -1e4."""
 
 CURVE_STEP = 4e-3
-"""Of parameters, for second differences of lnL: rounding is divided by its square."""
+"""Step of parameters, for second differences of lnL, which divide rounding by its square."""
 
 LENGTH_STEP = 1e-3
-"""Of a branch length as a share of it: slopes bend on the scale of the length itself."""
+"""Step of a branch length, as a share of the length: slopes bend on that scale."""
 
 LEAST_STEP = 1e-7
 """Shortest step of a branch length, expected substitutions per site."""

@@ -151,7 +151,7 @@ def _text_of(tree: TreeLike) -> str:
 
 
 def newick_of(tree: TreeLike) -> str:
-    """Its text, or the path of its file.
+    """Return the text of a tree, or the path of its file.
 
     Raises:
         InputError: it is no tree that is known.

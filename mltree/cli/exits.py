@@ -48,7 +48,7 @@ EXIT_CODES = (
 )
 
 UsageError: type[Exception] = typer.BadParameter.__bases__[0]
-"""What a command line is refused by that cannot be read; typer exports the special case alone."""
+"""Error of a command line that cannot be read; typer exports the special case alone."""
 
 NO_THREAD = "can't start new thread"
 """Python's message when the system refuses a thread."""

@@ -25,9 +25,9 @@ class Habit(NamedTuple):
 
     program: str
     here: str = ""
-    """What is written instead, with ``{}`` for the option's value; nothing where there is none."""
+    """Text to write instead, with ``{}`` for the option's value; nothing where there is none."""
     note: str = ""
-    """What the user should know beside that."""
+    """Note for the user beside the translation."""
     values: int = 1
     """Arguments that the option takes."""
     when: str = ""

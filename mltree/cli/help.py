@@ -33,7 +33,7 @@ COMMANDS = {
 """All commands by group, each group with what is wanted most first."""
 
 VARIABLES = "MLTREE_"
-"""What the names of the variables begin with that stand for options."""
+"""Prefix of the environment variables that stand for options."""
 
 WIDEST = 100
 """Columns; longer lines are hard to read."""

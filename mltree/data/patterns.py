@@ -45,7 +45,7 @@ class Correction(StrEnum):
     """Knowledge about sites that were left out; names are RAxML-NG's."""
 
     LEWIS = "LEWIS"
-    """They were constant (Lewis 2001, Syst. Biol. 50:913-925)."""
+    """Sites left out were constant (Lewis 2001, Syst. Biol. 50:913-925)."""
     FELSENSTEIN = "FELS"
     """Their number is known (Felsenstein, in Leaché et al. 2015, Syst. Biol. 64:1032-1047)."""
     STAMATAKIS = "STAM"

@@ -48,8 +48,8 @@ class Option(Value):
     """How an option is called, taken and explained."""
 
     written: str
-    """Its names and what stands for its value, as the help has them: ``-t, --tree FILE``; of an
-    argument the latter alone."""
+    """Names of the option and what stands for its value, as the help has them, ``-t, --tree FILE``;
+    of an argument the latter alone."""
     help: str
     parse: Callable[[str], Any] | None = None
     """Reads the value from what was typed; raises ValueError."""

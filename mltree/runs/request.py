@@ -175,7 +175,7 @@ LOCI_KINDS = ("bestTrees", "lociTable", "loci")
 """Kinds of the files that a search of many loci leaves, and one of a lone alignment does not."""
 
 RESULT_FORMAT = 1
-"""Of the result as JSON; a new number where a name of it changes or goes."""
+"""Version of the result as JSON: a new number where a key changes or goes."""
 
 
 def deliver(
@@ -388,7 +388,7 @@ class Run:
     record_kind: str
     """The kind of the file that has the events."""
     files: list[Path] = field(default_factory=list)
-    """That were written so far, the log first."""
+    """Files written so far, the log first."""
     starts: StartsEnded | None = None
     support: str = ""
     """The best tree with supports as labels, in Newick; none where empty."""

@@ -184,7 +184,7 @@ class FunctionTime(Value):
     bytes_per_second: float | None = None
     """Bytes a second that the function must read and write; None where it needs none."""
     share_of_copy: float | None = None
-    """That rate as a share of the devices' copy bandwidth; None where the bandwidth is not
+    """Bytes a second as a share of the devices' copy bandwidth; None where the bandwidth is not
     known."""
 
 

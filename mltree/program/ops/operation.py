@@ -226,7 +226,7 @@ class Run(Operation):
 
     records: Records
     layout: ClassVar[np.dtype[np.void]]
-    """Its record, which other kinds may have too."""
+    """Layout of the record, which several operations may share."""
     keeps_sites: ClassVar[bool] = False
     """True where it leaves the lnL of every pattern in the row of its case's number."""
     reads_sites: ClassVar[bool] = False
