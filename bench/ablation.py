@@ -20,8 +20,7 @@ import numpy as np
 from mltree.fit.settings import PhaseSettings, SearchSettings, preset
 from mltree.runs.engines import Engines, Resources, Workload
 from mltree.runs.problem import load_problem
-from mltree.tree.parsimony import stepwise_addition
-from mltree.tree.parsimony_spr import parsimony_trees
+from mltree.tree.parsimony import parsimony_trees, stepwise_addition
 from mltree.treesearch.search import StartingTree, search
 
 __all__ = ["VARIANTS", "Tally", "main"]

@@ -27,8 +27,7 @@ from mltree.program.ops.edges import EvaluateSites
 from mltree.program.ops.operation import CASE
 from mltree.program.program import Program
 from mltree.runs.engines import Engines, Workload
-from mltree.tree.random_trees import random_topology
-from mltree.tree.topology import Tree
+from mltree.tree.topology import Tree, random_topology
 
 __all__ = ["CASES", "SMOKE", "ManyProblems", "measure"]
 

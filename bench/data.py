@@ -19,7 +19,7 @@ from mltree.data.patterns import compress
 from mltree.models.names import default_model_name
 from mltree.tree.newick import write_newick
 from mltree.tree.parsimony import packed, stepwise_addition
-from mltree.tree.random_trees import random_topology
+from mltree.tree.topology import random_topology
 
 __all__ = ["PAPER_MODEL", "PAPER_SIZES", "Dataset", "Source", "sha256"]
 

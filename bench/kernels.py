@@ -25,13 +25,12 @@ from mltree.likelihood.likelihood import Likelihood
 from mltree.program import builders
 from mltree.program.cases import Case
 from mltree.program.contract import CONTROL_WORDS
-from mltree.program.engine import Engine
+from mltree.program.engine import Engine, ReferenceEngine
 from mltree.program.program import Program
-from mltree.program.reference import ReferenceEngine
 from mltree.runs.engines import Engines
 from mltree.runs.engines import Workload as EngineWorkload
 from mltree.system.errors import MltreeError
-from mltree.treesearch.scoring import Neighbourhood
+from mltree.treesearch.spr import Neighbourhood
 
 __all__ = ["SIZES", "SMOKE", "Size", "measure", "times_of"]
 

@@ -31,7 +31,7 @@ from mltree.runs.steps import TreeResult, prepare_search  # noqa: E402
 from mltree.system.events import ignore  # noqa: E402
 from mltree.tree.newick import write_newick  # noqa: E402
 from mltree.tree.topology import Tree  # noqa: E402
-from mltree.treesearch.scoring import Neighbourhood  # noqa: E402
+from mltree.treesearch.spr import Neighbourhood  # noqa: E402
 
 __all__ = ["main"]
 

@@ -18,7 +18,7 @@ from bench.results import Row, Run, repeated
 from mltree.analyses.simulate import letters, sites
 from mltree.data.alphabet import DNA
 from mltree.models.grammar import parse_model
-from mltree.tree.random_trees import random_topology
+from mltree.tree.topology import random_topology
 
 __all__ = ["AXES", "SMOKE", "Axes", "measure"]
 

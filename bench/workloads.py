@@ -9,8 +9,7 @@ import numpy as np
 from mltree.data.alphabet import DNA, PROTEIN, Alphabet
 from mltree.data.patterns import Patterns
 from mltree.models.eigen import ModelArrays, random_reversible
-from mltree.tree.random_trees import random_topology
-from mltree.tree.topology import Tree
+from mltree.tree.topology import Tree, random_topology
 
 __all__ = ["CODON", "Workload", "workload"]
 

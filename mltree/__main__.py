@@ -5,10 +5,16 @@ import os
 import sys
 from contextlib import suppress
 
-from mltree.system.process import FEW_THREADS, limit_drivers, tune_malloc
+from mltree.system.process import (
+    FEW_THREADS,
+    STDERR,
+    ignore_signals,
+    install_handlers,
+    limit_drivers,
+    tune_malloc,
+)
 from mltree.system.rank_start import join
 from mltree.system.ranks import dismiss
-from mltree.system.signals import STDERR, ignore_signals, install_handlers
 
 YOUNG_OBJECTS = 200_000
 """Made before Python looks for garbage among them, twice as many as imports make, which stay: its

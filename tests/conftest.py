@@ -36,10 +36,8 @@ from mltree.likelihood.likelihood import Likelihood
 from mltree.models.eigen import ModelArrays, decompose, random_reversible, site_systems
 from mltree.models.rates import gamma_rates
 from mltree.program.cases import Case
-from mltree.program.engine import Engine
-from mltree.program.reference import ReferenceEngine
-from mltree.tree.random_trees import random_topology
-from mltree.tree.topology import Tree
+from mltree.program.engine import Engine, ReferenceEngine
+from mltree.tree.topology import Tree, random_topology
 
 os.environ.setdefault("DONT_USE_MPI", "1")
 """For cogent3, whose import waits for ever where MPICH is installed and no launcher has begun."""

@@ -11,16 +11,14 @@ from verifier import VerifiedEngine
 
 from mltree.data.alphabet import DNA
 from mltree.data.patterns import Patterns
-from mltree.likelihood.classes import Columns
-from mltree.likelihood.likelihood import Likelihood
+from mltree.likelihood.likelihood import Columns, Likelihood
 from mltree.models.eigen import ModelArrays, p_matrices
 from mltree.models.grammar import parse_model
 from mltree.models.partitioned import Linkage, PartitionModel, alone
 from mltree.models.substitution import Model
 from mltree.program.cases import Case
-from mltree.program.reference import ReferenceEngine
-from mltree.tree.random_trees import random_topology
-from mltree.tree.topology import Tree
+from mltree.program.engine import ReferenceEngine
+from mltree.tree.topology import Tree, random_topology
 
 BOUNDS = (1e-6, 100.0)
 

@@ -22,8 +22,7 @@ from mltree.program.cases import Case
 from mltree.runs.engines import Engines, Resources, Workload
 from mltree.runs.steps import evaluate
 from mltree.system.events import Event, StoppedShort
-from mltree.tree.random_trees import uniform_tree
-from mltree.tree.topology import Tree
+from mltree.tree.topology import Tree, uniform_tree
 
 FUZZING = "MLTREE_FUZZ" in os.environ
 

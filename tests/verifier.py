@@ -24,9 +24,8 @@ from mltree.program.contract import (
 )
 from mltree.program.engine import Engine, ReplicateEngine, Result, Weights
 from mltree.program.ops.operation import Records, Role, Run, Stage, fields
-from mltree.program.ops.optimise import Optimise
+from mltree.program.ops.optimise import Optimise, Repeat
 from mltree.program.ops.reduce import Reduce
-from mltree.program.ops.repeat import Repeat
 from mltree.program.ops.scan import Scan
 from mltree.program.ops.sites import Sites
 from mltree.program.ops.walk import Walk

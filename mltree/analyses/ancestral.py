@@ -26,6 +26,7 @@ from mltree.tree.topology import Tree
 if TYPE_CHECKING:
     from mltree.report.progress import Reporter
 
+
 # Marginal ancestral states: how probable each state is at an inner node, given all of the data.
 #
 # At a node v with neighbours x, summed over the rate categories k,

@@ -46,8 +46,7 @@ from mltree.runs.steps import FIXED_TOPOLOGY, TreeSearch, evaluate, mark, withou
 from mltree.runs.trees import read_tree
 from mltree.runs.workspace import Entry, Head, Journal, MemoryJournal, RunLog, Workspace
 from mltree.supports.bootstrap import STEP, Verdict, bootstop
-from mltree.supports.consensus import Consensus
-from mltree.supports.table import split_table
+from mltree.supports.consensus import Consensus, split_table
 from mltree.system.errors import InputError
 from mltree.system.events import (
     BootstrapFinished,
@@ -58,15 +57,14 @@ from mltree.system.events import (
     SupportsDrawn,
     ignore,
 )
+from mltree.system.process import ExitMessage, on_signal
 from mltree.system.ranks import ALIKE_HINT, LONE, Ranks, Work, current_ranks
-from mltree.system.signals import ExitMessage, on_signal
 from mltree.system.values import Value
 from mltree.system.version import __version__
 from mltree.tree.clades import Clades, read_clades, read_labelled
 from mltree.tree.fitch import pack_sites
 from mltree.tree.newick import write_newick
-from mltree.tree.parsimony import REFERENCE, ParsimonyEngine
-from mltree.tree.parsimony_spr import parsimony_trees
+from mltree.tree.parsimony import REFERENCE, ParsimonyEngine, parsimony_trees
 from mltree.tree.topology import Tree
 from mltree.treesearch.checkpoint import Saving
 from mltree.treesearch.constraint import Constraint, read_constraint
@@ -75,6 +73,7 @@ from mltree.treesearch.replicates import Replicates
 
 if TYPE_CHECKING:
     from mltree.report.progress import Reporter
+
 
 # The standard bootstrap: replicates searched side by side, kept as they end, until they suffice.
 #

@@ -35,6 +35,7 @@ from mltree.tree.topology import Tree
 if TYPE_CHECKING:
     from mltree.report.progress import Reporter
 
+
 # Trees that are given, and optimised as far as was asked for: what several commands begin with.
 
 

@@ -11,8 +11,8 @@ import numpy as np
 
 from mltree.analyses.options import CheckOptions, CompareOptions, DevicesOptions
 from mltree.data.alphabet import DNA
-from mltree.data.partition_files import read_partitions
 from mltree.data.partitions import read_partitioned
+from mltree.data.parts import read_partitions
 from mltree.data.patterns import Patterns
 from mltree.device.discovery import REFERENCE, DeviceInfo, choose_devices, find_devices, no_device
 from mltree.device.layout_choice import Calibration, load, notices
@@ -43,11 +43,11 @@ from mltree.system.events import (
     PartFacts,
     PartitionsLoaded,
 )
-from mltree.tree.random_trees import random_topology
-from mltree.tree.topology import Tree
+from mltree.tree.topology import Tree, random_topology
 
 if TYPE_CHECKING:
     from mltree.report.progress import Reporter
+
 
 # One likelihood from every engine that there is: each device in two layouts, and the reference.
 

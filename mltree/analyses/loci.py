@@ -59,8 +59,8 @@ from mltree.system.events import (
     ignore,
 )
 from mltree.system.files import is_folder, is_there, read_own
+from mltree.system.process import ExitMessage, on_signal
 from mltree.system.ranks import ALIKE_HINT, LONE, Ranks, Work, current_ranks
-from mltree.system.signals import ExitMessage, on_signal
 from mltree.system.version import __version__
 from mltree.tree.newick import write_newick
 from mltree.tree.parsimony import ParsimonyEngine
@@ -71,6 +71,7 @@ from mltree.treesearch.search_context import SearchContext
 
 if TYPE_CHECKING:
     from mltree.report.progress import Reporter
+
 
 # A locus: its data, as they are read, and its tree, as it is kept.
 #

@@ -12,8 +12,8 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from mltree.analyses.options import ModelChoiceOptions, SearchOptions
-from mltree.data.partition_files import best_model_text, best_scheme_text, nexus_scheme_text
 from mltree.data.partitions import merged, only, refuse_files
+from mltree.data.parts import best_model_text, best_scheme_text, nexus_scheme_text
 from mltree.data.patterns import Patterns
 from mltree.data.source import read_text
 from mltree.fit.model_optimiser import Fit
@@ -43,12 +43,13 @@ from mltree.system.events import Emit, ModelsRanked, Notice, RankedModel, RunSta
 from mltree.system.values import Value, plain
 from mltree.system.version import __version__
 from mltree.tree.fitch import pack_sites
-from mltree.tree.parsimony_spr import parsimony_trees
+from mltree.tree.parsimony import parsimony_trees
 from mltree.tree.topology import Tree
 from mltree.treesearch.search import StartingTree, search
 
 if TYPE_CHECKING:
     from mltree.report.progress import Reporter
+
 
 # A model choice, step by step: a quick tree of all parts, then the candidates of each kind.
 

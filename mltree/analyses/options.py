@@ -4,8 +4,6 @@ Apart from the analyses, because ``--threads`` acts, and ``--help`` answers, bef
 Options that several analyses have are in :mod:`mltree.runs.options`.
 """
 
-# No postponed annotations: the options of a field are looked up in its annotation.
-
 from typing import TYPE_CHECKING, Annotated, Literal
 
 from mltree.runs.options import (
@@ -43,6 +41,10 @@ from mltree.system.files import is_folder
 
 if TYPE_CHECKING:
     from mltree.runs.workspace import Workspace
+
+
+# No postponed annotations: the options of a field are looked up in its annotation.
+
 
 PRESETS = ("fast", "default", "thorough")
 """How much work a search does."""

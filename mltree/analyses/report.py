@@ -26,6 +26,7 @@ from mltree.tree.clades import read_written
 if TYPE_CHECKING:
     from mltree.report.progress import Reporter
 
+
 REPORT = "report.html"
 """The kind of file that a report is."""
 

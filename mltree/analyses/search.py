@@ -60,8 +60,8 @@ from mltree.supports.consensus import Consensus
 from mltree.system.errors import InputError
 from mltree.system.events import Emit, Notice, RunStarted, SearchPlanned, SupportsDrawn
 from mltree.system.files import is_there
+from mltree.system.process import ExitMessage, on_signal
 from mltree.system.ranks import current_ranks
-from mltree.system.signals import ExitMessage, on_signal
 from mltree.system.values import Value
 from mltree.system.version import __version__
 from mltree.tree.clades import read_labelled
@@ -74,6 +74,7 @@ from mltree.treesearch.search import StartingTree
 
 if TYPE_CHECKING:
     from mltree.report.progress import Reporter
+
 
 # Supports of the best tree: tests of its branches, replicates.
 

@@ -14,8 +14,8 @@ from numpy.typing import NDArray
 from mltree.analyses.options import SimulateOptions
 from mltree.data.alignments import MIN_TAXA, Alignment, read_alignment, refuse_few
 from mltree.data.alphabet import Alphabet
+from mltree.data.formats import format_of, write_alignment
 from mltree.data.patterns import compress
-from mltree.data.writing import format_of, write_alignment
 from mltree.models.eigen import ModelArrays, p_matrices
 from mltree.models.grammar import format_model, parse_model
 from mltree.models.partitioned import model_alphabet
@@ -32,11 +32,11 @@ from mltree.system.process import host_memory
 from mltree.system.version import __version__
 from mltree.tree.clades import read_clades
 from mltree.tree.newick import read_newick, write_newick
-from mltree.tree.random_trees import uniform_tree, yule_tree
-from mltree.tree.topology import Tree
+from mltree.tree.topology import Tree, uniform_tree, yule_tree
 
 if TYPE_CHECKING:
     from mltree.report.progress import Reporter
+
 
 # Sequences that evolve along a tree under a model, with the gaps of real ones where asked for.
 #

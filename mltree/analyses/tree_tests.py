@@ -28,10 +28,9 @@ from mltree.runs.problem import Problem
 from mltree.runs.request import finish, load
 from mltree.runs.steps import FIXED_TOPOLOGY, TreeResult
 from mltree.runs.trees import check_possible, read_tree, tell_mended
-from mltree.supports.branch_tests import BranchTests, local_tests
+from mltree.supports.consensus import members, sides, unit_bits
 from mltree.supports.resampling import Resampling, share_error
-from mltree.supports.table import members, sides, unit_bits
-from mltree.supports.tree_tests import TESTS, TreeTest, tree_tests
+from mltree.supports.tree_tests import TESTS, BranchTests, TreeTest, local_tests, tree_tests
 from mltree.system.arrays import Float64, Int32
 from mltree.system.errors import InputError
 from mltree.system.events import (
@@ -46,13 +45,13 @@ from mltree.system.events import (
 from mltree.system.values import Value
 from mltree.system.version import __version__
 from mltree.tree.clades import read_labelled
-from mltree.tree.forest import Forest
 from mltree.tree.newick import read_newicks, write_newick
 from mltree.tree.splits import lengths_in, splits
-from mltree.tree.topology import Tree, siblings
+from mltree.tree.topology import Forest, Tree, siblings
 
 if TYPE_CHECKING:
     from mltree.report.progress import Reporter
+
 
 # Local tests of every inner branch of a tree: computed, shown and written.
 #

@@ -32,13 +32,17 @@ from mltree.supports.concordance import (
 )
 from mltree.supports.consensus import (
     Consensus,
+    SplitTable,
     consensus,
     distances,
     largest,
+    members,
+    sides,
+    split_table,
     topologies,
+    unit_bits,
     weighted_distances,
 )
-from mltree.supports.table import SplitTable, members, sides, split_table, unit_bits
 from mltree.system.arrays import Float64, Index
 from mltree.system.errors import InputError
 from mltree.system.events import (
@@ -63,6 +67,7 @@ from mltree.tree.newick import listed
 
 if TYPE_CHECKING:
     from mltree.report.progress import Reporter
+
 
 # ``mltree support``, ``consensus``, ``rf`` and ``bootstop``: trees against trees.
 

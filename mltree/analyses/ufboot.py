@@ -30,10 +30,9 @@ from mltree.program.engine import Weights
 from mltree.runs.demand import keeps_drawn
 from mltree.runs.engines import Engines
 from mltree.runs.steps import TreeResult, TreeSearch
-from mltree.supports.consensus import Consensus, consensus
+from mltree.supports.bootstrap import CORRELATION, Ultrafast
+from mltree.supports.consensus import Consensus, SplitTable, consensus, members, split_table
 from mltree.supports.resampling import Resampling
-from mltree.supports.table import SplitTable, members, split_table
-from mltree.supports.ultrafast import CORRELATION, Ultrafast
 from mltree.system.arrays import Bool, Float64, Index, UInt64
 from mltree.system.errors import InputError
 from mltree.system.events import (
@@ -47,10 +46,9 @@ from mltree.system.events import (
 )
 from mltree.system.values import Value
 from mltree.tree.clades import nested, read_clades, read_labelled, write_clades
-from mltree.tree.forest import Forest
 from mltree.tree.newick import read_newick, write_newick
 from mltree.tree.splits import SplitSums, splits, topology_key
-from mltree.tree.topology import Tree
+from mltree.tree.topology import Forest, Tree
 from mltree.treesearch.constraint import Constraint
 from mltree.treesearch.replicates import Replicates
 from mltree.treesearch.search import SearchOutcome

@@ -12,13 +12,7 @@ from typing import TYPE_CHECKING
 
 from mltree.analyses.options import RunOptions, SearchOptions
 from mltree.analyses.report import REPORT, write_report
-from mltree.analyses.search import (
-    CHECKPOINT,
-    RESULT,
-    SupportPlan,
-    load_for_search,
-    run_search,
-)
+from mltree.analyses.search import CHECKPOINT, RESULT, SupportPlan, load_for_search, run_search
 from mltree.data.alignments import MIN_TAXA
 from mltree.device.discovery import choose_devices
 from mltree.runs.options import AUTO
@@ -29,6 +23,7 @@ from mltree.system.version import __version__
 
 if TYPE_CHECKING:
     from mltree.report.progress import Reporter
+
 
 CPU_WORK, GPU_WORK = 5e6, 1e8
 """Taxa² x patterns up to which replicates are searched unasked: 64 taxa x 890 patterns, 3.6e6, took

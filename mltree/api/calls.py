@@ -24,6 +24,7 @@ from mltree.system.events import Event, ignore
 if TYPE_CHECKING:
     from mltree.report.progress import Reporter
 
+
 Progress: TypeAlias = bool | Callable[[Event], None]
 """True to show a call on a terminal or in a notebook; or a function that receives its events."""
 
@@ -96,8 +97,7 @@ def calling(progress: Progress = False, in_files: bool = False) -> Iterator[Call
 
 def _reporter(call: Call, is_shown: bool) -> Reporter:
     """Shows events on a terminal, or not, and lets the call hear them; loads rich."""
-    from mltree.report.progress import Reporter, Verbosity
-    from mltree.report.terminal import progress_terminal
+    from mltree.report.progress import Reporter, Verbosity, progress_terminal
 
     class Heard(Reporter):
         def __call__(self, event: Event) -> None:
@@ -111,7 +111,7 @@ class _Line:
     """A line of a notebook's output that says where a run stands."""
 
     def __init__(self, display: Callable[..., Any]) -> None:
-        from mltree.report.terminal import Status
+        from mltree.report.progress import Status
 
         self._status = Status()
         self._began = time.monotonic()

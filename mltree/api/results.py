@@ -25,8 +25,7 @@ from mltree.runs.options import one_of
 from mltree.runs.problem import Problem
 from mltree.runs.request import RESULT_FORMAT, model_text, part_trees
 from mltree.runs.steps import TreeResult
-from mltree.supports.consensus import distances, weighted_distances
-from mltree.supports.table import split_table
+from mltree.supports.consensus import distances, split_table, weighted_distances
 from mltree.system.errors import InputError
 from mltree.system.events import StartsEnded, ignore
 from mltree.system.values import plain

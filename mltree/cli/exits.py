@@ -21,9 +21,8 @@ from mltree.cli.foreign_options import COMMANDS, translated
 from mltree.cli.help import CONFIG_FILE, VARIABLES, format_group
 from mltree.system.errors import DeviceError, InputError, MltreeError
 from mltree.system.files import discard, is_there, sanitised
-from mltree.system.process import FEW_THREADS
+from mltree.system.process import FEW_THREADS, uninterrupted, wait_for_exit
 from mltree.system.ranks import launch_error
-from mltree.system.signals import uninterrupted, wait_for_exit
 from mltree.system.version import __version__
 
 EXIT_ERROR = 2

@@ -4,7 +4,7 @@ Read are DIMENSIONS, FORMAT (DATATYPE, GAP, MISSING, MATCHCHAR, INTERLEAVE) and 
 comments in square brackets, names in quotes and sets of states such as ``{AG}`` in DNA; what else
 changes what a character means (EQUATE, TRANSPOSE, NOLABELS, TOKENS, ITEMS, ...) is refused, and so
 is in every block what takes sites or taxa out, weighs them or orders their states
-(:func:`mltree.data.partition_files.unheeded`). Charsets and partitions are told of, not used.
+(:func:`mltree.data.parts.unheeded`). Charsets and partitions are told of, not used.
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ from dataclasses import dataclass
 
 from mltree.data.alphabet import SYMBOLS
 from mltree.data.formats import Lines, SequenceRows
-from mltree.data.partition_files import UNHEEDED, unheeded
+from mltree.data.parts import UNHEEDED, unheeded
 from mltree.system.errors import InputError
 from mltree.system.values import Value
 

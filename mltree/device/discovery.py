@@ -7,8 +7,7 @@ from dataclasses import replace
 
 import pyopencl as cl
 
-from mltree.device.build import has_matrix_unit
-from mltree.device.cache import cache_folder
+from mltree.device.build import cache_folder, has_matrix_unit
 from mltree.device.pocl.environment import prepare_process
 from mltree.device.pocl.pocl import few_threads, little_room, name_cpu, why_unloadable
 from mltree.device.queue import check_process

@@ -10,8 +10,7 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from mltree.data.patterns import Patterns
-from mltree.data.site_frequencies import SiteSystems
+from mltree.data.patterns import Patterns, SiteSystems
 from mltree.program.contract import REDUCE_WIDTH, WARP
 from mltree.program.ops.operation import Records
 from mltree.program.program import Program

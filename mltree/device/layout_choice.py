@@ -16,8 +16,7 @@ from typing import Any
 
 import numpy as np
 
-from mltree.device.build import source_hash
-from mltree.device.cache import cache_folder, cache_notice, write_whole
+from mltree.device.build import cache_folder, cache_notice, source_hash, write_whole
 from mltree.device.discovery import DeviceInfo
 from mltree.device.layout import (
     FEW_HELD,

@@ -20,9 +20,8 @@ from mltree.device.discovery import DeviceInfo
 from mltree.device.memory import Memory, NamingDevice
 from mltree.system.arrays import Float64, Int32
 from mltree.tree.fitch import WORD_BITS, PackedSites
-from mltree.tree.forest import Forest
 from mltree.tree.parsimony import REFERENCE, Grove, ParsimonyEngine
-from mltree.tree.topology import NONE, Tree
+from mltree.tree.topology import NONE, Forest, Tree
 
 GROW_ITEMS, RENEW_ITEMS, WALK_ITEMS = 256, 32, 32
 """Work-items of a GPU's group: branches that a tip is tried on; words of a set."""

@@ -31,8 +31,8 @@ from mltree.program.contract import (
     state_layout,
 )
 from mltree.program.engine import Result, Weights
-from mltree.program.model_rows import model_rows, series_rows
 from mltree.program.ops.operation import Stage
+from mltree.program.ops.state import model_rows, series_rows
 from mltree.program.program import Program, most_steps
 from mltree.system.arrays import Float64, Int32
 from mltree.system.errors import DeviceError, DeviceMemoryError, WorkerFault

@@ -40,7 +40,7 @@ from mltree.program.engine import NO_CONTROL
 from mltree.program.program import Program
 from mltree.system.process import threads
 from mltree.system.values import Value
-from mltree.tree.random_trees import random_topology
+from mltree.tree.topology import random_topology
 
 # Drivers do one build at a time in a process, whatever its threads, and one takes PoCL 1 to 5 s and
 # NVIDIA's compiler 3 to 12. What a process has built, the next finds in the driver's cache or ours.

@@ -23,8 +23,8 @@ from mltree.device.build import (
     local_memory,
     mark,
     resident_groups,
+    write_whole,
 )
-from mltree.device.cache import write_whole
 from mltree.device.discovery import DeviceInfo, choose_device
 from mltree.device.layout import Layout
 from mltree.device.memory import BUFFER_SHARE, LEAST, Memory

@@ -20,24 +20,16 @@ from itertools import chain
 
 import numpy as np
 
-from mltree.likelihood.classes import Columns
 from mltree.likelihood.interchanges import Alternatives
-from mltree.likelihood.left_out import (
-    AscertainedPart,
-    CorrectedScores,
-    LeftOut,
-    Shares,
-    em_lengths,
-)
-from mltree.likelihood.likelihood import MAX_PASSES, Likelihood, in_batches
+from mltree.likelihood.left_out import AscertainedPart, CorrectedScores, LeftOut, Shares, em_lengths
+from mltree.likelihood.likelihood import MAX_PASSES, Columns, Likelihood, in_batches
 from mltree.models.rate_profiles import Curves
 from mltree.program.cases import Case
 from mltree.program.engine import NO_CONTROL, Engine, Weights
 from mltree.program.ops.edges import EvaluateSites
 from mltree.program.planner import ScanTasks
 from mltree.system.arrays import Float64, Index, Int32
-from mltree.tree.forest import Forest, Trees
-from mltree.tree.topology import Tree
+from mltree.tree.topology import Forest, Tree, Trees
 
 ROWS_BYTES = 1 << 28
 """Bytes of site lnL, or of rows of weights, held at once."""

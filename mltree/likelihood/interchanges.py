@@ -22,11 +22,9 @@ from mltree.program import planner
 from mltree.program.cases import Case, Cases, groups_by_part, sums_of
 from mltree.program.contract import GroupKind
 from mltree.program.ops.edges import EDGE, Derive, Evaluate, EvaluateSites
-from mltree.program.ops.newview import NEWVIEW, Newview
+from mltree.program.ops.newview import NEWVIEW, Newview, PMatrices
 from mltree.program.ops.operation import Records
-from mltree.program.ops.optimise import Optimise
-from mltree.program.ops.pmatrices import PMatrices
-from mltree.program.ops.repeat import Repeat
+from mltree.program.ops.optimise import Optimise, Repeat
 from mltree.program.planner import Piece
 from mltree.program.program import Program
 from mltree.system.arrays import Float64, Index, Int32

@@ -31,7 +31,7 @@ from mltree.models.portable import exp, log, product
 from mltree.models.rate_profiles import Curves
 from mltree.program.cases import Case
 from mltree.program.engine import Weights
-from mltree.program.ops.rell import RELL, Rell
+from mltree.program.ops.reduce import RELL, Rell
 from mltree.program.program import Program
 from mltree.system.arrays import Float64, Index
 from mltree.system.values import Value

@@ -21,8 +21,7 @@ from mltree.program.cases import Case
 from mltree.program.planner import ScanTasks
 from mltree.system.arrays import Float64, Int32
 from mltree.system.values import Value
-from mltree.tree.forest import Forest, Trees
-from mltree.tree.topology import Tree
+from mltree.tree.topology import Forest, Tree, Trees
 
 Answers: TypeAlias = Sequence[Any] | Float64
 """An answer for each tree."""
@@ -218,7 +217,7 @@ class TopologyKeys(Request, eq=False):
     is_quick = True
 
     def answer(self, likelihood: SearchLikelihood) -> list[int]:  # noqa: ARG002
-        """Return the keys (:meth:`mltree.tree.forest.Forest.topology_keys`)."""
+        """Return the keys (:meth:`mltree.tree.topology.Forest.topology_keys`)."""
         return Forest(self.trees).topology_keys()
 
 
@@ -231,7 +230,7 @@ class ShapeKeys(Request, eq=False):
     is_quick = True
 
     def answer(self, likelihood: SearchLikelihood) -> list[int]:  # noqa: ARG002
-        """Return the keys (:meth:`mltree.tree.forest.Forest.shape_keys`)."""
+        """Return the keys (:meth:`mltree.tree.topology.Forest.shape_keys`)."""
         return Forest(self.trees).shape_keys(np.array(self.shortest))
 
 

@@ -10,8 +10,7 @@ import numpy as np
 import numpy.typing as npt
 
 from mltree.data.patterns import Patterns
-from mltree.likelihood.classes import Columns
-from mltree.likelihood.likelihood import Likelihood
+from mltree.likelihood.likelihood import Columns, Likelihood
 from mltree.models.eigen import ModelArrays
 from mltree.models.portable import exp, log
 from mltree.models.rates import GRID, FittedRates, SiteRates, fitted_rates

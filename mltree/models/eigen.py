@@ -16,7 +16,7 @@ from typing import TypeAlias
 
 import numpy as np
 
-from mltree.data.site_frequencies import SiteSystems
+from mltree.data.patterns import SiteSystems
 from mltree.models.portable import eigensystem, expm1, product
 from mltree.system.arrays import Bool, Float64, Index
 from mltree.system.errors import ModelError

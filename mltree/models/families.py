@@ -15,10 +15,10 @@ import numpy as np
 
 from mltree.data.alphabet import PHASED, UNPHASED
 from mltree.data.codons import STANDARD, CodonAlphabet
-from mltree.models.codon import CodonRates
 from mltree.models.empirical import Replacement, read_table
 from mltree.models.substitution import (
     NO_CHANGE,
+    CodonRates,
     FrequencyMode,
     Model,
     RateClasses,

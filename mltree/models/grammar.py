@@ -31,9 +31,8 @@ from typing import TYPE_CHECKING, NamedTuple
 import numpy as np
 
 from mltree.data.codons import CodonAlphabet
-from mltree.data.partition_files import NO_NAME
+from mltree.data.parts import NO_NAME
 from mltree.data.patterns import Ascertainment, Correction
-from mltree.models.codon import POSITIONS, CodonRates
 from mltree.models.empirical import FREQUENCY_SLACK, PROTEIN_MODELS, protein_model, read_matrix
 from mltree.models.families import FAMILIES
 from mltree.models.names import (
@@ -58,7 +57,9 @@ from mltree.models.rates import (
 from mltree.models.substitution import (
     DNA_MODELS,
     PAIRED,
+    POSITIONS,
     PROFILES,
+    CodonRates,
     FrequencyMode,
     Mixed,
     Model,

@@ -19,13 +19,13 @@ from typing import NamedTuple
 
 import numpy as np
 
-from mltree.models.codon import POSITIONS
 from mltree.models.eigen import ModelArrays, System, fitted, known_systems, rate_matrix, systems_of
 from mltree.models.portable import exp
 from mltree.models.rates import Categories, Variable, categories_at, with_invariable
 from mltree.models.substitution import (
     LEAST_WEIGHT,
     NO_CHANGE,
+    POSITIONS,
     Matrices,
     Mixed,
     Model,

@@ -18,9 +18,8 @@ import numpy as np
 from mltree.data.alphabet import DNA, PROTEIN, Alphabet
 from mltree.data.codons import codon_alphabet
 from mltree.data.datatype import named_alphabet
-from mltree.data.partition_files import NO_NAME
 from mltree.data.partitions import Partitioned
-from mltree.data.parts import Part, Scheme
+from mltree.data.parts import NO_NAME, Part, Scheme
 from mltree.models.eigen import ModelArrays, fitted
 from mltree.models.grammar import (
     DEFAULT_CATEGORIES,

@@ -22,12 +22,10 @@ from mltree.program.contract import NO_CELL, RESULT, TRIPLET_CELLS, GroupKind
 from mltree.program.engine import Engine, Result
 from mltree.program.ops.edges import EDGE, Derive, Evaluate, EvaluateSites
 from mltree.program.ops.flow import FLOW, Flow
+from mltree.program.ops.newview import PMatrices
 from mltree.program.ops.operation import Records, Run, Stage
-from mltree.program.ops.optimise import Optimise
-from mltree.program.ops.pmatrices import PMatrices
-from mltree.program.ops.reduce import Reduce
-from mltree.program.ops.rell import RELL, Rell
-from mltree.program.ops.repeat import Repeat
+from mltree.program.ops.optimise import Optimise, Repeat
+from mltree.program.ops.reduce import RELL, Reduce, Rell
 from mltree.program.ops.scan import Scan
 from mltree.program.ops.triplet import TRIPLET, Triplets
 from mltree.program.ops.walk import WALK, WALK_STEP, Walk
@@ -35,8 +33,7 @@ from mltree.program.planner import Piece, ScanTasks
 from mltree.program.program import Program
 from mltree.system.arrays import Bool, Float64, Int32
 from mltree.system.values import Value
-from mltree.tree.forest import Forest, Trees
-from mltree.tree.topology import Tree, siblings
+from mltree.tree.topology import Forest, Tree, Trees, siblings
 
 # Walks of whole trees: the order of their nodes, so that few results wait for a sibling.
 #

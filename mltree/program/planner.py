@@ -2,7 +2,7 @@
 
 Trees of one launch lie side by side, each in its case, of whatever taxa. Those on the same parts
 have their slots one after the other, 3(T-2) each: the CLA of inner half-edge h is slot ``h - 3T``
-of its tree. Half-edges and branches are those of a :class:`mltree.tree.forest.Forest`. Everything
+of its tree. Half-edges and branches are those of a :class:`mltree.tree.topology.Forest`. Everything
 here is vectorised over nodes and candidates; loops run over tree levels.
 """
 
@@ -19,16 +19,14 @@ from mltree.program import contract
 from mltree.program.cases import Cases
 from mltree.program.contract import NO_CELL, ROOT_LEVEL, Control, GroupKind
 from mltree.program.ops.edges import EDGE
-from mltree.program.ops.newview import NEWVIEW, Newview
+from mltree.program.ops.newview import NEWVIEW, PMATRIX, Newview
 from mltree.program.ops.operation import RUNS, Records, Role, Run, fields, joined
 from mltree.program.ops.optimise import GROUP
-from mltree.program.ops.pmatrices import PMATRIX
 from mltree.program.ops.scan import SCAN_STEP, SCAN_TASK
 from mltree.program.ops.sites import RUN, STREAM, Sites
 from mltree.system.arrays import Bool, Float64, Int32
 from mltree.system.values import Value
-from mltree.tree.forest import Forest
-from mltree.tree.topology import Tree
+from mltree.tree.topology import Forest, Tree
 
 # The insertion scan as the search asks for it: depth-first walks over regraft targets.
 #
@@ -46,7 +44,7 @@ from mltree.tree.topology import Tree
 #                           with t = len(far), F = CLA[far], S = CLA[twin(prune)]
 #                     A'  = P(t) . N                         stored for the steps below the branch
 #
-# Every name is a half-edge of ``Tree``, or of a :class:`mltree.tree.forest.Forest` where trees
+# Every name is a half-edge of ``Tree``, or of a :class:`mltree.tree.topology.Forest` where trees
 # stand side by side; ``CLA[h]`` of a tip's half-edge is its tip vector.  Levels number the stack
 # entries of one task; level 0 is written by the task start.  The smaller of two branches is walked
 # first and the larger one overwrites its parent's entry, so a task needs at most ``1 +

@@ -8,7 +8,7 @@ from collections.abc import Sequence
 from functools import singledispatch
 from typing import TYPE_CHECKING
 
-from mltree.data.partition_files import NO_NAME
+from mltree.data.parts import NO_NAME
 from mltree.report.tables import (
     check_lines,
     compare_table,
@@ -70,6 +70,7 @@ from mltree.tree.clades import ascii_drawing
 
 if TYPE_CHECKING:
     from rich.console import RenderableType
+
 
 # Model choice: progress, table of the best candidates, and IQ-TREE's last line.
 

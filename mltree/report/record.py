@@ -15,7 +15,7 @@ from typing import Any
 
 from mltree.system.errors import InputError
 from mltree.system.files import naming, open_own
-from mltree.system.signals import uninterrupted
+from mltree.system.process import uninterrupted
 from mltree.system.values import Value
 
 _BEGINNING = b'{"event": '

@@ -21,6 +21,7 @@ from mltree.system.events import (
 if TYPE_CHECKING:
     from rich.table import Table
 
+
 UNEXPLAINED = 0.01
 """Share of the wall time above which unexplained time gets a row."""
 

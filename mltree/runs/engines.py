@@ -30,23 +30,21 @@ from mltree.device.layout_choice import (
 )
 from mltree.device.memory import LEAST_BATCH, limit_on, room_on, slot_bytes
 from mltree.device.parsimony import parsimony_engine
+from mltree.device.rate_groups import RateGroupEngine, unrated
 from mltree.device.session import Session
-from mltree.device.sharded_engine import ShardedEngine
-from mltree.device.shards import device_specs, remote_group
+from mltree.device.shards import ShardedEngine, device_specs, remote_group
 from mltree.device.speed import measured_speeds, occupied
 from mltree.device.worker import BackgroundBuild, builders, search_workers
 from mltree.fit.settings import REPLICATE, SearchSettings, preset
 from mltree.likelihood.ascertainment import AscertainedLikelihood
-from mltree.likelihood.classes import Columns
 from mltree.likelihood.joint import JointEngine
 from mltree.likelihood.left_out import ascertained_parts
-from mltree.likelihood.likelihood import Likelihood
+from mltree.likelihood.likelihood import Columns, Likelihood
 from mltree.likelihood.site_rates import PerSiteLikelihood
 from mltree.models.partitioned import PartitionModel
 from mltree.models.rates import rates_for
 from mltree.program.cases import Case
-from mltree.program.engine import Engine, ReplicateEngine, Room
-from mltree.program.reference import ReferenceEngine
+from mltree.program.engine import Engine, ReferenceEngine, ReplicateEngine, Room
 from mltree.runs.demand import (
     APART_BYTES,
     NO_ROWS,
@@ -58,13 +56,12 @@ from mltree.runs.demand import (
     slots_of,
 )
 from mltree.runs.problem import Problem
-from mltree.runs.rate_groups import RateGroupEngine, unrated
 from mltree.system.events import Busy, DeviceChosen, Emit, MemoryPlanned, Notice, ignore
 from mltree.system.process import threads
 from mltree.system.ranks import LONE, Ranks, current_ranks, local_rank
 from mltree.system.values import Value
 from mltree.tree.parsimony import ParsimonyEngine
-from mltree.tree.random_trees import random_topology
+from mltree.tree.topology import random_topology
 from mltree.treesearch.replicates import PatternSlots, Replicates, ReplicateSlots, WeightRows
 
 DEFAULT = preset("default")

@@ -5,8 +5,6 @@ of Python and the reference page of commands are all derived from these fields. 
 imported: ``--threads`` acts before NumPy is loaded, and ``--help`` answers at once.
 """
 
-# No postponed annotations: the options of a field are looked up in its annotation.
-
 import math
 import os
 import re
@@ -24,6 +22,10 @@ if TYPE_CHECKING:
     from mltree.runs.engines import Resources
     from mltree.runs.site_frequencies import SiteFrequencies
     from mltree.runs.workspace import Workspace
+
+
+# No postponed annotations: the options of a field are looked up in its annotation.
+
 
 SUPPORTS, OUTPUT, ADVANCED = "Supports", "Output", "Advanced"
 """Panels of the help, below the options that are in none."""

@@ -13,9 +13,8 @@ from numpy.typing import NDArray
 from mltree.data.alignments import Source, read_alignment
 from mltree.data.alphabet import DNA
 from mltree.data.checks import summarise
-from mltree.data.partition_files import SYNTAX, holds_partitions, read_partitions
 from mltree.data.partitions import Partitioned, read_partitioned
-from mltree.data.parts import Scheme
+from mltree.data.parts import SYNTAX, Scheme, holds_partitions, read_partitions
 from mltree.data.patterns import Patterns, compress, constant_sites, refuse_constant, with_unseen
 from mltree.data.source import expect_file, read_text
 from mltree.models.empirical import is_matrix

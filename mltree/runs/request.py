@@ -18,8 +18,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from mltree.data.alignments import Source
-from mltree.data.partition_files import best_model_text
-from mltree.data.parts import Part
+from mltree.data.parts import Part, best_model_text
 from mltree.data.source import STDIN, read_bytes
 from mltree.device.discovery import REFERENCE, DeviceInfo, choose_devices
 from mltree.device.speed import joint_bandwidth, load_meter
@@ -48,16 +47,16 @@ from mltree.system.events import (
     StartsEnded,
     Unsaved,
 )
-from mltree.system.process import threads
+from mltree.system.process import ExitMessage, on_signal, set_exit_message, threads, uninterrupted
 from mltree.system.rank_start import start
 from mltree.system.ranks import current_ranks
-from mltree.system.signals import ExitMessage, on_signal, set_exit_message, uninterrupted
 from mltree.system.values import plain
 from mltree.system.version import __version__
 from mltree.tree.newick import write_newick
 
 if TYPE_CHECKING:
     from mltree.report.progress import Reporter
+
 
 # Where and with what a run was done: the head of its log, and of its ``mltree.json``.
 

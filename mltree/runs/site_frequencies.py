@@ -11,14 +11,13 @@ from dataclasses import replace
 
 import numpy as np
 
-from mltree.data.patterns import compress_parts
-from mltree.data.site_frequencies import (
+from mltree.data.patterns import (
+    compress_parts,
     read_site_frequencies,
     site_frequencies_of,
     site_frequencies_text,
 )
-from mltree.likelihood.classes import class_posteriors, class_weights_of
-from mltree.likelihood.likelihood import Likelihood
+from mltree.likelihood.likelihood import Likelihood, class_posteriors, class_weights_of
 from mltree.models.eigen import site_systems
 from mltree.models.grammar import format_model
 from mltree.models.partitioned import PartitionModel

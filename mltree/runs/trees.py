@@ -17,11 +17,9 @@ from mltree.system.errors import InputError, NumericalError
 from mltree.system.events import Emit, Notice
 from mltree.tree.fitch import find_conflict
 from mltree.tree.newick import read_newick, read_newicks, text_of
-from mltree.tree.parsimony import REFERENCE, ParsimonyEngine
-from mltree.tree.parsimony_spr import parsimony_trees_of_each
-from mltree.tree.random_trees import random_topology
+from mltree.tree.parsimony import REFERENCE, ParsimonyEngine, parsimony_trees_of_each
 from mltree.tree.splits import lengths_in
-from mltree.tree.topology import Tree
+from mltree.tree.topology import Tree, random_topology
 from mltree.treesearch.constraint import Constraint, constrained_start
 from mltree.treesearch.duplicates import Collapsed
 from mltree.treesearch.search import StartingTree, unfit_start

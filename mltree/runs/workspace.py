@@ -37,7 +37,7 @@ from mltree.system.files import (
     unusable,
     write_together,
 )
-from mltree.system.signals import before_exit, cancel_before_exit, uninterrupted
+from mltree.system.process import before_exit, cancel_before_exit, uninterrupted
 from mltree.system.values import Value
 
 # The files of a run: named by a prefix, never overwritten unasked, never half-written.

@@ -23,7 +23,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from mltree.data.patterns import Patterns
-from mltree.supports.table import split_table
+from mltree.supports.consensus import split_table
 from mltree.system.arrays import Bool, Float64, Index, UInt64
 from mltree.tree.clades import Clades
 

@@ -325,7 +325,7 @@ class AlignmentWritten(Event):
 
     path: str
     file_format: str
-    """A name of :data:`mltree.data.writing.FORMATS`."""
+    """A name of :data:`mltree.data.formats.FORMATS`."""
     taxa: int
     sites: int
 

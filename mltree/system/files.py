@@ -13,7 +13,7 @@ from pathlib import Path
 from typing import IO, Any
 
 from mltree.system.errors import InputError
-from mltree.system.signals import uninterrupted
+from mltree.system.process import uninterrupted
 
 DRAFT = ".partial"
 """Ending of a file that is being written."""

@@ -21,9 +21,14 @@ from threading import Lock
 from typing import Any, BinaryIO, Generic, NamedTuple, NoReturn, Protocol
 
 from mltree.system.errors import InputError, MltreeError
-from mltree.system.process import isolated_command, tune_malloc
+from mltree.system.process import (
+    SIGNALS,
+    before_exit,
+    cancel_before_exit,
+    isolated_command,
+    tune_malloc,
+)
 from mltree.system.ranks import Ranks, Result, Task, Work, join_host
-from mltree.system.signals import SIGNALS, before_exit, cancel_before_exit
 from mltree.system.version import __version__
 
 # Messages of ranks, and the transport that carries them.

@@ -12,8 +12,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from mltree.system.arrays import Float64, Index, Int32, UInt64
-from mltree.tree.forest import Forest, mixed
-from mltree.tree.topology import Tree, siblings
+from mltree.tree.topology import Forest, Tree, mixed, siblings
 
 
 def splits(tree: Tree) -> UInt64:
@@ -80,7 +79,7 @@ def lengths_in(tree: Tree, other: Tree) -> Float64:
 
 
 def topology_key(tree: Tree) -> int:
-    """64 bits that equal topologies share; see :meth:`mltree.tree.forest.Forest.topology_keys`."""
+    """64 bits that equal topologies share; see :meth:`.Forest.topology_keys`."""
     return Forest([tree]).topology_keys()[0]
 
 

@@ -32,9 +32,8 @@ from mltree.system.errors import InputError
 from mltree.system.events import CheckpointWritten, Emit, Notice, StartsEnded
 from mltree.system.files import read_own, unusable, write_whole
 from mltree.system.values import Value
-from mltree.tree.forest import Forest
 from mltree.tree.splits import topology_key
-from mltree.tree.topology import Tree
+from mltree.tree.topology import Forest, Tree
 from mltree.treesearch.move_cache import MoveCache
 
 

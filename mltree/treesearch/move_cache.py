@@ -26,7 +26,7 @@ from numpy.typing import NDArray
 
 from mltree.fit.settings import PhaseSettings
 from mltree.system.arrays import Float64, Int32, UInt64
-from mltree.tree.forest import Forest, mixed
+from mltree.tree.topology import Forest, mixed
 
 NOTHING: UInt64 = np.empty(0, np.uint64)
 
@@ -55,7 +55,7 @@ class CacheUpdate(NamedTuple):
 
 
 class MovesWithLnl(Protocol):
-    """Moves with their lnL; see :class:`mltree.treesearch.scoring.RescoredMoves`."""
+    """Moves with their lnL; see :class:`mltree.treesearch.spr.RescoredMoves`."""
 
     @property
     def prune(self) -> Int32:

@@ -23,16 +23,13 @@ from mltree.system.arrays import Float64
 from mltree.system.events import ignore
 from mltree.system.values import Value
 from mltree.tree.fitch import InformativeSites
-from mltree.tree.parsimony import REFERENCE, ParsimonyEngine
-from mltree.tree.parsimony_spr import reweighted_trees
-from mltree.tree.random_trees import resolved_at_random
-from mltree.tree.topology import Tree
+from mltree.tree.parsimony import REFERENCE, ParsimonyEngine, reweighted_trees
+from mltree.tree.topology import Tree, resolved_at_random
 from mltree.treesearch.checkpoint import CandidateTree
 from mltree.treesearch.constraint import Constraint, constrained_start
 from mltree.treesearch.duplicates import Collapsed
 from mltree.treesearch.search import StartingTree, beginning, replicate_search
-from mltree.treesearch.search_context import SearchContext
-from mltree.treesearch.site_rates import group_patterns
+from mltree.treesearch.search_context import SearchContext, group_patterns
 
 # Replicate slots: places in a likelihood for replicates that are searched side by side.
 #

@@ -46,10 +46,11 @@ from mltree.treesearch.constraint import Constraint
 from mltree.treesearch.search_context import (
     SearchContext,
     fallen_back,
+    fit_site_rates,
+    group_patterns,
     next_fraction,
     perturbed_copies,
 )
-from mltree.treesearch.site_rates import fit_site_rates, group_patterns
 
 
 def tree_search(search: SearchContext) -> Steps[None]:

@@ -2,20 +2,23 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from dataclasses import dataclass
+from collections.abc import Hashable, Sequence
+from dataclasses import dataclass, replace
 from itertools import compress
-from typing import TypeVar
+from typing import Any, Protocol, TypeVar, runtime_checkable
 
 import numpy as np
 
 from mltree.fit.model_optimiser import Fit, distant_starts, starts_of
 from mltree.fit.settings import PerturbationSettings, PhaseSettings, SearchSettings
-from mltree.likelihood.requests import Steps, smoothed, topology_keys
+from mltree.likelihood.requests import Request, SearchLikelihood, Steps, smoothed, topology_keys
+from mltree.models.partitioned import Linkage, PartitionModel
+from mltree.models.rates import FittedRates, SiteRates
 from mltree.program.cases import Case
 from mltree.system.events import Emit, ModelOptimised, RoundDone, StartTree
 from mltree.tree.moves import random_nnis
-from mltree.treesearch.checkpoint import CandidateTree, Checkpoint, SearchState, shapes
+from mltree.tree.topology import Tree
+from mltree.treesearch.checkpoint import CandidateTree, Checkpoint, SearchState, best_of, shapes
 from mltree.treesearch.constraint import Constraint
 from mltree.treesearch.spr import spr_round
 
@@ -274,3 +277,94 @@ class SearchContext:
             for length, model in distant_starts(self.state.model)
         ]
         return [*self.fits(candidate), *distant]
+
+
+# Rates of sites (+PSR) in a search: fitted to the best tree, between the phases.
+
+
+@runtime_checkable
+class _PerSite(Protocol):
+    """Protocol of :class:`mltree.likelihood.site_rates.PerSiteLikelihood`."""
+
+    def group(self, rates: Sequence[SiteRates]) -> None: ...
+
+    def site_rates(self, tree: Tree, case: Case) -> list[FittedRates]: ...
+
+
+def _per_site(likelihood: SearchLikelihood) -> _PerSite:
+    if not isinstance(likelihood, _PerSite):
+        raise ValueError("a likelihood whose patterns have no rates of their own")
+    return likelihood
+
+
+class _SiteRates(Request, eq=False):
+    """Fit the site rates of every part of each tree."""
+
+    def answer(self, likelihood: SearchLikelihood) -> list[list[FittedRates]]:
+        """Return the fitted rates of the parts of every tree."""
+        pairs = zip(self.trees, self.cases, strict=True)
+        return [_per_site(likelihood).site_rates(tree, case) for tree, case in pairs]
+
+
+class _GroupPatterns(Request, eq=False):
+    """Give the patterns rates, for all requests that follow."""
+
+    rates: Sequence[SiteRates]
+
+    @property
+    def kind(self) -> Hashable:
+        """Requests of this kind are not joined."""
+        return type(self), id(self)
+
+    def answer(self, likelihood: SearchLikelihood) -> list[None]:
+        """Group the patterns; the answers are empty."""
+        _per_site(likelihood).group(self.rates)
+        return [None] * len(self.trees)
+
+
+def group_patterns(search: SearchContext) -> Steps[None]:
+    """Give the patterns the site rates of the search's model, if they are known."""
+    rates = search.state.model.site_rates
+    if any(form.category.size for form in rates):
+        yield _GroupPatterns([best_of(search.state.candidates).tree], [search.case], rates)
+
+
+def fit_site_rates(search: SearchContext) -> Steps[None]:
+    """Fit the rates of all sites to the best tree; they are kept unless its lnL is lower."""
+    state = search.state
+    best = best_of(state.candidates)
+    answer: Any = yield _SiteRates([best.tree], [search.case])
+    fitted: list[FittedRates] = answer[0]
+    lnl = sum(part.lnl for part in fitted)
+    if lnl < best.lnl:
+        return
+    state.model, factor = _with_rates(state.model, fitted)
+    for candidate in (*state.candidates, *state.waiting):
+        candidate.tree.lengths = search.settings.branches.scaled(candidate.tree.lengths, factor)
+    best.lnl = lnl
+    yield from group_patterns(search)
+    search.emit(ModelOptimised(state.model.text, lnl))
+
+
+def _with_rates(
+    model: PartitionModel, fitted: Sequence[FittedRates]
+) -> tuple[PartitionModel, float]:
+    """Return the model with new rates, and the factor on branch lengths that offsets their means.
+
+    Where parts have scalers, these take the means up; else the rates have mean 1 over all parts.
+    The rates were fitted without scalers, so that new scalers replace the old ones.
+    """
+    speeds = np.array([part.speed for part in fitted])
+    scalers, relative, factor = speeds, np.ones_like(speeds), 1.0
+    if model.linkage != Linkage.SCALED or model.n_parts == 1:
+        scalers = np.ones_like(speeds)
+        factor = float((speeds * model.shares).sum())
+        relative = speeds / factor
+    forms = [
+        replace(form, rates=part.rates * ratio, category=part.category)
+        for form, part, ratio in zip(model.site_rates, fitted, relative.tolist(), strict=True)
+    ]
+    models = [
+        replace(part, heterogeneity=form) for part, form in zip(model.models, forms, strict=True)
+    ]
+    return model.with_parts(models, scalers), factor

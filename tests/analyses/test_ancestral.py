@@ -13,8 +13,7 @@ from mltree.analyses.ancestral import inner_nodes, marginal_states
 from mltree.data.alphabet import DNA
 from mltree.data.patterns import Patterns, compress_parts
 from mltree.models.eigen import ModelArrays, random_reversible
-from mltree.tree.random_trees import random_topology
-from mltree.tree.topology import Tree
+from mltree.tree.topology import Tree, random_topology
 
 
 def enumerated(tree: Tree, patterns: Patterns, arrays: ModelArrays) -> np.ndarray:

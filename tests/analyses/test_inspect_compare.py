@@ -16,7 +16,7 @@ from mltree.likelihood.likelihood import Likelihood
 from mltree.models.grammar import parse_model
 from mltree.models.partitioned import alone
 from mltree.program.cases import Case
-from mltree.program.reference import ReferenceEngine
+from mltree.program.engine import ReferenceEngine
 from mltree.tree.topology import Tree
 
 if TYPE_CHECKING:

@@ -23,7 +23,7 @@ from mltree.program.cases import Case
 from mltree.runs.engines import Engines, Resources, Workload
 from mltree.runs.problem import Problem, load_problem
 from mltree.system.events import Event, MemoryPlanned, ignore
-from mltree.tree.random_trees import uniform_tree
+from mltree.tree.topology import uniform_tree
 
 ENDS = (("DNA", 1, 80), ("AA", 81, 110), ("DNA", 111, 200), ("AA", 201, 260), ("DNA", 261, 300))
 """Parts by their data types, in no order."""

@@ -15,8 +15,7 @@ from mltree.data.codons import codon_alphabet
 from mltree.models.eigen import ModelArrays, p_matrices, random_reversible
 from mltree.models.grammar import parse_model
 from mltree.system.errors import InputError
-from mltree.tree.random_trees import uniform_tree, yule_tree
-from mltree.tree.topology import Tree
+from mltree.tree.topology import Tree, uniform_tree, yule_tree
 
 SITES = 60_000
 

@@ -22,9 +22,8 @@ from mltree.supports.resampling import Resampling
 from mltree.system.events import TreesOffered
 from mltree.tree.moves import nni
 from mltree.tree.newick import write_newick
-from mltree.tree.random_trees import random_topology
 from mltree.tree.splits import SplitSums, splits
-from mltree.tree.topology import Tree
+from mltree.tree.topology import Tree, random_topology
 from mltree.treesearch.search import SearchOutcome
 
 DATASETS = Path(__file__).parents[2] / "datasets"

@@ -9,7 +9,7 @@ from ete3_trees import ete3_distance
 import mltree
 from mltree.system.errors import InputError
 from mltree.tree.newick import write_newick
-from mltree.tree.random_trees import random_topology
+from mltree.tree.topology import random_topology
 
 
 def test_distances_are_ete3s() -> None:

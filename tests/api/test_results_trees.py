@@ -12,7 +12,7 @@ import mltree
 from mltree.api.results import PhyloTree, newick_of, newicks_of
 from mltree.system.errors import InputError
 from mltree.tree.newick import write_newick
-from mltree.tree.random_trees import random_topology
+from mltree.tree.topology import random_topology
 
 NEWICK = "(a:0.1234567890123,(b:1e-06,c:0.3)88:0.25,('d x':0.1,d_x:0.4)0.5:0.1);"
 

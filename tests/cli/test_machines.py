@@ -24,9 +24,9 @@ from mltree.device.pocl.linker import SUMS, keep_sum
 from mltree.likelihood.likelihood import Likelihood
 from mltree.models.grammar import parse_model
 from mltree.program.cases import Case
-from mltree.program.reference import ReferenceEngine
+from mltree.program.engine import ReferenceEngine
 from mltree.tree.newick import write_newick
-from mltree.tree.random_trees import random_topology
+from mltree.tree.topology import random_topology
 
 ROOT = Path(__file__).parents[2]
 PRIMATES = ROOT / "datasets" / "primates.phy"

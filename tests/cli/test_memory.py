@@ -17,7 +17,7 @@ from mltree.data.alphabet import DNA
 from mltree.device.discovery import choose_device
 from mltree.models.grammar import parse_model
 from mltree.system.process import threads
-from mltree.tree.random_trees import random_topology
+from mltree.tree.topology import random_topology
 
 Run = Callable[..., Result]
 

@@ -16,8 +16,7 @@ from typer.testing import Result
 from mltree.analyses.options import RunOptions
 from mltree.analyses.whole import replicates_pay, run_whole
 from mltree.cli.main import ANALYSES
-from mltree.report.progress import Reporter, Verbosity
-from mltree.report.terminal import progress_terminal
+from mltree.report.progress import Reporter, Verbosity, progress_terminal
 from mltree.runs.workspace import Workspace
 from mltree.system.errors import InputError
 from mltree.system.events import Event

@@ -20,7 +20,7 @@ from typer.testing import Result
 
 from mltree.fit.settings import CheckpointSettings
 from mltree.runs.workspace import Workspace
-from mltree.system.signals import ECHO, SIGNALS
+from mltree.system.process import ECHO, SIGNALS
 from mltree.treesearch.checkpoint import Checkpoint, SearchState
 
 Run = Callable[..., Result]

@@ -11,7 +11,7 @@ import numpy as np
 import pytest
 from typer.testing import Result
 
-from mltree.supports.table import members, split_table
+from mltree.supports.consensus import members, split_table
 from mltree.tree.clades import read_clades
 
 Run = Callable[..., Result]

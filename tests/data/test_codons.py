@@ -12,8 +12,8 @@ from mltree.data.alignments import read_alignment
 from mltree.data.alphabet import DNA, PROTEIN, UNKNOWN
 from mltree.data.codons import GENETIC_CODES, CodonAlphabet, codon_alphabet
 from mltree.data.datatype import Letters, alphabet_named
-from mltree.data.partition_files import read_partitions
 from mltree.data.partitions import Partitioned, merged, read_partitioned
+from mltree.data.parts import read_partitions
 from mltree.data.patterns import compress
 from mltree.models.partitioned import model_alphabet
 from mltree.system.errors import InputError

@@ -12,8 +12,8 @@ import pytest
 
 from mltree.data.alignments import read_alignment
 from mltree.data.alphabet import DNA, PROTEIN, Alphabet
-from mltree.data.partition_files import read_partitions
 from mltree.data.partitions import Partitioned, read_partitioned
+from mltree.data.parts import read_partitions
 from mltree.data.patterns import compress
 from mltree.system.errors import InputError
 

@@ -8,9 +8,8 @@ import numpy as np
 import pytest
 
 from mltree.data.alphabet import DNA, PROTEIN
-from mltree.data.partition_files import read_partitions
 from mltree.data.partitions import Partitioned, merged, only, read_partitioned, side_by_side
-from mltree.data.parts import format_sites
+from mltree.data.parts import format_sites, read_partitions
 from mltree.system.errors import InputError
 
 

@@ -25,7 +25,7 @@ def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     folder.mkdir(parents=True, mode=0o700)
     monkeypatch.setattr(environment, "cache_folder", lambda: folder)
     monkeypatch.setattr(environment, "cache_notice", lambda: None)
-    monkeypatch.setattr("mltree.device.cache.cache_folder", lambda: folder)
+    monkeypatch.setattr("mltree.device.build.cache_folder", lambda: folder)
     return folder
 
 

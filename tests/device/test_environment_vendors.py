@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from mltree.device import cache
+from mltree.device import build as cache
 from mltree.device.pocl.environment import ENVIRONMENT, INTEL, VARIABLES, show_installed
 
 VARIABLE = VARIABLES[0]

@@ -22,7 +22,7 @@ from mltree.program import builders
 from mltree.program.contract import NO_CELL
 from mltree.program.engine import NO_CONTROL
 from mltree.program.ops.edges import EvaluateSites
-from mltree.treesearch.scoring import Neighbourhood
+from mltree.treesearch.spr import Neighbourhood
 
 if TYPE_CHECKING:
     from conftest import Problem

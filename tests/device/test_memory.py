@@ -23,8 +23,7 @@ from mltree.device.memory import (
     room_on,
 )
 from mltree.device.session import Session
-from mltree.device.sharded_engine import ShardedEngine
-from mltree.device.shards import DeviceSpec
+from mltree.device.shards import DeviceSpec, ShardedEngine
 from mltree.device.worker import Worker
 from mltree.fit.settings import PhaseSettings, RoundSettings
 from mltree.likelihood.likelihood import Likelihood

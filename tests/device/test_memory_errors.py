@@ -12,7 +12,7 @@ from mltree.device.memory import raise_fault
 from mltree.program import builders
 from mltree.program.contract import Fault
 from mltree.system.errors import NumericalError, WorkerFault
-from mltree.tree.random_trees import random_topology
+from mltree.tree.topology import random_topology
 
 DEVICE: Any = SimpleNamespace(name="some device")
 PROGRAM = builders.smoothing([random_topology(5, np.random.default_rng(1))], 3)

@@ -11,10 +11,16 @@ from mltree.device import parsimony as module
 from mltree.device.discovery import DeviceInfo, find_devices
 from mltree.device.parsimony import DeviceParsimony
 from mltree.tree.fitch import InformativeSites, PackedSites, pack_sites
-from mltree.tree.parsimony import REFERENCE, ParsimonyEngine, parsimony_score, stepwise_additions
-from mltree.tree.parsimony_spr import improve, parsimony_trees, reweighted_trees
-from mltree.tree.random_trees import random_topology
-from mltree.tree.topology import Tree
+from mltree.tree.parsimony import (
+    REFERENCE,
+    ParsimonyEngine,
+    improve,
+    parsimony_score,
+    parsimony_trees,
+    reweighted_trees,
+    stepwise_additions,
+)
+from mltree.tree.topology import Tree, random_topology
 
 EVERY_DEVICE = pytest.mark.parametrize("info", find_devices(), ids=lambda info: str(info.index))
 

@@ -10,13 +10,12 @@ import numpy as np
 import pytest
 
 from mltree.device.session import Session, Widening
-from mltree.device.sharded_engine import ShardedEngine
-from mltree.device.shards import DeviceSpec
+from mltree.device.shards import DeviceSpec, ShardedEngine
 from mltree.program import builders
 from mltree.program.cases import Cases
 from mltree.program.engine import NO_CONTROL, Engine
 from mltree.program.ops.edges import EvaluateSites
-from mltree.program.ops.rell import RELL, Rell
+from mltree.program.ops.reduce import RELL, Rell
 from mltree.program.program import Program
 
 if TYPE_CHECKING:

@@ -21,7 +21,7 @@ from mltree.program import builders
 from mltree.program.contract import Function
 from mltree.program.ops.sites import Sites
 from mltree.system.errors import DeviceError, WorkerFault
-from mltree.treesearch.scoring import Neighbourhood
+from mltree.treesearch.spr import Neighbourhood
 
 if TYPE_CHECKING:
     from conftest import Problem

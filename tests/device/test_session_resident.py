@@ -8,8 +8,8 @@ import pytest
 from mltree.device.session import Resident
 from mltree.program import builders, planner
 from mltree.system.errors import WorkerFault
-from mltree.tree.random_trees import random_topology
-from mltree.treesearch.scoring import Neighbourhood
+from mltree.tree.topology import random_topology
+from mltree.treesearch.spr import Neighbourhood
 
 TREE = random_topology(7, np.random.default_rng(3))
 

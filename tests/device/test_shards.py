@@ -11,8 +11,7 @@ import pytest
 from launches import Beside
 
 from mltree.device.session import Session
-from mltree.device.sharded_engine import PROGRAMS, ShardedEngine
-from mltree.device.shards import DeviceSpec, ShardGroup
+from mltree.device.shards import PROGRAMS, DeviceSpec, ShardedEngine, ShardGroup
 from mltree.likelihood.likelihood import Likelihood
 from mltree.program import builders
 from mltree.program.engine import NO_CONTROL

@@ -16,7 +16,7 @@ from mltree.program import builders
 from mltree.program.contract import Control, Function, Mark
 from mltree.program.ops.operation import CASE
 from mltree.program.program import Program
-from mltree.tree.random_trees import random_topology
+from mltree.tree.topology import random_topology
 
 
 def marks(elapsed: int, *groups: dict[Function, int]) -> np.ndarray:

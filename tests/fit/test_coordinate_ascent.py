@@ -19,7 +19,7 @@ from mltree.models.grammar import parse_model
 from mltree.models.partitioned import Linkage, alone
 from mltree.report.lines import describe
 from mltree.system.events import Event, StoppedShort
-from mltree.tree.random_trees import random_topology
+from mltree.tree.topology import random_topology
 
 if TYPE_CHECKING:
     from simulated import Simulated

@@ -20,7 +20,7 @@ from mltree.models.parameters import bounds, vector, with_vector
 from mltree.models.partitioned import Linkage, alone
 from mltree.models.substitution import Model
 from mltree.program.cases import Case
-from mltree.tree.random_trees import random_topology
+from mltree.tree.topology import random_topology
 
 if TYPE_CHECKING:
     from simulated import Simulated

@@ -14,8 +14,7 @@ from mltree.data.alphabet import PROTEIN
 from mltree.fit.model_optimiser import Fit
 from mltree.fit.part_optimiser import share_exchangeabilities
 from mltree.fit.settings import ModelSettings
-from mltree.likelihood.classes import Columns
-from mltree.likelihood.likelihood import Likelihood
+from mltree.likelihood.likelihood import Columns, Likelihood
 from mltree.likelihood.requests import perform
 from mltree.models.grammar import parse_model
 from mltree.models.parameters import (
@@ -28,7 +27,7 @@ from mltree.models.parameters import (
 from mltree.models.partitioned import alone
 from mltree.models.substitution import Model, Profiles
 from mltree.program.cases import Case
-from mltree.program.reference import ReferenceEngine
+from mltree.program.engine import ReferenceEngine
 
 BOUNDS = (1e-6, 100.0)
 SHORT = 0.05

@@ -23,8 +23,7 @@ from mltree.models.partitioned import alone
 from mltree.models.substitution import Model
 from mltree.runs.engines import Engines, Resources, Workload
 from mltree.runs.model_choice import FITTING, with_matrix_held
-from mltree.tree.random_trees import uniform_tree
-from mltree.tree.topology import Tree
+from mltree.tree.topology import Tree, uniform_tree
 
 WIDTH = 5
 COARSE = 0.1

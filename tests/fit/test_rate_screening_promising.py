@@ -20,8 +20,7 @@ from mltree.models.parameters import free_parameters
 from mltree.models.partitioned import alone
 from mltree.runs.engines import Engines, Resources, Workload
 from mltree.runs.model_choice import FITTING, matrices
-from mltree.tree.random_trees import uniform_tree
-from mltree.tree.topology import Tree
+from mltree.tree.topology import Tree, uniform_tree
 
 SITES = 400
 SHORT_STEP = 10.0

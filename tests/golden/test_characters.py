@@ -19,9 +19,8 @@ from mltree.data.alignments import Alignment, read_alignment
 from mltree.data.datatype import detect_alphabet
 from mltree.data.patterns import compress, with_unseen
 from mltree.likelihood.ascertainment import AscertainedLikelihood
-from mltree.likelihood.classes import Columns
 from mltree.likelihood.left_out import ascertained_parts
-from mltree.likelihood.likelihood import Likelihood
+from mltree.likelihood.likelihood import Columns, Likelihood
 from mltree.models.grammar import parse_model
 from mltree.program.cases import Case
 from mltree.program.engine import Engine

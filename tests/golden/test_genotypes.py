@@ -19,8 +19,7 @@ import pytest
 from mltree.data.alignments import Alignment, read_alignment
 from mltree.data.alphabet import HETEROZYGOTES, UNPHASED
 from mltree.data.patterns import compress
-from mltree.likelihood.classes import Columns
-from mltree.likelihood.likelihood import Likelihood
+from mltree.likelihood.likelihood import Columns, Likelihood
 from mltree.models.grammar import parse_model
 from mltree.program.cases import Case
 from mltree.program.engine import Engine

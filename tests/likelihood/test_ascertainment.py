@@ -13,11 +13,10 @@ from scipy.optimize import minimize
 
 from mltree.data.patterns import Ascertainment, Correction, Patterns, with_unseen
 from mltree.likelihood.ascertainment import AscertainedLikelihood
-from mltree.likelihood.classes import Columns
 from mltree.likelihood.interchanges import interchanged, neighbours
 from mltree.likelihood.joint import JointEngine
 from mltree.likelihood.left_out import ascertained_parts
-from mltree.likelihood.likelihood import Likelihood
+from mltree.likelihood.likelihood import Columns, Likelihood
 from mltree.likelihood.site_rows import (
     optimised_quartets,
     rows_of_neighbours,
@@ -25,11 +24,11 @@ from mltree.likelihood.site_rows import (
     rows_of_trees,
 )
 from mltree.program.cases import Case
-from mltree.program.reference import ReferenceEngine
+from mltree.program.engine import ReferenceEngine
 from mltree.tree.moves import nni, spr
 from mltree.tree.newick import read_newick
 from mltree.tree.topology import Tree
-from mltree.treesearch.scoring import Neighbourhood
+from mltree.treesearch.spr import Neighbourhood
 
 BOUNDS = (1e-6, 100.0)
 KINDS = {

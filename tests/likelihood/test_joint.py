@@ -14,11 +14,10 @@ from mltree.likelihood.likelihood import Likelihood
 from mltree.program import builders, planner
 from mltree.program.cases import Case, Cases
 from mltree.program.contract import Control
-from mltree.program.engine import NO_CONTROL, Engine
+from mltree.program.engine import NO_CONTROL, Engine, ReferenceEngine
 from mltree.program.ops.edges import EvaluateSites
 from mltree.program.ops.operation import CASE
-from mltree.program.reference import ReferenceEngine
-from mltree.treesearch.scoring import Neighbourhood
+from mltree.treesearch.spr import Neighbourhood
 
 if TYPE_CHECKING:
     from conftest import Problem

@@ -19,8 +19,7 @@ from mltree.program.engine import Room
 from mltree.runs import engines
 from mltree.runs.engines import Engines, Resources, Workload
 from mltree.system.errors import DeviceMemoryError
-from mltree.tree.random_trees import random_topology
-from mltree.tree.topology import Tree
+from mltree.tree.topology import Tree, random_topology
 
 if TYPE_CHECKING:
     from conftest import Problem

@@ -16,9 +16,8 @@ from mltree.program.cases import Case
 from mltree.program.engine import Engine, Room
 from mltree.system.errors import NumericalError
 from mltree.tree.moves import SprLengths, nni, spr
-from mltree.tree.random_trees import random_topology
-from mltree.tree.topology import Tree
-from mltree.treesearch.scoring import Neighbourhood
+from mltree.tree.topology import Tree, random_topology
+from mltree.treesearch.spr import Neighbourhood
 
 if TYPE_CHECKING:
     from conftest import Problem

@@ -16,8 +16,7 @@ from mltree.program.program import Program
 from mltree.system.errors import DeviceError, DeviceMemoryError
 from mltree.tree.topology import Tree
 from mltree.treesearch.checkpoint import CandidateTree
-from mltree.treesearch.scoring import Neighbourhood
-from mltree.treesearch.spr import spr_round
+from mltree.treesearch.spr import Neighbourhood, spr_round
 
 if TYPE_CHECKING:
     from conftest import Problem

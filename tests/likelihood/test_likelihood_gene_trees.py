@@ -15,12 +15,10 @@ from mltree.fit.settings import PhaseSettings, RoundSettings
 from mltree.likelihood.likelihood import Likelihood
 from mltree.models.eigen import random_reversible
 from mltree.program.cases import Case
-from mltree.program.engine import Engine, Room
-from mltree.program.reference import ReferenceEngine
-from mltree.tree.random_trees import random_topology
-from mltree.tree.topology import Tree
+from mltree.program.engine import Engine, ReferenceEngine, Room
+from mltree.tree.topology import Tree, random_topology
 from mltree.treesearch.move_cache import MoveCache
-from mltree.treesearch.scoring import MoveRules, ScoredMoves, score_moves
+from mltree.treesearch.spr import MoveRules, ScoredMoves, score_moves
 
 if TYPE_CHECKING:
     from conftest import Problem

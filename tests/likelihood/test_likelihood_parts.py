@@ -17,7 +17,7 @@ from mltree.program.cases import Case
 from mltree.program.engine import Engine
 from mltree.tree.moves import SprLengths, spr
 from mltree.tree.topology import Tree
-from mltree.treesearch.scoring import Neighbourhood
+from mltree.treesearch.spr import Neighbourhood
 
 if TYPE_CHECKING:
     from conftest import Problem

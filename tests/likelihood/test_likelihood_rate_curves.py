@@ -12,15 +12,14 @@ import pytest
 from mltree.data.alphabet import DNA
 from mltree.data.patterns import Ascertainment, Correction, with_unseen
 from mltree.likelihood.ascertainment import AscertainedLikelihood
-from mltree.likelihood.classes import Columns
 from mltree.likelihood.left_out import ascertained_parts
-from mltree.likelihood.likelihood import Likelihood
+from mltree.likelihood.likelihood import Columns, Likelihood
 from mltree.models.eigen import ModelArrays, random_reversible
 from mltree.models.grammar import parse_model
 from mltree.models.rate_profiles import PROFILED, RateProfiles
 from mltree.models.rates import Categories
 from mltree.program.cases import Case
-from mltree.program.reference import ReferenceEngine
+from mltree.program.engine import ReferenceEngine
 
 BOUNDS = (1e-6, 100.0)
 

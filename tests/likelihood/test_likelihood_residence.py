@@ -12,7 +12,7 @@ from mltree.likelihood.likelihood import Likelihood
 from mltree.program.cases import Case
 from mltree.tree.moves import nni
 from mltree.tree.topology import Tree
-from mltree.treesearch.scoring import Neighbourhood
+from mltree.treesearch.spr import Neighbourhood
 
 if TYPE_CHECKING:
     from conftest import Problem

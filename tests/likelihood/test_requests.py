@@ -28,15 +28,13 @@ from mltree.models.eigen import random_reversible
 from mltree.models.grammar import parse_model
 from mltree.models.partitioned import Linkage, PartitionModel, alone
 from mltree.program.cases import Case
-from mltree.program.engine import Engine
-from mltree.program.reference import ReferenceEngine
-from mltree.tree.random_trees import random_topology
-from mltree.tree.topology import Tree
+from mltree.program.engine import Engine, ReferenceEngine
+from mltree.tree.topology import Tree, random_topology
 from mltree.treesearch.constraint import Constraint
 from mltree.treesearch.move_cache import MoveCache
-from mltree.treesearch.scoring import MoveRules, ScoreMoves
 from mltree.treesearch.search import SearchOutcome, StartingTree, beginning, search_steps
 from mltree.treesearch.search_context import SearchContext
+from mltree.treesearch.spr import MoveRules, ScoreMoves
 
 if TYPE_CHECKING:
     from simulated import Simulated

@@ -17,9 +17,8 @@ from mltree.likelihood.site_rates import empirical_rates
 from mltree.models.eigen import ModelArrays, rate_matrix
 from mltree.models.grammar import parse_model
 from mltree.models.partitioned import PartitionModel
-from mltree.program.reference import ReferenceEngine
-from mltree.tree.random_trees import uniform_tree
-from mltree.tree.topology import Tree
+from mltree.program.engine import ReferenceEngine
+from mltree.tree.topology import Tree, uniform_tree
 
 BOUNDS = (0.0, 100.0)
 

@@ -14,22 +14,18 @@ from mltree.program.cases import Cases
 from mltree.program.contract import RESULT, GroupKind
 from mltree.program.ops.edges import Derive, Evaluate, EvaluateSites
 from mltree.program.ops.flow import FLOW
-from mltree.program.ops.newview import Newview
+from mltree.program.ops.newview import Newview, PMatrices
 from mltree.program.ops.operation import Run
-from mltree.program.ops.optimise import Optimise
-from mltree.program.ops.pmatrices import PMatrices
+from mltree.program.ops.optimise import Optimise, Repeat
 from mltree.program.ops.reduce import REDUCTION, Reduce
-from mltree.program.ops.repeat import Repeat
 from mltree.program.ops.scan import Scan
 from mltree.program.ops.sites import Sites
 from mltree.program.ops.triplet import TRIPLET, Triplets
 from mltree.program.ops.walk import Walk
 from mltree.program.program import Program
 from mltree.system.errors import WorkerFault
-from mltree.tree.forest import Forest
-from mltree.tree.random_trees import random_topology
-from mltree.tree.topology import Tree
-from mltree.treesearch.scoring import Neighbourhood
+from mltree.tree.topology import Forest, Tree, random_topology
+from mltree.treesearch.spr import Neighbourhood
 
 if TYPE_CHECKING:
     from mltree.program.ops.operation import Records, Stage

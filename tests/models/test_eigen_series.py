@@ -17,9 +17,8 @@ from mltree.models.eigen import ModelArrays, decompose, p_matrices, series_of
 from mltree.models.grammar import parse_model
 from mltree.program.cases import Case
 from mltree.program.engine import Engine
-from mltree.program.ops.pmatrices import exponential
-from mltree.tree.random_trees import random_topology
-from mltree.tree.topology import Tree
+from mltree.program.ops.newview import exponential
+from mltree.tree.topology import Tree, random_topology
 
 TIMES = (1e-9, 1e-7, 1e-5, 1e-3, 0.02, 0.3, 1.0, 3.0, 10.0, 30.0, 100.0)
 ENTRY = 1e-10

@@ -15,7 +15,7 @@ from mltree.models.eigen import fitted, p_matrices
 from mltree.models.grammar import format_model, parse_model
 from mltree.models.partitioned import Linkage, PartitionModel, alone
 from mltree.program.cases import Case
-from mltree.program.reference import ReferenceEngine
+from mltree.program.engine import ReferenceEngine
 from mltree.tree.topology import Tree
 
 if TYPE_CHECKING:

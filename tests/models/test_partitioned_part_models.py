@@ -8,8 +8,8 @@ import numpy as np
 import pytest
 
 from mltree.data.alphabet import DNA, PROTEIN
-from mltree.data.partition_files import best_model_text, read_partitions
 from mltree.data.partitions import Partitioned, read_partitioned
+from mltree.data.parts import best_model_text, read_partitions
 from mltree.models.grammar import format_model
 from mltree.models.partitioned import in_our_words, model_alphabet, model_names, part_models
 from mltree.system.errors import InputError

@@ -17,7 +17,7 @@ from mltree.models.portable import (
     log,
     log_of_many,
     product,
-    solve,  # fmt: skip
+    solve,
 )
 
 SIZES = [0, 1, 2, 3, 4, 5, 20, 61]

@@ -11,13 +11,12 @@ import pytest
 from verifier import VerifiedEngine
 
 from mltree.device.layout import cpu_layout, gpu_layout
-from mltree.device.sharded_engine import ShardedEngine
-from mltree.device.shards import DeviceSpec
+from mltree.device.shards import DeviceSpec, ShardedEngine
 from mltree.likelihood.likelihood import Likelihood
 from mltree.models.eigen import ModelArrays, decompose
 from mltree.models.parameters import exchangeability_slopes
 from mltree.program.cases import Case
-from mltree.program.reference import ReferenceEngine
+from mltree.program.engine import ReferenceEngine
 
 BOUNDS = (1e-6, 100.0)
 STEP = 1e-5

@@ -11,8 +11,7 @@ from mltree.program.builders import walk_stages
 from mltree.program.cases import Cases
 from mltree.program.contract import NO_CELL, RESULT
 from mltree.program.ops.walk import Walk
-from mltree.tree.random_trees import random_topology
-from mltree.tree.topology import Tree
+from mltree.tree.topology import Tree, random_topology
 
 
 def stages_of(trees: Sequence[Tree], longest: int) -> list[Walk]:

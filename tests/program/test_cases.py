@@ -18,13 +18,11 @@ from mltree.data.patterns import Patterns
 from mltree.models.eigen import ModelArrays
 from mltree.program import builders, contract, planner
 from mltree.program.cases import Cases
-from mltree.program.engine import NO_CONTROL, Engine
+from mltree.program.engine import NO_CONTROL, Engine, ReferenceEngine
 from mltree.program.ops.edges import EvaluateSites
 from mltree.program.ops.operation import CASE
-from mltree.program.reference import ReferenceEngine
-from mltree.tree.random_trees import random_topology
-from mltree.tree.topology import Tree
-from mltree.treesearch.scoring import Neighbourhood
+from mltree.tree.topology import Tree, random_topology
+from mltree.treesearch.spr import Neighbourhood
 
 if TYPE_CHECKING:
     from conftest import Problem

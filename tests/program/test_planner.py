@@ -10,10 +10,9 @@ import pytest
 
 from mltree.likelihood.likelihood import Likelihood
 from mltree.program import builders, planner
-from mltree.tree.forest import Forest
 from mltree.tree.moves import nni
-from mltree.tree.topology import Tree
-from mltree.treesearch.scoring import Neighbourhood
+from mltree.tree.topology import Forest, Tree
+from mltree.treesearch.spr import Neighbourhood
 
 if TYPE_CHECKING:
     from conftest import Problem

@@ -7,8 +7,8 @@ import pytest
 
 from mltree.program.cases import Cases
 from mltree.program.planner import ScanTasks, split
-from mltree.tree.random_trees import random_topology
-from mltree.treesearch.scoring import Neighbourhood
+from mltree.tree.topology import random_topology
+from mltree.treesearch.spr import Neighbourhood
 
 
 def scan_of(*seeds: int) -> ScanTasks:

@@ -8,18 +8,15 @@ import pytest
 from mltree.program import builders, contract, planner
 from mltree.program.cases import Cases
 from mltree.program.ops.edges import EDGE, Evaluate
-from mltree.program.ops.newview import Newview
+from mltree.program.ops.newview import PMATRIX, Newview, PMatrices
 from mltree.program.ops.operation import CASE, STAGE
-from mltree.program.ops.pmatrices import PMATRIX, PMatrices
+from mltree.program.ops.optimise import Repeat
 from mltree.program.ops.reduce import Reduce
-from mltree.program.ops.repeat import Repeat
 from mltree.program.ops.scan import SCAN_STEP, SCAN_TASK, Scan
 from mltree.program.ops.sites import RUN, STREAM, Sites
 from mltree.program.program import Program
-from mltree.tree.forest import Forest
-from mltree.tree.random_trees import random_topology
-from mltree.tree.topology import Tree, tree_from_edges
-from mltree.treesearch.scoring import Neighbourhood
+from mltree.tree.topology import Forest, Tree, random_topology, tree_from_edges
+from mltree.treesearch.spr import Neighbourhood
 
 QUARTET = tree_from_edges([(0, 4), (1, 4), (2, 5), (3, 5), (4, 5)], 0.1, 4)
 

@@ -18,9 +18,8 @@ from mltree.program.ops.sites import Sites
 from mltree.program.ops.triplet import Triplets
 from mltree.program.ops.walk import Walk
 from mltree.program.program import Count, Program, most_steps, no_work, work_of
-from mltree.tree.random_trees import random_topology
-from mltree.tree.topology import Tree
-from mltree.treesearch.scoring import Neighbourhood
+from mltree.tree.topology import Tree, random_topology
+from mltree.treesearch.spr import Neighbourhood
 
 TAXA = 11
 

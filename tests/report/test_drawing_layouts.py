@@ -10,7 +10,7 @@ import pytest
 from mltree.report.drawing import ACCENT, FAINT, INK, Label, Scene, Style, draw, nice_length
 from mltree.tree.clades import WrittenTree, read_written
 from mltree.tree.newick import write_newick
-from mltree.tree.random_trees import uniform_tree
+from mltree.tree.topology import uniform_tree
 
 LAYOUTS = ("rectangular", "circular")
 

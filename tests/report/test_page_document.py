@@ -19,7 +19,7 @@ from mltree.report.page import PartModel, Scale, Subject, document, duration, lo
 from mltree.report.record import Facts, Point
 from mltree.tree.clades import read_written
 from mltree.tree.newick import write_newick
-from mltree.tree.random_trees import uniform_tree
+from mltree.tree.topology import uniform_tree
 
 MODELS = {
     "dna": ("GTR{1/3/1/2/4/1}+FU{0.4/0.1/0.2/0.3}+IU{0.1}+G4m{0.5}", DNA),

@@ -11,8 +11,8 @@ import pytest
 
 from mltree.tree.clades import read_written
 from mltree.tree.newick import read_newick, write_newick
-from mltree.tree.random_trees import uniform_tree
 from mltree.tree.splits import robinson_foulds
+from mltree.tree.topology import uniform_tree
 
 Drive = Callable[[str, str], Any]
 PageOf = Callable[[str], str]

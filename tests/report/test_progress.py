@@ -13,8 +13,7 @@ import pytest
 from rich.console import Console
 
 from mltree.report.lines import describe
-from mltree.report.progress import Reporter, Verbosity
-from mltree.report.terminal import Terminal
+from mltree.report.progress import Reporter, Terminal, Verbosity
 from mltree.system import events
 from mltree.system.errors import InputError
 from mltree.system.events import (

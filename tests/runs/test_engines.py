@@ -12,16 +12,15 @@ import pytest
 from mltree.device import discovery
 from mltree.device.discovery import REFERENCE, choose_device, find_devices
 from mltree.device.session import Session
-from mltree.device.sharded_engine import ShardedEngine
-from mltree.program.engine import Engine
-from mltree.program.reference import ReferenceEngine
+from mltree.device.shards import ShardedEngine
+from mltree.program.engine import Engine, ReferenceEngine
 from mltree.runs import engines as module
 from mltree.runs.demand import BUILDER_BYTES, COMPILING_BYTES, GPU_BUILDER_BYTES, RowCounts
 from mltree.runs.engines import EnginePlan, Engines, Resources, Workload
 from mltree.system.errors import DeviceError
 from mltree.system.events import Busy, DeviceChosen, Event, MemoryPlanned, Notice
 from mltree.system.ranks import LONE, Ranks
-from mltree.treesearch.scoring import Neighbourhood
+from mltree.treesearch.spr import Neighbourhood
 
 if TYPE_CHECKING:
     from conftest import Problem

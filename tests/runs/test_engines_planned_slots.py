@@ -13,12 +13,12 @@ from mltree.data.patterns import drawn, usual_sizes
 from mltree.device.discovery import REFERENCE
 from mltree.device.memory import CPU_BATCH
 from mltree.device.session import Session
-from mltree.device.sharded_engine import ShardedEngine
+from mltree.device.shards import ShardedEngine
 from mltree.fit.settings import REPLICATE
 from mltree.program.cases import Case
 from mltree.runs.demand import slots_of
 from mltree.runs.engines import EnginePlan, Engines, Resources, Workload
-from mltree.treesearch.scoring import Neighbourhood
+from mltree.treesearch.spr import Neighbourhood
 
 if TYPE_CHECKING:
     from conftest import Problem

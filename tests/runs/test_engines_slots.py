@@ -12,14 +12,13 @@ import pytest
 from verifier import VerifiedEngine
 
 from mltree.data.patterns import Patterns, drawn, empty_slots
-from mltree.likelihood.classes import Columns
-from mltree.likelihood.likelihood import Likelihood
+from mltree.likelihood.likelihood import Columns, Likelihood
 from mltree.program.cases import Case
 from mltree.program.engine import Engine
 from mltree.runs.engines import ReplicateLikelihood
 from mltree.supports.resampling import Resampling
 from mltree.tree.topology import Tree
-from mltree.treesearch.scoring import Neighbourhood
+from mltree.treesearch.spr import Neighbourhood
 
 if TYPE_CHECKING:
     from conftest import Problem

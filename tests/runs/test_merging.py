@@ -23,8 +23,7 @@ from mltree.runs.problem import Problem, load_problem
 from mltree.runs.steps import evaluate
 from mltree.system.errors import InputError
 from mltree.system.events import Event, PartsMerged, ignore
-from mltree.tree.random_trees import random_topology
-from mltree.tree.topology import Tree
+from mltree.tree.topology import Tree, random_topology
 
 REGIMES = (("HKY{6}+FU{0.4/0.1/0.2/0.3}+G4{0.4}", 2.0), ("JC", 0.5))
 """What parts evolve under, and how fast."""

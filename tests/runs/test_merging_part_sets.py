@@ -13,10 +13,10 @@ from mltree.likelihood.likelihood import Likelihood
 from mltree.models.eigen import ModelArrays
 from mltree.models.grammar import parse_model
 from mltree.program.cases import Case
-from mltree.program.reference import ReferenceEngine
+from mltree.program.engine import ReferenceEngine
 from mltree.runs import merging
 from mltree.runs.merging import PartSets
-from mltree.tree.random_trees import random_topology
+from mltree.tree.topology import random_topology
 
 BOUNDS = (1e-6, 100.0)
 

@@ -28,8 +28,7 @@ from mltree.runs.model_choice import (
 from mltree.runs.problem import Problem, load_problem
 from mltree.runs.steps import FIXED_TOPOLOGY, evaluate
 from mltree.system.events import CandidatesScored, Emit, Event, ModelChosen, ignore
-from mltree.tree.random_trees import random_topology
-from mltree.tree.topology import Tree
+from mltree.tree.topology import Tree, random_topology
 
 ON = Resources(device=REFERENCE)
 ANY = Resources()

@@ -16,7 +16,7 @@ from mltree.runs.model_choice import (
     ScoredModel,
     matrices_near,
 )
-from mltree.tree.random_trees import uniform_tree
+from mltree.tree.topology import uniform_tree
 
 FREE = {"JC": 0, "K80": 1, "SYM": 5}
 

@@ -15,13 +15,7 @@ from mltree.program.cases import Case
 from mltree.runs import steps
 from mltree.runs.engines import Engines, Resources, Workload, open_engines
 from mltree.runs.problem import Problem, load_problem
-from mltree.runs.steps import (
-    FIXED_TOPOLOGY,
-    TreeSearch,
-    evaluate,
-    prepare_search,
-    search_workload,
-)
+from mltree.runs.steps import FIXED_TOPOLOGY, TreeSearch, evaluate, prepare_search, search_workload
 from mltree.system.errors import InputError
 from mltree.system.events import Event, Notice, RunFinished, SearchFinished, SearchResumed, ignore
 from mltree.tree.newick import read_newick, write_newick

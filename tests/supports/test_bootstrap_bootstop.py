@@ -6,7 +6,7 @@ import pytest
 
 from mltree.supports import bootstrap as module
 from mltree.supports.bootstrap import bootstop
-from mltree.supports.table import SplitTable, split_table
+from mltree.supports.consensus import SplitTable, split_table
 from mltree.tree.clades import read_clades
 
 

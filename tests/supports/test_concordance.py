@@ -11,7 +11,7 @@ import pytest
 from mltree.data.alphabet import DNA
 from mltree.data.patterns import Patterns
 from mltree.supports.concordance import Branches, gene_concordance, site_concordance
-from mltree.supports.table import members, sides, unit_bits
+from mltree.supports.consensus import members, sides, unit_bits
 from mltree.tree.clades import Clades, read_clades, read_gene_trees
 
 Side = frozenset[str]

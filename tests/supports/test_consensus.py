@@ -4,8 +4,7 @@ from typing import Any
 import numpy as np
 import pytest
 
-from mltree.supports.consensus import Consensus, consensus
-from mltree.supports.table import members, split_table
+from mltree.supports.consensus import Consensus, consensus, members, split_table
 from mltree.tree.clades import nested, read_clades, write_clades
 
 

@@ -6,8 +6,13 @@ import pytest
 from ete3_trees import ete3_distance
 
 from mltree.supports import consensus as module
-from mltree.supports.consensus import distances, largest, topologies, weighted_distances
-from mltree.supports.table import split_table
+from mltree.supports.consensus import (
+    distances,
+    largest,
+    split_table,
+    topologies,
+    weighted_distances,
+)
 from mltree.tree.clades import read_clades
 from mltree.tree.newick import read_newick
 

@@ -15,9 +15,8 @@ from mltree.system.errors import InputError
 from mltree.tree import newick
 from mltree.tree.clades import Clades, read_clades, read_gene_trees, read_labelled, write_clades
 from mltree.tree.newick import read_newicks, write_newick
-from mltree.tree.random_trees import random_topology
 from mltree.tree.splits import splits
-from mltree.tree.topology import Tree
+from mltree.tree.topology import Tree, random_topology
 
 Mutated = Callable[[bytes, random.Random], bytes]
 

@@ -16,9 +16,8 @@ from mltree.tree.moves import (
     spr,
     undo,
 )
-from mltree.tree.random_trees import random_topology
 from mltree.tree.splits import robinson_foulds, same_topology, topology_key
-from mltree.tree.topology import Tree, siblings
+from mltree.tree.topology import Tree, random_topology, siblings
 
 SEEDS = st.integers(0, 2**32 - 1)
 SIZES = st.integers(4, 40)

@@ -15,11 +15,9 @@ from hypothesis import strategies as st
 from mltree.system.errors import InputError
 from mltree.tree import splits
 from mltree.tree.clades import ascii_drawing
-from mltree.tree.forest import Forest
 from mltree.tree.moves import random_nnis
 from mltree.tree.newick import read_newick, read_newicks, write_newick
-from mltree.tree.random_trees import random_topology
-from mltree.tree.topology import DEFAULT_LENGTH, Tree, tree_from_edges
+from mltree.tree.topology import DEFAULT_LENGTH, Forest, Tree, random_topology, tree_from_edges
 
 Mutated = Callable[[bytes, random.Random], bytes]
 

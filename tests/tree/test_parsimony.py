@@ -9,21 +9,24 @@ from hypothesis import strategies as st
 from mltree.data.alphabet import DNA, PROTEIN, Alphabet
 from mltree.data.patterns import Patterns
 from mltree.system.process import VARIABLE
-from mltree.tree import parsimony, parsimony_spr
+from mltree.tree import parsimony
+from mltree.tree import parsimony as parsimony_spr
 from mltree.tree.fitch import InformativeSites, PackedSites, pack_sites
 from mltree.tree.moves import nni
-from mltree.tree.parsimony import Growth, parsimony_score, stepwise_addition, stepwise_additions
-from mltree.tree.parsimony_spr import (
+from mltree.tree.parsimony import (
     MOST_CHARACTERS,
     NEAR_CUT,
+    Growth,
     improve,
+    parsimony_score,
     parsimony_trees,
     parsimony_trees_of_each,
     reweighted_trees,
+    stepwise_addition,
+    stepwise_additions,
 )
-from mltree.tree.random_trees import random_topology
 from mltree.tree.splits import robinson_foulds, topology_key
-from mltree.tree.topology import Tree, siblings, tree_from_edges
+from mltree.tree.topology import Tree, random_topology, siblings, tree_from_edges
 
 SEEDS = st.integers(0, 2**32 - 1)
 ALPHABETS = pytest.mark.parametrize("alphabet", [DNA, PROTEIN], ids=["DNA", "AA"])

@@ -5,11 +5,9 @@ from hypothesis import strategies as st
 from mltree.data.alphabet import DNA
 from mltree.data.patterns import Patterns
 from mltree.tree.fitch import pack_sites
-from mltree.tree.forest import Forest
 from mltree.tree.moves import compatible, rewire
 from mltree.tree.parsimony import DirectionalSets, parsimony_score
-from mltree.tree.random_trees import random_topology
-from mltree.tree.topology import siblings
+from mltree.tree.topology import Forest, random_topology, siblings
 
 
 def random_patterns(n_tips: int, rng: np.random.Generator) -> Patterns:

@@ -6,9 +6,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from mltree.tree.moves import nni, random_nnis
-from mltree.tree.random_trees import random_topology
 from mltree.tree.splits import lengths_in, robinson_foulds, same_topology, splits, topology_key
-from mltree.tree.topology import Tree, siblings, tree_from_edges
+from mltree.tree.topology import Tree, random_topology, siblings, tree_from_edges
 
 SEEDS = st.integers(0, 2**32 - 1)
 

@@ -5,11 +5,9 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from mltree.tree.forest import Forest
 from mltree.tree.moves import nni, random_nnis
-from mltree.tree.random_trees import random_topology
 from mltree.tree.splits import SplitSums, splits_of
-from mltree.tree.topology import Tree, siblings
+from mltree.tree.topology import Forest, Tree, random_topology, siblings
 
 
 @pytest.mark.cases(5, 200)

@@ -5,10 +5,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from mltree.tree.forest import Forest
 from mltree.tree.moves import nni
-from mltree.tree.random_trees import random_topology
-from mltree.tree.topology import NONE, Tree, siblings, tree_from_edges
+from mltree.tree.topology import NONE, Forest, Tree, random_topology, siblings, tree_from_edges
 
 SEEDS = st.integers(0, 2**32 - 1)
 

@@ -15,7 +15,7 @@ from mltree.models.grammar import parse_model
 from mltree.models.partitioned import Linkage, PartitionModel, alone
 from mltree.system.errors import InputError
 from mltree.system.events import CheckpointWritten, Event, Notice, ignore
-from mltree.tree.random_trees import random_topology
+from mltree.tree.topology import random_topology
 from mltree.treesearch.checkpoint import (
     VERSION,
     CandidateTree,

@@ -4,8 +4,7 @@ from __future__ import annotations
 
 import numpy as np
 
-from mltree.tree.random_trees import random_topology
-from mltree.tree.topology import Tree
+from mltree.tree.topology import Tree, random_topology
 from mltree.treesearch.checkpoint import CandidateTree, Pool, best_of
 
 

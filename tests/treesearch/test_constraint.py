@@ -12,7 +12,7 @@ import pytest
 from mltree.fit.settings import PerturbationSettings
 from mltree.system.errors import InputError
 from mltree.tree.moves import spr
-from mltree.tree.random_trees import random_topology
+from mltree.tree.topology import random_topology
 from mltree.treesearch.checkpoint import CandidateTree
 from mltree.treesearch.constraint import (
     Constraint,
@@ -20,8 +20,8 @@ from mltree.treesearch.constraint import (
     read_constraint,
     tips_behind_edges,
 )
-from mltree.treesearch.scoring import Neighbourhood
 from mltree.treesearch.search_context import perturbed_copies
+from mltree.treesearch.spr import Neighbourhood
 
 TAXA = tuple("abcdefghij")
 TEXT = "((a,b,(c,d)),(e,f),g,h);"

@@ -10,9 +10,9 @@ import numpy as np
 import pytest
 
 from mltree.likelihood.likelihood import Likelihood
-from mltree.program.reference import ReferenceEngine
-from mltree.tree.random_trees import random_topology
+from mltree.program.engine import ReferenceEngine
 from mltree.tree.splits import robinson_foulds, splits
+from mltree.tree.topology import random_topology
 from mltree.treesearch.duplicates import collapse
 
 if TYPE_CHECKING:

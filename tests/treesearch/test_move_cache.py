@@ -6,14 +6,12 @@ import numpy as np
 import pytest
 
 from mltree.fit.settings import PhaseSettings
-from mltree.tree.forest import Forest
 from mltree.tree.moves import nni, spr
-from mltree.tree.random_trees import random_topology
 from mltree.tree.splits import topology_key
-from mltree.tree.topology import Tree
+from mltree.tree.topology import Forest, Tree, random_topology
 from mltree.treesearch import move_cache as module
 from mltree.treesearch.move_cache import SURROUNDINGS, CacheUpdate, MoveCache, MoveKeys
-from mltree.treesearch.scoring import Neighbourhood, RescoredMoves
+from mltree.treesearch.spr import Neighbourhood, RescoredMoves
 
 PHASE = PhaseSettings(8, 30.0)
 

@@ -38,9 +38,8 @@ from mltree.system.events import (
     TreePerturbed,
     ignore,
 )
-from mltree.tree.random_trees import random_topology
 from mltree.tree.splits import splits, topology_key
-from mltree.tree.topology import Tree, tree_from_edges
+from mltree.tree.topology import Tree, random_topology, tree_from_edges
 from mltree.treesearch.duplicates import collapse
 from mltree.treesearch.replicates import Replicates, WeightRows
 from mltree.treesearch.search import (

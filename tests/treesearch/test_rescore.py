@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from mltree.tree.topology import siblings
-from mltree.treesearch.scoring import Neighbourhood, rescore
+from mltree.treesearch.spr import Neighbourhood, rescore
 
 if TYPE_CHECKING:
     from simulated import Simulated

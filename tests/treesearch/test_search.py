@@ -22,7 +22,7 @@ from mltree.likelihood.likelihood import Likelihood
 from mltree.models.grammar import parse_model
 from mltree.models.partitioned import Linkage, PartitionModel, alone
 from mltree.program.cases import Case
-from mltree.program.reference import ReferenceEngine
+from mltree.program.engine import ReferenceEngine
 from mltree.system.errors import InputError
 from mltree.system.events import (
     CheckpointWritten,
@@ -35,8 +35,8 @@ from mltree.system.events import (
     TreesCulled,
     ignore,
 )
-from mltree.tree.random_trees import random_topology
 from mltree.tree.splits import robinson_foulds
+from mltree.tree.topology import random_topology
 from mltree.treesearch.checkpoint import Checkpoint, SearchState
 from mltree.treesearch.constraint import Constraint, tips_behind_edges
 from mltree.treesearch.search import SearchOutcome, StartingTree, search

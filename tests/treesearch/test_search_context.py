@@ -12,8 +12,8 @@ import pytest
 from mltree.fit.settings import PerturbationSettings, PhaseSettings, SearchSettings
 from mltree.likelihood.requests import perform
 from mltree.system.events import Event, ModelOptimised, StartTree, TreePerturbed
-from mltree.tree.random_trees import random_topology
 from mltree.tree.splits import topology_key
+from mltree.tree.topology import random_topology
 from mltree.treesearch.checkpoint import CandidateTree
 from mltree.treesearch.move_cache import CacheUpdate
 from mltree.treesearch.search import StartingTree, beginning, end_starts, finish, perturb

@@ -6,8 +6,8 @@ import numpy as np
 import pytest
 
 from mltree.fit.settings import PerturbationSettings
-from mltree.tree.random_trees import random_topology
 from mltree.tree.splits import robinson_foulds, same_topology, topology_key
+from mltree.tree.topology import random_topology
 from mltree.treesearch.checkpoint import CandidateTree
 from mltree.treesearch.constraint import tips_behind_edges
 from mltree.treesearch.search_context import fallen_back, next_fraction, perturbed_copies

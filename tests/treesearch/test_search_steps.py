@@ -24,8 +24,7 @@ from mltree.likelihood.requests import Answers, Request, SmoothTrees, Steps
 from mltree.models.grammar import parse_model
 from mltree.models.partitioned import PartitionModel, alone
 from mltree.system.events import Emit, ignore
-from mltree.tree.random_trees import random_topology
-from mltree.tree.topology import Tree
+from mltree.tree.topology import Tree, random_topology
 from mltree.treesearch.checkpoint import CandidateTree, Checkpoint, SearchState
 from mltree.treesearch.search import (
     StartingTree,

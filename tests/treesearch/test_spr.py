@@ -15,13 +15,11 @@ from mltree.models.partitioned import Linkage
 from mltree.program.cases import Case
 from mltree.program.planner import ScanTasks
 from mltree.tree.moves import nni
-from mltree.tree.random_trees import random_topology
 from mltree.tree.splits import robinson_foulds, same_topology
-from mltree.tree.topology import Tree
+from mltree.tree.topology import Tree, random_topology
 from mltree.treesearch.checkpoint import CandidateTree
 from mltree.treesearch.move_cache import MoveCache
-from mltree.treesearch.scoring import Neighbourhood
-from mltree.treesearch.spr import RoundOutcome, spr_round
+from mltree.treesearch.spr import Neighbourhood, RoundOutcome, spr_round
 
 if TYPE_CHECKING:
     from simulated import Simulated

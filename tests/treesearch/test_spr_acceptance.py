@@ -5,11 +5,9 @@ from __future__ import annotations
 import numpy as np
 
 from mltree.tree.moves import spr
-from mltree.tree.random_trees import random_topology
 from mltree.tree.splits import robinson_foulds
-from mltree.tree.topology import Tree
-from mltree.treesearch.scoring import Neighbourhood, RescoredMoves
-from mltree.treesearch.spr import apply_moves, best_moves, better_half
+from mltree.tree.topology import Tree, random_topology
+from mltree.treesearch.spr import Neighbourhood, RescoredMoves, apply_moves, best_moves, better_half
 
 
 def moves_of(prune: list[int], target: list[int], lnl: list[float]) -> RescoredMoves:

@@ -12,12 +12,16 @@ from mltree.fit.settings import RoundSettings
 from mltree.likelihood.requests import perform
 from mltree.program.cases import Case
 from mltree.tree.moves import SprLengths, spr
-from mltree.tree.random_trees import random_topology
 from mltree.tree.splits import same_topology, splits, topology_key
-from mltree.tree.topology import Tree
+from mltree.tree.topology import Tree, random_topology
 from mltree.treesearch.checkpoint import CandidateTree
-from mltree.treesearch.scoring import Neighbourhood, RescoredMoves, rescore
-from mltree.treesearch.spr import FullSmoothing, fully_smoothed_moves
+from mltree.treesearch.spr import (
+    FullSmoothing,
+    Neighbourhood,
+    RescoredMoves,
+    fully_smoothed_moves,
+    rescore,
+)
 
 if TYPE_CHECKING:
     from simulated import Simulated

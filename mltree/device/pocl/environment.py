@@ -16,7 +16,7 @@ from collections.abc import Callable, Iterator, MutableMapping
 from contextlib import contextmanager, suppress
 from pathlib import Path
 
-from mltree.device.cache import cache_folder, cache_notice, files_below, is_trusted, kept_files
+from mltree.device.build import cache_folder, cache_notice, files_below, is_trusted, kept_files
 from mltree.device.pocl import linker
 from mltree.system.errors import DeviceError
 from mltree.system.process import DRIVERS, LIBRARIES, limit_drivers

@@ -7,9 +7,8 @@ from typing import ClassVar
 import numpy as np
 
 from mltree.program.contract import Function
-from mltree.program.model_rows import ModelRow
 from mltree.program.ops.operation import Run, record
-from mltree.program.ops.state import ReferenceState, ScaledCla, over_categories
+from mltree.program.ops.state import ModelRow, ReferenceState, ScaledCla, over_categories
 from mltree.system.arrays import Float64
 
 EDGE = record(

@@ -4,9 +4,12 @@ from __future__ import annotations
 
 from typing import ClassVar
 
+import numpy as np
+
 from mltree.program.contract import Function
-from mltree.program.ops.operation import Run, record
+from mltree.program.ops.operation import LaunchShape, Records, Run, TableStage, record
 from mltree.program.ops.state import ReferenceState
+from mltree.system.arrays import Float64
 
 NEWVIEW = record(
     "dst:writes left:reads left_p:matrix right:reads right_p:matrix", "NEWVIEW"
@@ -28,3 +31,71 @@ class Newview(Run):
     ) -> None:
         a = state.across(state.operand(left), left_p)
         state.cla[dst, state.part] = a.times(state.across(state.operand(right), right_p))
+
+
+# PMATRICES: P[p + q] = exp(Q r_k t) for every part q and category k.
+
+PMATRIX = record("p:makes length:length stride:stride case:case model:model", "PMATRIX")
+"""P matrices of a branch for every part q of a case, from length ``length + stride q``."""
+
+MOST_TERMS_OF_ONE = 20
+"""Terms of e^theta for theta up to 1, beside those that lead from a state to the farthest."""
+
+
+class PMatrices(TableStage):
+    """P matrices from branch lengths and the eigen systems of the parts' models."""
+
+    name: ClassVar = "PMATRICES"
+    number: ClassVar = 0
+    layouts: ClassVar = (PMATRIX,)
+    function: ClassVar = Function.PMATRICES
+    line: ClassVar = "{p} = exp(Q r {length}) stride {stride} {case}"
+
+    @staticmethod
+    def formula(
+        state: ReferenceState, p: int, length: int, stride: int, _: int, model: int
+    ) -> None:
+        row, part = state.model(model), state.part
+        time = row.rates * state.lengths[length + stride * part]
+        expm1 = np.expm1(time[:, None] * row.eigenvalues)
+        change = (row.right * expm1[..., None, :]) @ row.left
+        made = np.maximum(np.eye(state.row.states) + change, 0.0)
+        for k in np.flatnonzero(state.is_indirect[model + part]):
+            made[:, k] = exponential(row.generator[:, k % row.generator.shape[1]], time[k])
+        state.p[p + part], state.expm1[p + part] = made, expm1
+
+    def matrices(self, cases: Records) -> int:
+        ends = cases["first_part"] + cases["parts"]
+        return int((self.records["p"] + ends.take(self.records["case"])).max(initial=0))
+
+    def writing(self) -> PMatrices:
+        """All of it: what writes CLAs reads P matrices."""
+        return self
+
+    def jobs(self, shape: LaunchShape) -> int:
+        return -(-len(self.records) * shape.matrix_items // shape.items)
+
+    def aux(self, cases: Records) -> int:
+        """The most parts of a record."""
+        return int(cases["parts"][self.records["case"]].max(initial=1))
+
+
+def exponential(generators: Float64, time: float) -> Float64:
+    """f64[..., S, S]: e^(Q t) by scaling and squaring, without a difference: Q + q I >= 0.
+
+    The definition of :mod:`mltree.models.eigen`.
+    """
+    states, one = generators.shape[-1], np.eye(generators.shape[-1])
+    rates = -np.diagonal(generators, axis1=-2, axis2=-1).min(axis=-1)[..., None, None]
+    squarings = max(0, int(np.ceil(np.log2(max(float(rates.max()) * time, 1.0)))))
+    theta = rates * (time * 0.5**squarings)
+    lazy = np.maximum(generators / rates + one, 0.0)
+    term = total = np.exp(-theta) * one
+    for n in range(1, states + MOST_TERMS_OF_ONE):
+        term = term @ lazy * (theta / n)
+        total = total + term
+    for _ in range(squarings):
+        total = total @ total
+        total /= total.sum(axis=-1, keepdims=True)
+    exact: Float64 = total
+    return exact
