@@ -17,7 +17,7 @@ from mltree.fit.settings import ModelSettings, SearchSettings
 from mltree.program.cases import Case
 from mltree.runs.engines import Engines, Resources, Workload
 from mltree.runs.problem import load_problem
-from mltree.runs.steps import FIXED_TOPOLOGY, evaluate
+from mltree.runs.steps import FIXED_TOPOLOGY, fit_topology
 from mltree.system.events import ignore
 from mltree.tree.newick import read_newick
 from mltree.tree.splits import topology_key
@@ -65,7 +65,7 @@ class Judge:
         if key not in self._known:
             tree, _ = read_newick(newick, self._problem.patterns.taxa)
             tree.lengths[:] = DEFAULT_LENGTH
-            best = evaluate(
+            best = fit_topology(
                 self._fast, tree, self._problem.model, ignore,
                 optimise_parameters=True, optimise_lengths=True, settings=TIGHT,
             )  # fmt: skip

@@ -3,32 +3,33 @@
     import mltree
     result = mltree.search("frogs.phy", model="GTR+G4")
 
-``search``, ``evaluate``, ``model``, ``bootstrap``, ``support``, ``rf``, ``Likelihood`` and what
-they give back come from :mod:`mltree.api`, which is loaded when one of them is first asked for.
+running      ``search``, ``evaluate``, ``bootstrap``: what the commands do, in memory
+choice       ``model``: which model suits the data
+results      what they give back
+likelihood   ``Likelihood``: lnL, gradient and Hessian of one tree
+comparing    ``rf`` and ``support``: trees against trees
+
+Alignments and trees may be files, or objects of other libraries (:mod:`mltree.runs.inputs`).
+Errors are those of :mod:`mltree.system.errors`, one line each. Threads may call all of it: they
+take turns. Each name is loaded when it is first asked for.
 """
 
 from __future__ import annotations
 
+from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
 from mltree.system.version import __version__
 
 if TYPE_CHECKING:
-    from mltree.api import (
-        BootstrapResult,
-        Evaluation,
-        Likelihood,
-        MltreeError,
-        ModelChoice,
-        PhyloTree,
-        SearchResult,
-        bootstrap,
-        evaluate,
-        model,
-        rf,
-        search,
-        support,
-    )
+    from mltree.analyses.bootstrap import bootstrap
+    from mltree.analyses.evaluate import evaluate
+    from mltree.analyses.likelihood import Likelihood
+    from mltree.analyses.model_selection import ModelChoice, model
+    from mltree.analyses.search import search
+    from mltree.analyses.trees import support
+    from mltree.runs.results import BootstrapResult, Evaluation, PhyloTree, SearchResult, rf
+    from mltree.system.errors import MltreeError
 
 __all__ = [
     "BootstrapResult",
@@ -47,16 +48,24 @@ __all__ = [
     "support",
 ]
 
-
-_LAZY = frozenset(__all__) - {"__version__"}
+_HOMES = {
+    "analyses.bootstrap": ("bootstrap",),
+    "analyses.evaluate": ("evaluate",),
+    "analyses.likelihood": ("Likelihood",),
+    "analyses.model_selection": ("ModelChoice", "model"),
+    "analyses.search": ("search",),
+    "analyses.trees": ("support",),
+    "runs.results": ("BootstrapResult", "Evaluation", "PhyloTree", "SearchResult", "rf"),
+    "system.errors": ("MltreeError",),
+}
+"""Modules by the names that they have."""
 
 
 def __getattr__(name: str) -> Any:
-    if name not in _LAZY:
-        raise AttributeError(f"module 'mltree' has no attribute {name!r}")
-    from mltree import api
-
-    return getattr(api, name)
+    for module, names in _HOMES.items():
+        if name in names:
+            return getattr(import_module(f"mltree.{module}"), name)
+    raise AttributeError(f"module 'mltree' has no attribute {name!r}")
 
 
 def __dir__() -> list[str]:

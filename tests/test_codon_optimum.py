@@ -19,7 +19,7 @@ from mltree.data.patterns import compress
 from mltree.models.grammar import parse_model
 from mltree.models.partitioned import alone
 from mltree.runs.engines import Engines, Resources, Workload
-from mltree.runs.steps import evaluate
+from mltree.runs.steps import fit_topology
 from mltree.tree.newick import read_newick
 
 BOUNDS = (1e-6, 100.0)
@@ -100,7 +100,7 @@ def test_no_start_of_scipy_ends_above(case: int) -> None:
     patterns = compress(Alignment(TAXA, characters, "", alphabet))
     model = alone(parse_model(text, alphabet).with_empirical_frequencies(patterns))
     likelihood = Engines(Resources(), Workload.of_patterns(patterns, 1, BOUNDS)).likelihood
-    found = evaluate(
+    found = fit_topology(
         likelihood, tree, model, lambda event: None,
         optimise_parameters=True, optimise_lengths=False,
     )  # fmt: skip

@@ -22,7 +22,7 @@ from mltree.data.patterns import compress, with_unseen
 from mltree.models.grammar import parse_model
 from mltree.models.partitioned import alone
 from mltree.runs.engines import Engines, Resources, Workload
-from mltree.runs.steps import evaluate
+from mltree.runs.steps import fit_topology
 from mltree.tree.newick import read_newick
 
 BOUNDS = (1e-6, 100.0)
@@ -126,7 +126,7 @@ def test_no_start_of_scipy_ends_above(case: int) -> None:
         patterns = with_unseen(patterns, [parsed.ascertainment])
     categories = parsed.arrays().n_categories
     likelihood = Engines(Resources(), Workload.of_patterns(patterns, categories, BOUNDS)).likelihood
-    found = evaluate(
+    found = fit_topology(
         likelihood, tree, alone(parsed), lambda event: None,
         optimise_parameters=True, optimise_lengths=False,
     )  # fmt: skip

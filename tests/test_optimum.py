@@ -20,7 +20,7 @@ from mltree.models.partitioned import SCALER_MAX, SCALER_MIN, Linkage, Partition
 from mltree.models.substitution import Model
 from mltree.program.cases import Case
 from mltree.runs.engines import Engines, Resources, Workload
-from mltree.runs.steps import evaluate
+from mltree.runs.steps import fit_topology
 from mltree.system.events import Event, StoppedShort
 from mltree.tree.topology import Tree, uniform_tree
 
@@ -248,7 +248,7 @@ def fit(task: Task) -> tuple[float, PartitionModel, list[Event]]:
     tree = task.tree.copy()
     tree.lengths[:] = 0.1
     events: list[Event] = []
-    found = evaluate(
+    found = fit_topology(
         task.likelihood, tree, task.model, events.append,
         optimise_parameters=True, optimise_lengths=True,
     )  # fmt: skip

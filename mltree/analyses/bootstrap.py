@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 import time
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass, replace
 from functools import partial
 from pathlib import Path
@@ -15,10 +15,10 @@ import numpy as np
 from mltree.analyses.options import BootstrapOptions, SearchOptions
 from mltree.analyses.trees import (
     CONSENSUS_FILES,
+    METRICS,
     SUPPORT_KINDS,
     consensus_texts,
     first_tree,
-    support_facts,
     support_kinds,
     support_texts,
 )
@@ -28,9 +28,10 @@ from mltree.fit.settings import REPLICATE, SearchSettings
 from mltree.likelihood.requests import perform_all
 from mltree.models.parameters import bounds
 from mltree.models.partitioned import PartitionModel
+from mltree.runs.calls import Call, taking
 from mltree.runs.engines import ANY_DEVICE, Engines, Resources, Workload, open_engines
-from mltree.runs.options import AUTO, AnalysisOptions
-from mltree.runs.problem import Problem
+from mltree.runs.options import AUTO, AnalysisOptions, one_of
+from mltree.runs.problem import Problem, is_choice
 from mltree.runs.request import (
     begin_log,
     by_kind,
@@ -42,7 +43,8 @@ from mltree.runs.request import (
     share_replicates,
     show_times,
 )
-from mltree.runs.steps import FIXED_TOPOLOGY, TreeSearch, evaluate, mark, without_copies
+from mltree.runs.results import BootstrapResult, PhyloTree, support_facts
+from mltree.runs.steps import FIXED_TOPOLOGY, TreeSearch, fit_topology, mark, without_copies
 from mltree.runs.trees import read_tree
 from mltree.runs.workspace import Entry, Head, Journal, MemoryJournal, RunLog, Workspace
 from mltree.supports.bootstrap import STEP, Verdict, bootstop
@@ -258,7 +260,7 @@ def prepare_bootstrap(
             else distinct.reduce_tree(tree)
         )
         exact = engines.is_exact
-        found = evaluate(
+        found = fit_topology(
             engines.likelihood, start, model, emit, optimise_parameters=True,
             optimise_lengths=True, settings=FIXED_TOPOLOGY.for_precision(exact),
         )  # fmt: skip
@@ -514,3 +516,23 @@ def _leave(
         said.append(error.message)
     log.close(f"stopped: {'; '.join(said)}\n")
     return ExitMessage("; ".join(said))
+
+
+@taking(BootstrapOptions, "model")
+def bootstrap(options: BootstrapOptions, source: Source, call: Call) -> BootstrapResult:
+    """Search the trees of bootstrap replicates, as ``mltree bootstrap`` does."""
+    one_of("metric", options.metric, METRICS)
+    if is_choice(options.model):
+        raise InputError("model='auto' is chosen by search", hint="or ask mltree.model for one")
+    return result_of(bootstrap_in_memory(options, call, source), call)
+
+
+def result_of(texts: Mapping[str, str], call: Call) -> BootstrapResult:
+    """The result that the files of a bootstrap have."""
+    end, supported = call.last(BootstrapFinished), texts.get("support")
+    return BootstrapResult(
+        trees=tuple(map(PhyloTree, texts[BOOTSTRAPS].splitlines())),
+        consensus=PhyloTree(texts[CONSENSUS_FILES[Consensus.MAJORITY]].strip()),
+        tree=None if supported is None else PhyloTree(supported.strip()),
+        converged=end.converged if end else None,
+    )

@@ -14,17 +14,19 @@ from mltree.likelihood.site_rates import EmpiricalRates, empirical_rates
 from mltree.models.partitioned import PartitionModel
 from mltree.program.cases import Case
 from mltree.report.record import expect_record
+from mltree.runs.calls import Call, taking
 from mltree.runs.engines import Engines, Workload, open_engines
 from mltree.runs.options import FitOptions
 from mltree.runs.problem import Problem
 from mltree.runs.request import Run, load, model_text, open_log, part_trees
+from mltree.runs.results import Evaluation
 from mltree.runs.site_frequencies import (
     SITE_FREQUENCIES,
     SiteClasses,
     check_classes,
     frequencies_file,
 )
-from mltree.runs.steps import FIXED_TOPOLOGY, TreeResult, as_reported, evaluate
+from mltree.runs.steps import FIXED_TOPOLOGY, TreeResult, as_reported, fit_topology
 from mltree.runs.trees import check_possible, lone_trees, read_trees
 from mltree.system.errors import ModelError
 from mltree.system.events import Emit, RunStarted, ignore
@@ -66,7 +68,7 @@ def fitted(
             "+PSR finds rates of sites together with the model and the branch lengths",
             hint="leave the model and the branches to be optimised, or use +G4",
         )
-    found = evaluate(
+    found = fit_topology(
         engines.likelihood,
         tree,
         model,
@@ -193,3 +195,16 @@ def run_evaluate(options: EvaluateOptions, reporter: Reporter) -> None:
         stale = [*more, *(OF_SITES if options.redo else ())]
         run.deliver(found, newick, texts, [kind for kind in stale if kind not in texts])
         reporter.finish("evaluate", run.conclude(found, newick))
+
+
+@taking(EvaluateOptions, "tree", "model")
+def evaluate(options: EvaluateOptions, source: Source, call: Call) -> Evaluation:
+    """Compute the log-likelihood of a tree, topology or all of it fixed, as ``mltree evaluate``."""
+    problem, tree, engines = opened(options, call, source)
+    found = fitted(engines, tree, problem.model, options, call)
+    return Evaluation(
+        problem=problem,
+        resources=options.resources,
+        found=found.scored(engines, call),
+        timings=call.timings(engines, found),
+    )

@@ -5,13 +5,14 @@ from __future__ import annotations
 import hashlib
 import json
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
 from mltree.analyses.options import ModelChoiceOptions, SearchOptions
+from mltree.data.alignments import Source
 from mltree.data.partitions import merged, only, refuse_files
 from mltree.data.parts import best_model_text, best_scheme_text, nexus_scheme_text
 from mltree.data.patterns import Patterns
@@ -24,6 +25,7 @@ from mltree.models.names import in_iq_tree
 from mltree.models.partitioned import Linkage, part_models
 from mltree.models.substitution import Model
 from mltree.report.lines import best_fit_line
+from mltree.runs.calls import Call, taking
 from mltree.runs.engines import ANY_DEVICE, Engines, Resources, Workload, open_engines
 from mltree.runs.merging import merge_parts
 from mltree.runs.model_choice import (
@@ -36,6 +38,7 @@ from mltree.runs.model_choice import (
 )
 from mltree.runs.problem import Problem, in_parts
 from mltree.runs.request import begin_log, by_kind, command_result, deliver, load, open_log
+from mltree.runs.results import table
 from mltree.runs.steps import TreeResult, with_own_lengths
 from mltree.runs.trees import read_tree
 from mltree.system.errors import InputError
@@ -470,3 +473,69 @@ def rank(choices: Sequence[RankedModels], emit: Emit) -> None:
             for one in choice.ranked[:SHOWN]
         )
         emit(ModelsRanked(choice.part, choice.criterion, len(choice.scored), rows))
+
+
+@dataclass(frozen=True, eq=False)
+class ModelChoice:
+    """The candidates for an alignment, or for one of its parts, and the best of them."""
+
+    choice: RankedModels = field(repr=False)
+
+    def __repr__(self) -> str:
+        return f"ModelChoice({self.name!r}, part={self.part!r})"
+
+    def __str__(self) -> str:
+        return self.name
+
+    @property
+    def part(self) -> str:
+        """The part's name; ``noname`` where there is one."""
+        return self.choice.part
+
+    @property
+    def name(self) -> str:
+        """The best model, as ``model`` takes it: ``TVM+FC+G4``."""
+        return self.choice.best.name
+
+    @property
+    def model(self) -> str:
+        """The same with its estimates."""
+        return format_model(self.choice.best.model)
+
+    @property
+    def lnl(self) -> float:
+        """Log-likelihood under it, on the tree that all were compared on."""
+        return self.choice.best.lnl
+
+    def to_dict(self) -> dict[str, Any]:
+        """All candidates and their scores, under the names of a .modelTest file."""
+        return part_row(self.choice)
+
+    def to_json(self) -> str:
+        """The same as JSON."""
+        return _json(self.to_dict())
+
+    def _repr_html_(self) -> str:
+        criterion = self.choice.criterion
+        worth = self.choice.weights(criterion)
+        rows = [
+            [one.name, f"{one.lnl:.3f}", str(one.parameters), f"{one.score(criterion):.3f}",
+             f"{worth[one.name]:.4f}"]
+            for one in self.choice.ranked[:SHOWN]
+        ]  # fmt: skip
+        return table(rows, ["model", "lnL", "parameters", criterion.upper(), "weight"])
+
+
+@taking(ModelChoiceOptions)
+def model(
+    options: ModelChoiceOptions, source: Source, call: Call
+) -> ModelChoice | list[ModelChoice]:
+    """Choose the model that suits an alignment best; of each part where there are partitions."""
+    problem = load(options, call, source)
+    tree = None if options.tree is None else read_tree(options.tree, problem, call)
+    scheme = scheme_of(problem, options, call, Criterion(options.criterion), tree)
+    data, choices = scheme.problem.data, scheme.choices
+    if data is None:
+        return ModelChoice(choices[0])
+    placed = sorted(zip(data.order, choices, strict=True), key=lambda pair: pair[0])
+    return [ModelChoice(choice) for _, choice in placed]

@@ -2,16 +2,18 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, field, replace
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from dataclasses import replace
 from functools import partial
-from typing import TYPE_CHECKING, Any, NamedTuple, Protocol
+from typing import TYPE_CHECKING, NamedTuple
 
 import numpy as np
 
 from mltree.analyses.bootstrap import (
     BOOTSTRAPS,
     JOURNAL,
+    Bootstrap,
     BootstrapPlan,
     bootstrap_after,
     bootstrap_kinds,
@@ -20,6 +22,7 @@ from mltree.analyses.bootstrap import (
     replicate_settings,
     replicated,
     replicated_in_memory,
+    result_of,
 )
 from mltree.analyses.evaluate import check_rates, site_rates
 from mltree.analyses.model_selection import (
@@ -33,15 +36,23 @@ from mltree.analyses.model_selection import (
 from mltree.analyses.options import SearchOptions
 from mltree.analyses.report import REPORT, write_report
 from mltree.analyses.tree_tests import BRANCHES, LocalTests
-from mltree.analyses.trees import CONSENSUS_FILES, SUPPORT_KINDS, support_facts, support_kinds
+from mltree.analyses.trees import (
+    CONSENSUS_FILES,
+    METRICS,
+    SUPPORT_KINDS,
+    support_kinds,
+)
 from mltree.analyses.ufboot import ULTRAFAST_KINDS, UltrafastPlan, ultrafast_texts
-from mltree.data.alignments import MIN_TAXA, Source
+from mltree.data.alignments import MIN_TAXA, MemoryAlignment, Source
 from mltree.device.layout_choice import KeptLayouts
 from mltree.fit.settings import SearchSettings, preset
 from mltree.models.partitioned import PartitionModel
 from mltree.report.lines import NAMES
 from mltree.report.record import expect_record
+from mltree.runs.calls import Call, taking
 from mltree.runs.demand import RowCounts
+from mltree.runs.inputs import written
+from mltree.runs.options import one_of
 from mltree.runs.problem import Problem, read_problem
 from mltree.runs.request import (
     LOCI_KINDS,
@@ -52,22 +63,22 @@ from mltree.runs.request import (
     part_trees,
     share_replicates,
 )
+from mltree.runs.results import SearchResult, SupportResult, support_facts
 from mltree.runs.site_frequencies import SITE_FREQUENCIES, frequencies_file
 from mltree.runs.steps import TreeResult, TreeSearch, prepare_search
 from mltree.runs.trees import expect_starts
-from mltree.runs.workspace import Journal, RunLog
+from mltree.runs.workspace import Journal, RunLog, Workspace
 from mltree.supports.consensus import Consensus
 from mltree.system.errors import InputError
-from mltree.system.events import Emit, Notice, RunStarted, SearchPlanned, SupportsDrawn
+from mltree.system.events import Emit, Notice, RunStarted, SearchPlanned, StartsEnded, SupportsDrawn
 from mltree.system.files import is_there
 from mltree.system.process import ExitMessage, on_signal
-from mltree.system.ranks import current_ranks
+from mltree.system.ranks import LONE, Ranks, current_ranks
 from mltree.system.values import Value
 from mltree.system.version import __version__
 from mltree.tree.clades import read_labelled
 from mltree.tree.newick import write_newick
 from mltree.tree.splits import facing
-from mltree.tree.topology import Tree
 from mltree.treesearch.checkpoint import Checkpoint
 from mltree.treesearch.constraint import read_constraint
 from mltree.treesearch.search import StartingTree
@@ -138,69 +149,8 @@ class SupportPlan(Value):
         return RowCounts(self.ultrafast.replicates if self.ultrafast else 0)
 
 
-class Draw(Protocol):
-    """Writes a tree as its file has it."""
-
-    def __call__(self, tree: Tree, labels: Mapping[int, str] | None = None) -> str:
-        """In Newick, with labels by edge."""
-
-
-@dataclass
-class SupportResult:
-    """Supports of the best tree."""
-
-    newick: str
-    """The best tree with every label but those of a second metric."""
-    texts: dict[str, str] = field(default_factory=dict)
-    """By kind of file."""
-    events: list[SupportsDrawn] = field(default_factory=list)
-
-    def add(self, texts: Mapping[str, str], events: Sequence[SupportsDrawn]) -> None:
-        """More supports, the first of them on a tree that has the labels so far too."""
-        self.texts |= texts
-        self.newick = events[0].newick
-        self.events += events
-
-
-class Replicate(Protocol):
-    """Searches for bootstrap replicates."""
-
-    def __call__(
-        self, plan: BootstrapPlan, newick: str
-    ) -> tuple[dict[str, str], list[SupportsDrawn]]:
-        """The texts of all files, and the supports, behind the labels of this tree."""
-
-
-def draw_supports(
-    plan: SupportPlan,
-    ready: TreeSearch,
-    found: TreeResult,
-    seed: int,
-    draw: Draw,
-    replicate: Replicate,
-    emit: Emit,
-    keep: Callable[[Mapping[str, str]], object] = lambda _: None,
-) -> SupportResult:
-    """Compute what was asked for, tell of it, and keep it: what follows may take days.
-
-    keep  writes texts by kind of file
-    """
-    problem = ready.problem
-    supports = SupportResult(draw(found.mean_tree))
-    if plan.tests and len(problem.taxa) >= MIN_TAXA:
-        tested = plan.tests.of(ready.engines.exact, found.tree, found.model, problem.groups, seed)
-        supports.newick = draw(found.mean_tree, tested.labels())
-        supports.events = tested.events(supports.newick)
-        for event in supports.events:
-            emit(event)
-        supports.texts = {SUPPORT: supports.newick + "\n", BRANCHES: tested.table(problem.taxa)}
-        keep(supports.texts)
-    if plan.ultrafast and len(ready.distinct.kept) >= MIN_TAXA:
-        supports.add(*ultrafast_texts(plan.ultrafast, ready, found, supports.newick, seed, emit))
-        keep(supports.texts)
-    if plan.bootstrap:
-        supports.add(*replicate(plan.bootstrap, supports.newick))
-    return supports
+Draw = Callable[..., str]
+"""Writes a tree as its file has it, in Newick; ``labels``: of edges, by their ids."""
 
 
 LOG, EVENTS, START, TREE = "log", "events", "startTree", "bestTree"
@@ -260,30 +210,29 @@ def load_for_search(options: SearchOptions, emit: Emit, source: Source | None = 
     return load(options, emit, source, expect=partial(_expect, options), site_rates=True)
 
 
-def _kinds(options: SearchOptions) -> list[str]:
+def _kinds(options: SearchOptions, plan: SupportPlan) -> list[str]:
     """Kinds of the output files beside the best tree and its model."""
     frequencies = [SITE_FREQUENCIES] * (options.guide_tree is not None)
-    return [*SupportPlan.asked_by(options).kinds, *frequencies]
+    return [*plan.kinds, *frequencies]
 
 
-class WrittenSearch(NamedTuple):
-    """A search that has ended."""
+class FinishedSearch(NamedTuple):
+    """A search that has ended, with the supports of its tree."""
 
     ready: TreeSearch
-    found: TreeResult
+    result: TreeResult
     supports: SupportResult
 
 
 def run_search(
     options: SearchOptions, reporter: Reporter, notes: Sequence[str] = ()
-) -> WrittenSearch:
+) -> FinishedSearch:
     """Search, show the result, write the files; ``notes``: told when it begins."""
     plan, workspace = SupportPlan.asked_by(options), options.workspace
-    if options.merge and not options.chooses:
-        raise InputError("--merge goes with --model auto", hint="or `mltree model --merge`")
     models = choice_kinds(has_parts=True) if options.chooses else ()
-    kinds = _kinds(options)
+    kinds = _kinds(options, plan)
     every = (EVENTS, START, *RESULTS, PART_TREES, RATES, CHECKPOINT, LAST, *models, *kinds)
+    _expect_choice(options, "--merge goes with --model auto", "or `mltree model --merge`")
     workspace.check((LOG, REPORT, *every), options.inputs)
     expect_record(workspace.path(EVENTS))
     held = {*every, *OF_THE_TREE, BRANCHES} - {REPORT}  # a report may be drawn at any time
@@ -294,125 +243,297 @@ def run_search(
         reporter(RunStarted(__version__, options.line, options.seed))
         for note in notes:
             reporter(Notice(note))
-        return _search(options, plan, log, resumes, reporter)
+        return _searched(options, FileOutput(options, plan, reporter, log, resumes))
 
 
-def _search(
-    options: SearchOptions, plan: SupportPlan, log: RunLog, resumes: bool, reporter: Reporter
-) -> WrittenSearch:
-    """All of it, once the prefix is the run's own."""
-    workspace = options.workspace
-    problem = load_for_search(options, reporter)
-    if options.chooses:
-        problem = chosen(problem, options, reporter)
-    taxa = problem.taxa
-    outgroup = _outgroup(options.outgroup, taxa)
-    layouts = Checkpoint.read_layouts(workspace.path(CHECKPOINT)) if resumes else None
-    ready = _prepared(options, plan, problem, reporter, layouts)
-    engines = ready.engines
-    checkpoint = Checkpoint(
-        workspace.path(CHECKPOINT),
-        ready.fingerprint,
-        ready.settings.checkpoints,
-        engines.kept,
-    )
-
-    def draw(tree: Tree, labels: Mapping[int, str] | None = None) -> str:
-        return write_newick(tree, taxa, outgroup=outgroup, collapse=options.collapse, labels=labels)
-
-    run = Run.of(
-        "search", options, problem, engines, reporter, kind=RESULT, record=EVENTS,
-        resolved={"tree": options.tree or _asked(ready.starts)},
-        starts=[start.origin for start in ready.starts],
-        nni_only=options.moves == "nni",
-        seed=options.seed,
-        supports=plan.cited,
-    )  # fmt: skip
-    if options.chooses:
-        run.methods = replace(run.methods, criterion=NAMES[criterion_of(workspace.path(TABLE))])
-    if resumes:
-        checkpoint.load(problem.model)  # one of another search ends the run before it writes
-    run.begin(log, append=resumes)
-    if current_ranks().size > 1 and problem.model.has_site_rates:
-        reporter(Notice("rates of sites (+PSR) are searched under by rank 0 alone"))
-    if not resumes:
-        workspace.remove(CHECKPOINT)
-        workspace.remove(LAST)
-        if plan.bootstrap:
-            drop_replicates(workspace)
-        workspace.write({START: ready.start_text + "\n"})
-    with on_signal(partial(_leave, options, checkpoint, lambda tree: draw(ready.whole(tree)), log)):
-        settings = ready.settings
-        patience = settings.perturbation.patience
-        reporter(SearchPlanned(len(ready.starts), len(settings.phases), patience))
-        found = ready.run(run, checkpoint, current_ranks())
-        if options.outgroup and facing(found.tree, outgroup) is None:
-            reporter(Notice("the outgroup does not stand together: drawn next to its first taxon"))
-        supports, result = _deliver(options, plan, run, ready, found, draw, log)
-        if options.report:
-            page = write_report(workspace, reporter, alignment=options.alignment)
-            reporter.say(f"Wrote {page}")
-            result["files"][REPORT] = str(page)
-        reporter.finish("search", result)
-        return WrittenSearch(ready, found, supports)
-
-
-def _prepared(
-    options: SearchOptions,
-    plan: SupportPlan,
-    problem: Problem,
-    emit: Emit,
-    kept: KeptLayouts | None = None,
-) -> TreeSearch:
-    """The search that the options ask for, ready to run; ``kept``: a checkpoint's layouts."""
-    return prepare_search(
-        problem, search_settings(options), options.resources, seed=options.seed,
-        starts=options.tree, constraint=options.constraint, kept=kept, replicates=plan.replicates,
-        rows=plan.rows, emit=emit,
-    )  # fmt: skip
-
-
-def search_in_memory(options: SearchOptions, emit: Emit, source: Source) -> WrittenSearch:
+def search_in_memory(options: SearchOptions, emit: Emit, source: Source) -> FinishedSearch:
     """Search as ``mltree search`` does, without a file.
 
     Raises:
         MltreeError: the data, the model, a tree or the device cannot be used.
     """
     plan = SupportPlan.asked_by(options)
+    _expect_choice(options, "merge=True goes with model='auto'", "or mltree.model")
+    return _searched(options, MemoryOutput(options, plan, emit, source))
+
+
+def _expect_choice(options: SearchOptions, message: str, hint: str) -> None:
+    """Make sure that parts are merged only where models are chosen. Raises: InputError."""
     if options.merge and not options.chooses:
-        raise InputError("merge=True goes with model='auto'", hint="or mltree.model")
-    problem = load_for_search(options, emit, source)
+        raise InputError(message, hint=hint)
+
+
+def _searched(options: SearchOptions, output: MemoryOutput) -> FinishedSearch:
+    """Read, choose models, place, search, compute supports, deliver."""
+    plan, emit = output.plan, output.emit
+    problem = load_for_search(options, emit, output.source)
     if options.chooses:
-        problem = scheme_of(problem, options, emit).under_best
-    ready = _prepared(options, plan, problem, emit)
-    found = ready.run(emit)
-    taxa = ready.problem.taxa
-    outgroup = _outgroup(options.outgroup, taxa)
-
-    def draw(tree: Tree, labels: Mapping[int, str] | None = None) -> str:
-        return write_newick(tree, taxa, outgroup=outgroup, collapse=options.collapse, labels=labels)
-
-    def replicate(plan: BootstrapPlan, newick: str) -> tuple[dict[str, str], list[SupportsDrawn]]:
-        model = found.per_site or _as_written(options, found.model, ready.problem, source)
-        settings = replicate_settings(options.moves == "nni")
-        bootstrap = bootstrap_after(ready, model, settings, options.seed)
-        return replicated_in_memory(bootstrap, plan, newick, emit)
-
-    supports = draw_supports(plan, ready, found, options.seed, draw, replicate, emit)
-    return WrittenSearch(ready, found, supports)
-
-
-def _as_written(
-    options: SearchOptions, model: PartitionModel, problem: Problem, source: Source
-) -> PartitionModel:
-    """The model with the digits of its file, under which a command's replicates are searched."""
-    if problem.data is not None:
-        return model
-    text = model_text(model, problem).strip()
-    return read_problem(source, text, options.data_type, options.linkage).model
+        problem = output.under_best(problem)
+    ready = prepare_search(
+        problem, search_settings(options), options.resources, seed=options.seed,
+        starts=options.tree, constraint=options.constraint, kept=output.layouts(),
+        replicates=plan.replicates, rows=plan.rows, emit=emit,
+    )  # fmt: skip
+    outgroup = _outgroup(options.outgroup, problem.taxa)
+    draw = partial(write_newick, taxa=problem.taxa, outgroup=outgroup, collapse=options.collapse)
+    with output.begun(ready, draw):
+        settings = ready.settings
+        patience = settings.perturbation.patience
+        emit(SearchPlanned(len(ready.starts), len(settings.phases), patience))
+        result = ready.run(output.emit, output.checkpoint, output.ranks)
+        if options.outgroup and facing(result.tree, outgroup) is None:
+            emit(Notice("the outgroup does not stand together: drawn next to its first taxon"))
+        output.keep_tree(result)
+        supports = draw_supports(ready, result, draw, output)
+        output.deliver(result, supports)
+    return FinishedSearch(ready, result, supports)
 
 
-def _stale(options: SearchOptions, texts: Mapping[str, str]) -> list[str]:
+def draw_supports(
+    ready: TreeSearch, result: TreeResult, draw: Draw, output: MemoryOutput
+) -> SupportResult:
+    """Compute the supports that were asked for, tell of them, and keep them: each may take days."""
+    plan, problem, seed = output.plan, ready.problem, output.options.seed
+    supports = SupportResult(draw(result.mean_tree))
+    if plan.tests and len(problem.taxa) >= MIN_TAXA:
+        exact = ready.engines.exact
+        tested = plan.tests.of(exact, result.tree, result.model, problem.groups, seed)
+        supports.newick = draw(result.mean_tree, labels=tested.labels())
+        supports.events = tested.events(supports.newick)
+        for event in supports.events:
+            output.emit(event)
+        supports.texts = {SUPPORT: supports.newick + "\n", BRANCHES: tested.table(problem.taxa)}
+        output.keep(supports.texts)
+    if plan.ultrafast and len(ready.distinct.kept) >= MIN_TAXA:
+        newick, emit = supports.newick, output.emit
+        supports.add(*ultrafast_texts(plan.ultrafast, ready, result, newick, seed, emit))
+        output.keep(supports.texts)
+    if plan.bootstrap:
+        supports.add(*output.replicated(plan.bootstrap, result, supports.newick))
+    return supports
+
+
+class MemoryOutput:
+    """What a search leaves to its caller: nothing is written, nothing goes on later."""
+
+    checkpoint: Checkpoint | None = None
+    ranks: Ranks = LONE
+    _ready: TreeSearch
+
+    def __init__(
+        self, options: SearchOptions, plan: SupportPlan, emit: Emit, source: Source | None = None
+    ) -> None:
+        """``source``: sequences at hand, instead of the alignment's file."""
+        self.options, self.plan, self.emit, self.source = options, plan, emit, source
+
+    def under_best(self, problem: Problem) -> Problem:
+        """The problem under the models that suit it best."""
+        return scheme_of(problem, self.options, self.emit).under_best
+
+    def layouts(self) -> KeptLayouts | None:
+        """Layouts of the search that is gone on with; None where there is none."""
+        return None
+
+    @contextmanager
+    def begun(self, ready: TreeSearch, draw: Draw) -> Iterator[None]:  # noqa: ARG002
+        """Begin a search that stands ready."""
+        self._ready = ready
+        yield
+
+    def keep_tree(self, result: TreeResult) -> None:
+        """Keep the tree before its supports are computed."""
+
+    def keep(self, texts: Mapping[str, str]) -> None:
+        """Keep supports, by kind of file, while others are computed."""
+
+    def replicated(
+        self, plan: BootstrapPlan, result: TreeResult, newick: str
+    ) -> tuple[dict[str, str], list[SupportsDrawn]]:
+        """Search for replicates: the texts of all files, and the supports, behind labels so far.
+
+        Their model has the digits of its file, so that ``mltree bootstrap``, given that file, can
+        add to them. Under rates of sites, which no file has, the search itself can.
+        """
+        model = result.per_site or self._as_written(result.model)
+        bootstrap = self._bootstrap(model)
+        return replicated_in_memory(bootstrap, plan, newick, self.emit)
+
+    def _bootstrap(self, model: PartitionModel) -> Bootstrap:
+        settings = replicate_settings(self.options.moves == "nni")
+        return bootstrap_after(self._ready, model, settings, self.options.seed)
+
+    def _as_written(self, model: PartitionModel) -> PartitionModel:
+        """The model with the digits of its file."""
+        problem, options = self._ready.problem, self.options
+        if problem.data is not None:
+            return model
+        text = model_text(model, problem).strip()
+        source = options.alignment if self.source is None else self.source
+        return read_problem(source, text, options.data_type, options.linkage).model
+
+    def deliver(self, result: TreeResult, supports: SupportResult) -> None:
+        """Leave everything."""
+
+
+class FileOutput(MemoryOutput):
+    """Files of a search, its log and its checkpoint, under a prefix that is locked and claimed."""
+
+    def __init__(
+        self,
+        options: SearchOptions,
+        plan: SupportPlan,
+        reporter: Reporter,
+        log: RunLog,
+        resumes: bool,
+    ) -> None:
+        """``resumes``: there is a checkpoint to go on from."""
+        super().__init__(options, plan, reporter)
+        self._reporter, self._log, self._resumes = reporter, log, resumes
+        self._workspace = options.workspace
+
+    def under_best(self, problem: Problem) -> Problem:
+        """The problem under the models that suit it best, or did so before."""
+        return chosen(problem, self.options, self._reporter)
+
+    def layouts(self) -> KeptLayouts | None:
+        """Layouts of the checkpoint."""
+        if not self._resumes:
+            return None
+        return Checkpoint.read_layouts(self._workspace.path(CHECKPOINT))
+
+    @contextmanager
+    def begun(self, ready: TreeSearch, draw: Draw) -> Iterator[None]:
+        """Begin the log and the record, or go on with them; a signal leaves the best tree."""
+        self._ready, self._draw, self.ranks = ready, draw, current_ranks()
+        self.checkpoint = self._opened_checkpoint()
+        self._run = self.emit = self._described()
+        self._run.begin(self._log, append=self._resumes)
+        if current_ranks().size > 1 and ready.problem.model.has_site_rates:
+            self._reporter(Notice("rates of sites (+PSR) are searched under by rank 0 alone"))
+        if not self._resumes:
+            self._begin_anew()
+        with on_signal(self._leave):
+            yield
+
+    def _opened_checkpoint(self) -> Checkpoint:
+        """Raises: InputError: it is another search's, which ends the run before it writes."""
+        ready = self._ready
+        path, every = self._workspace.path(CHECKPOINT), ready.settings.checkpoints
+        checkpoint = Checkpoint(path, ready.fingerprint, every, ready.engines.kept)
+        if self._resumes:
+            checkpoint.load(ready.problem.model)
+        return checkpoint
+
+    def _described(self) -> Run:
+        """The run as its log and its result tell of it."""
+        options, ready = self.options, self._ready
+        run = Run.of(
+            "search", options, ready.problem, ready.engines, self._reporter, kind=RESULT,
+            record=EVENTS, resolved={"tree": options.tree or _asked(ready.starts)},
+            starts=[start.origin for start in ready.starts],
+            nni_only=options.moves == "nni",
+            seed=options.seed,
+            supports=self.plan.cited,
+        )  # fmt: skip
+        if options.chooses:
+            criterion = NAMES[criterion_of(self._workspace.path(TABLE))]
+            run.methods = replace(run.methods, criterion=criterion)
+        return run
+
+    def _begin_anew(self) -> None:
+        """Forget what an older run has left of a search."""
+        self._workspace.remove(CHECKPOINT)
+        self._workspace.remove(LAST)
+        if self.plan.bootstrap:
+            drop_replicates(self._workspace)
+        self._workspace.write({START: self._ready.start_text + "\n"})
+
+    def keep_tree(self, result: TreeResult) -> None:
+        """Write the tree, its model and what goes with them, and delete what they make obsolete."""
+        options, problem = self.options, self._ready.problem
+        self._newick = self._draw(result.mean_tree)
+        self._texts = {MODEL: model_text(result.model, problem), TREE: self._newick + "\n"}
+        more = {PART_TREES: part_trees(result, problem), RATES: ""}
+        if options.site_rates or result.per_site:
+            more[RATES] = site_rates(self._ready.engines.exact, result, problem)
+        self._texts |= {kind: text for kind, text in more.items() if text}
+        if options.guide_tree is not None:
+            self._texts |= frequencies_file(problem)
+        stale = _stale(options, self.plan, self._texts)
+        self._spent = [LAST, *(more.keys() - self._texts.keys())]
+        if not self.plan.bootstrap:
+            self._spent.append(CHECKPOINT)
+        if self.plan.kinds:
+            self._workspace.replace(self._texts, stale)
+        else:
+            self._spent += [kind for kind in stale if kind != RESULT]
+
+    def keep(self, texts: Mapping[str, str]) -> None:
+        """Write supports while others are computed."""
+        self._run.keep(texts)
+
+    def replicated(
+        self, plan: BootstrapPlan, result: TreeResult, newick: str
+    ) -> tuple[dict[str, str], list[SupportsDrawn]]:
+        """Search for the replicates that the journal lacks, among ranks."""
+        options, reporter = self.options, self._reporter
+        bootstrap = self._bootstrap(result.per_site or self._written_model())
+        best, before = read_labelled(newick)
+        with Journal(self._workspace.path(JOURNAL)) as journal:
+            if share_replicates(options, plan.left(journal), len(self._ready.problem.taxa)):
+                reporter(Notice(current_ranks().text))
+            texts, events, outcome = replicated(
+                bootstrap, plan, journal, best, options, self._log, reporter, before
+            )
+        self.emit(finished(outcome))
+        return texts, events
+
+    def _written_model(self) -> PartitionModel:
+        """The model as its file has it."""
+        options, written = self.options, str(self._workspace.path(MODEL))
+        return read_problem(options.alignment, written, options.data_type, options.linkage).model
+
+    def deliver(self, result: TreeResult, supports: SupportResult) -> None:
+        """Write all files, show the result and the report."""
+        options, run, workspace = self.options, self._run, self._workspace
+        if self.plan.kinds:
+            run.support, run.supports = supports.newick, support_facts(supports.events)
+        has_parts = self._ready.problem.data is not None
+        models = choice_kinds(has_parts) if options.chooses else ()
+        run.files += map(workspace.path, (START, *models))
+        run.deliver(result, self._newick, self._texts | supports.texts, self._spent)
+        document = run.conclude(result, self._newick)
+        if options.report:
+            page = write_report(workspace, self._reporter, alignment=options.alignment)
+            self._reporter.say(f"Wrote {page}")
+            document["files"][REPORT] = str(page)
+        self._reporter.finish("search", document)
+
+    def _leave(self) -> ExitMessage:
+        """Save what the search has found, in another thread than its own; say how it goes on."""
+        assert self.checkpoint is not None
+        state = self.checkpoint.kept
+        if state is None:
+            return ExitMessage()
+        said = []
+        try:
+            self.checkpoint.save(state)
+            without = " without --redo" if self.options.redo else ""
+            said.append(f"the same command{without} goes on from here")
+        except InputError as error:
+            said.append(error.message)
+        if np.isfinite(state.best.lnl):
+            text = self._draw(self._ready.whole(state.best.tree)) + "\n"
+            try:
+                (path,) = self._workspace.write({LAST: text})
+                said.append(f"the best tree so far, lnL {state.best.lnl:.3f}, is in {path}")
+            except InputError as error:
+                said += [error.message, text.strip()]
+        self._log.close(f"stopped: {'; '.join(said)}\n")
+        return ExitMessage("; ".join(said))
+
+
+def _stale(options: SearchOptions, plan: SupportPlan, texts: Mapping[str, str]) -> list[str]:
     """Kinds of an older run's files that are to go once results of these texts are written.
 
     There are some where --redo was asked for, now or before this run was stopped: then another tree
@@ -423,83 +544,12 @@ def _stale(options: SearchOptions, texts: Mapping[str, str]) -> list[str]:
     if not options.redo and all(workspace.holds(kind, texts[kind]) for kind in old):
         return []
     inputs = options.inputs
-    asked = {*_kinds(options), *(choice_kinds(has_parts=True) if options.chooses else ())}
+    asked = {*_kinds(options, plan), *(choice_kinds(has_parts=True) if options.chooses else ())}
     kinds = [*OF_THE_TREE]
     for own, traces in OF_OTHERS:
         is_others = any(is_there(workspace.path(trace)) for trace in traces)
         kinds += [kind for kind in own if not is_others and kind not in asked]
     return [kind for kind in kinds if kind not in texts and not workspace.is_among(kind, inputs)]
-
-
-def _deliver(
-    options: SearchOptions,
-    plan: SupportPlan,
-    run: Run,
-    ready: TreeSearch,
-    found: TreeResult,
-    draw: Draw,
-    log: RunLog,
-) -> tuple[SupportResult, dict[str, Any]]:
-    """Compute the supports, write all files, show the result; returns both."""
-    workspace, problem = options.workspace, ready.problem
-    newick = draw(found.mean_tree)
-    texts = {MODEL: model_text(found.model, problem), TREE: newick + "\n"}
-    more = {PART_TREES: part_trees(found, problem), RATES: ""}
-    if options.site_rates or found.per_site:
-        more[RATES] = site_rates(ready.engines.exact, found, problem)
-    texts |= {kind: text for kind, text in more.items() if text}
-    if options.guide_tree is not None:
-        texts |= frequencies_file(problem)
-    old = _stale(options, texts)
-    spent = [LAST, *(more.keys() - texts.keys())]
-    if not plan.bootstrap:
-        spent.append(CHECKPOINT)
-    supports = SupportResult(newick)
-    if plan.kinds:
-        workspace.replace(texts, old)
-        replicate = partial(_replicates, options, ready, log, run, found)
-        supports = draw_supports(
-            plan, ready, found, options.seed, draw, replicate, run.reporter, run.keep
-        )
-        run.support, run.supports = supports.newick, support_facts(supports.events)
-        texts |= supports.texts
-    else:
-        spent += [kind for kind in old if kind != RESULT]
-    models = choice_kinds(has_parts=problem.data is not None) if options.chooses else ()
-    run.files += map(workspace.path, (START, *models))
-    run.deliver(found, newick, texts, spent)
-    return supports, run.conclude(found, newick)
-
-
-def _replicates(
-    options: SearchOptions,
-    ready: TreeSearch,
-    log: RunLog,
-    run: Run,
-    found: TreeResult,
-    plan: BootstrapPlan,
-    newick: str,
-) -> tuple[dict[str, str], list[SupportsDrawn]]:
-    """The bootstrap that follows, under the model as the search has written it.
-
-    So ``mltree bootstrap`` can add to it, given that file. Under rates of sites, which no file has,
-    the search itself can.
-    """
-    written = str(options.workspace.path(MODEL))
-    model = found.per_site or (
-        read_problem(options.alignment, written, options.data_type, options.linkage).model
-    )
-    settings = replicate_settings(options.moves == "nni")
-    bootstrap = bootstrap_after(ready, model, settings, options.seed)
-    best, before = read_labelled(newick)
-    with Journal(options.workspace.path(JOURNAL)) as journal:
-        if share_replicates(options, plan.left(journal), len(ready.problem.taxa)):
-            run.reporter(Notice(current_ranks().text))
-        texts, events, outcome = replicated(
-            bootstrap, plan, journal, best, options, log, run.reporter, before
-        )
-    run(finished(outcome))
-    return texts, events
 
 
 def _asked(starts: Sequence[StartingTree]) -> str:
@@ -508,31 +558,6 @@ def _asked(starts: Sequence[StartingTree]) -> str:
     words = {"parsimony": "pars", "random": "rand"}
     counts = {kind: kinds.count(kind) for kind in dict.fromkeys(kinds)}
     return ",".join(f"{words.get(kind, kind)}{{{count}}}" for kind, count in counts.items())
-
-
-def _leave(
-    options: SearchOptions, checkpoint: Checkpoint, draw: Callable[[Tree], str], log: RunLog
-) -> ExitMessage:
-    """Save what a search has found, in another thread than its own, and say how it goes on."""
-    state = checkpoint.kept
-    if state is None:
-        return ExitMessage()
-    said = []
-    try:
-        checkpoint.save(state)
-        without = " without --redo" if options.redo else ""
-        said.append(f"the same command{without} goes on from here")
-    except InputError as error:
-        said.append(error.message)
-    if np.isfinite(state.best.lnl):
-        text = draw(state.best.tree) + "\n"
-        try:
-            (path,) = options.workspace.write({LAST: text})
-            said.append(f"the best tree so far, lnL {state.best.lnl:.3f}, is in {path}")
-        except InputError as error:
-            said += [error.message, text.strip()]
-    log.close(f"stopped: {'; '.join(said)}\n")
-    return ExitMessage("; ".join(said))
 
 
 def _outgroup(names: str | None, taxa: Sequence[str]) -> list[int]:
@@ -545,3 +570,30 @@ def _outgroup(names: str | None, taxa: Sequence[str]) -> list[int]:
         if name not in index:
             raise InputError(f"outgroup: {name!r} is not in the alignment", taxon=name)
     return [index[name] for name in members]
+
+
+@taking(SearchOptions, "model", without=("report", "site_rates"))
+def search(options: SearchOptions, source: Source, call: Call) -> SearchResult:
+    """Find the maximum-likelihood tree of an alignment, as ``mltree search`` does.
+
+    With a prefix it writes the files of the command, and goes on from those of a stopped one.
+    """
+    one_of("metric", options.metric, METRICS)
+    if options.prefix is None:
+        ready, found, supports = search_in_memory(options, call, source)
+    else:
+        if isinstance(source, MemoryAlignment):
+            source = written(source, Workspace.of(options.prefix, "alignment").path("fasta"))
+        assert call.reporter is not None, "calls that leave files have one"
+        in_file = replace(options, alignment=str(source))
+        ready, found, supports = run_search(in_file, call.reporter)
+    return SearchResult(
+        problem=ready.problem,
+        resources=options.resources,
+        found=found.scored(ready.engines, call),
+        timings=call.timings(ready.engines, found),
+        seed=options.seed,
+        starts=call.last(StartsEnded),
+        labelled=supports,
+        bootstrap=result_of(supports.texts, call) if options.bootstrap else None,
+    )

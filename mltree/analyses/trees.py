@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import asdict, dataclass
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 import numpy as np
 
@@ -20,7 +20,11 @@ from mltree.analyses.options import (
 from mltree.data.alignments import read_alignment
 from mltree.data.patterns import Patterns, compress
 from mltree.data.source import expect_file
+from mltree.runs.calls import in_turn
+from mltree.runs.inputs import TreeLike, newick_of, newicks_of
+from mltree.runs.options import one_of
 from mltree.runs.request import command_result, finish
+from mltree.runs.results import PhyloTree, support_facts
 from mltree.runs.workspace import Workspace
 from mltree.supports.bootstrap import STEP, bootstop, occurrences, transfer_expectations
 from mltree.supports.concordance import (
@@ -53,6 +57,7 @@ from mltree.system.events import (
     RunStarted,
     SupportsDrawn,
     TreesLoaded,
+    ignore,
 )
 from mltree.system.version import __version__
 from mltree.tree.clades import (
@@ -143,11 +148,6 @@ def support_texts(
     for event in events:
         emit(event)
     return {kind: event.newick + "\n" for kind, event in zip(kinds, events, strict=True)}, events
-
-
-def support_facts(events: Sequence[SupportsDrawn]) -> dict[str, Any]:
-    """Supports as JSON has them, by metric or test."""
-    return {event.metric.lower(): asdict(event) for event in events}
 
 
 def _supports(
@@ -493,3 +493,22 @@ def _names(branches: Branches) -> list[str]:
     inside = members(sides(inner, unit_bits(tree.n_tips))[first], tree.n_tips)
     inside ^= (2 * inside.sum(axis=1) > tree.n_tips)[:, None]
     return [",".join(tree.taxa[tip] for tip in np.flatnonzero(side)) for side in inside]
+
+
+def support(
+    tree: TreeLike, trees: TreeLike | Iterable[TreeLike], *, metric: str = SupportOptions.metric
+) -> PhyloTree:
+    """The tree with its branches' supports by others as labels.
+
+    metric  ``"fbp"``, percentages of the trees that have a branch, or ``"tbe"``, the transfer
+            bootstrap expectation, 0 to 1
+
+    Raises:
+        InputError: a tree is broken, or of other taxa.
+    """
+    one_of("metric", metric, METRICS)
+    with in_turn():
+        target = read_clades(newick_of(tree)).part(0, 1)
+        others = read_clades(newicks_of(trees), like=target, origin="the tree")
+        (text,) = support_texts(target, others, support_kinds(metric), ignore)[0].values()
+        return PhyloTree(text.strip())

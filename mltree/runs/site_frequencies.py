@@ -26,7 +26,7 @@ from mltree.models.substitution import Mixed, Model, Profiles
 from mltree.program.cases import Case
 from mltree.runs.engines import Resources, Workload, open_engines
 from mltree.runs.problem import Problem
-from mltree.runs.steps import evaluate
+from mltree.runs.steps import fit_topology
 from mltree.runs.trees import read_tree
 from mltree.system.arrays import Float64
 from mltree.system.errors import InputError, ModelError
@@ -149,7 +149,7 @@ class SiteFrequencies(Value):
             )
         tree = read_tree(self.guide, problem, emit)
         engines = open_engines(resources, Workload.of(problem), ignore)
-        fit = evaluate(
+        fit = fit_topology(
             engines.likelihood, tree, problem.model, ignore,
             optimise_parameters=True, optimise_lengths=True,
         )  # fmt: skip

@@ -367,7 +367,7 @@ FIXED_TOPOLOGY = SearchSettings(phases=(), perturbation=PerturbationSettings(pat
 """A search without rearrangements: model and branch lengths only."""
 
 
-def evaluate(
+def fit_topology(
     likelihood: Likelihood,
     tree: Tree,
     model: PartitionModel,
@@ -403,7 +403,7 @@ def as_reported(
     emit(Notice(f"lnL {result.lnl:.3f} under rates of sites; what follows is under Γ"))
     if isinstance(engines.likelihood, PerSiteLikelihood):
         engines.likelihood.close()
-    under_gamma = evaluate(
+    under_gamma = fit_topology(
         engines.exact, tree or result.tree, result.model.under_gamma, emit,
         optimise_parameters=True, optimise_lengths=True,
     )  # fmt: skip

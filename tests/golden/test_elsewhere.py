@@ -24,7 +24,7 @@ import pytest
 from mltree.models.names import from_elsewhere
 from mltree.runs.engines import Resources, Workload, open_engines
 from mltree.runs.problem import load_problem
-from mltree.runs.steps import evaluate
+from mltree.runs.steps import fit_topology
 from mltree.runs.trees import read_tree
 from mltree.system.events import ignore
 
@@ -142,7 +142,7 @@ def test_it_is_computed_what_the_other_program_computes(row: Row, tmp_path: Path
     path = written(row.data, tmp_path)
     problem = load_problem(str(path), model, ignore, datatype=datatype)
     tree = read_tree(str(tree_of(row.data)), problem, ignore)
-    found = evaluate(
+    found = fit_topology(
         open_engines(Resources(), Workload.of(problem), ignore).likelihood,
         tree, problem.model, ignore,
         optimise_parameters=True, optimise_lengths=row.program == "RAxML",

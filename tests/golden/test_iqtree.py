@@ -41,7 +41,7 @@ from mltree.device.discovery import REFERENCE
 from mltree.models.partitioned import Linkage
 from mltree.runs.engines import Resources, Workload, open_engines
 from mltree.runs.problem import load_problem
-from mltree.runs.steps import evaluate
+from mltree.runs.steps import fit_topology
 from mltree.runs.trees import read_tree, read_trees
 from mltree.system.events import ignore
 
@@ -84,7 +84,7 @@ def test_fixed_parameters(
     assert problem.n_sites == sites
     tree = read_tree(str(FOLDER / "trees" / f"{data}.nwk"), problem, ignore)
     likelihood = open_engines(resources, Workload.of(problem), ignore).likelihood
-    found = evaluate(
+    found = fit_topology(
         likelihood, tree, problem.model, ignore, optimise_parameters=False, optimise_lengths=False
     )
     assert found.lnl == pytest.approx(expected, abs=TOLERANCE)
@@ -123,7 +123,7 @@ def test_parts_at_the_lengths_of_iqtree(
     problem = load_problem(str(DATASETS / f"{data}.phy"), model, ignore, linkage=linkage)
     tree = read_trees(str(FOLDER / "trees" / f"{data}.{linkage}.nwk"), problem, ignore)
     likelihood = open_engines(resources, Workload.of(problem), ignore).likelihood
-    found = evaluate(
+    found = fit_topology(
         likelihood, tree, problem.model, ignore, optimise_parameters=False, optimise_lengths=False
     )
     assert found.lnl == pytest.approx(expected, abs=TOLERANCE)
@@ -138,7 +138,7 @@ def test_lengths_of_parts_are_optimised_as_far_as_by_iqtree(
     problem = load_problem(str(DATASETS / f"{data}.phy"), model, ignore, linkage=linkage)
     tree = read_tree(str(FOLDER / "trees" / f"{data}.nwk"), problem, ignore)
     likelihood = open_engines(Resources(), Workload.of(problem), ignore).likelihood
-    found = evaluate(
+    found = fit_topology(
         likelihood, tree, problem.model, ignore, optimise_parameters=True, optimise_lengths=True
     )
     assert expected - TOLERANCE < found.lnl < expected + SHORT
@@ -173,7 +173,7 @@ def test_optimised_as_far_as_by_iqtree(
     problem = load_problem(str(DATASETS / f"{data}.phy"), model, ignore, linkage=linkage)
     tree = read_tree(str(FOLDER / "trees" / f"{data}.nwk"), problem, ignore)
     tree.lengths[:] = 0.1
-    found = evaluate(
+    found = fit_topology(
         open_engines(Resources(), Workload.of(problem), ignore).likelihood,
         tree, problem.model, ignore, optimise_parameters=True, optimise_lengths=True,
     )  # fmt: skip

@@ -20,7 +20,6 @@ LAYERS = (
     ("treesearch", "report"),
     ("runs",),
     ("analyses",),
-    ("api",),
     ("cli",),
 )
 """Rooms from the ground up; one imports from its own floor and from those below."""
@@ -28,7 +27,7 @@ LAYERS = (
 STRANGERS = ({"treesearch", "device"}, {"fit", "device"}, {"treesearch", "report"})
 """Neighbours that do not know each other: what is searched for, and where that is computed."""
 
-MOST_ROOMS = 17
+MOST_ROOMS = 16
 MOST_FILES = 18
 MOST_LOOSE = 2
 
@@ -76,7 +75,7 @@ def test_imports_point_down(path: Path) -> None:
     module = name_of(path)
     if module == "mltree":
         imported = {name.partition(".")[0] for name in imports_of(path)}
-        assert imported <= {"__future__", "typing", "mltree"}
+        assert imported <= {"__future__", "importlib", "typing", "mltree"}
         return
     room = room_of(module)
     if not room:

@@ -20,7 +20,7 @@ from mltree.runs.engines import Resources, Workload, open_engines
 from mltree.runs.merging import merge_parts
 from mltree.runs.model_choice import CandidateModel, Criterion, RankedModels, ScoredModel
 from mltree.runs.problem import Problem, load_problem
-from mltree.runs.steps import evaluate
+from mltree.runs.steps import fit_topology
 from mltree.system.errors import InputError
 from mltree.system.events import Event, PartsMerged, ignore
 from mltree.tree.topology import Tree, random_topology
@@ -133,7 +133,7 @@ def assert_score(data: Data, problem: Problem, score: float) -> None:
     """
     is_scaled = problem.model.linkage == Linkage.SCALED
     likelihood = open_engines(Resources(), Workload.of(problem), ignore).likelihood
-    found = evaluate(
+    found = fit_topology(
         likelihood, data.tree, problem.model, ignore,
         optimise_parameters=True, optimise_lengths=is_scaled,
     )  # fmt: skip

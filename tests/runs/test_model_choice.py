@@ -26,7 +26,7 @@ from mltree.runs.model_choice import (
     matrices,
 )
 from mltree.runs.problem import Problem, load_problem
-from mltree.runs.steps import FIXED_TOPOLOGY, evaluate
+from mltree.runs.steps import FIXED_TOPOLOGY, fit_topology
 from mltree.system.events import CandidatesScored, Emit, Event, ModelChosen, ignore
 from mltree.tree.topology import Tree, random_topology
 
@@ -98,7 +98,7 @@ def optimised(data: Data, name: str, part: int = 0) -> float:
     model = parse_model(name, DNA).with_empirical_frequencies(patterns)
     own = replace(own, model=alone(model))
     likelihood = open_engines(ON, Workload.of(own), ignore).likelihood
-    return evaluate(
+    return fit_topology(
         likelihood, data.tree, own.model, ignore,
         optimise_parameters=True, optimise_lengths=True, settings=FIXED_TOPOLOGY,
     ).lnl  # fmt: skip

@@ -15,7 +15,13 @@ from mltree.program.cases import Case
 from mltree.runs import steps
 from mltree.runs.engines import Engines, Resources, Workload, open_engines
 from mltree.runs.problem import Problem, load_problem
-from mltree.runs.steps import FIXED_TOPOLOGY, TreeSearch, evaluate, prepare_search, search_workload
+from mltree.runs.steps import (
+    FIXED_TOPOLOGY,
+    TreeSearch,
+    fit_topology,
+    prepare_search,
+    search_workload,
+)
 from mltree.system.errors import InputError
 from mltree.system.events import Event, Notice, RunFinished, SearchFinished, SearchResumed, ignore
 from mltree.tree.newick import read_newick, write_newick
@@ -159,7 +165,7 @@ def test_an_evaluation_changes_what_it_may(
     tree = ready(problem).starts[0].tree
     whole = ready(problem).distinct.restore(tree)
     before = whole.lengths.copy()
-    found = evaluate(
+    found = fit_topology(
         engines.likelihood, whole, problem.model, ignore,
         optimise_parameters=parameters, optimise_lengths=lengths,
         settings=FIXED_TOPOLOGY.for_precision(engines.is_exact),

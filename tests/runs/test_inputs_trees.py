@@ -9,7 +9,8 @@ import numpy as np
 import pytest
 
 import mltree
-from mltree.api.results import PhyloTree, newick_of, newicks_of
+from mltree.runs.inputs import newick_of, newicks_of
+from mltree.runs.results import PhyloTree
 from mltree.system.errors import InputError
 from mltree.tree.newick import write_newick
 from mltree.tree.topology import random_topology
@@ -54,7 +55,7 @@ def test_a_missing_library_is_named(monkeypatch: pytest.MonkeyPatch) -> None:
     def missing(name: str) -> None:
         raise ImportError(name)
 
-    monkeypatch.setattr("mltree.api.results.import_module", missing)
+    monkeypatch.setattr("mltree.runs.results.import_module", missing)
     with pytest.raises(ImportError, match="pip install biopython"):
         PhyloTree(NEWICK).to_biopython()
 

@@ -8,8 +8,8 @@ from typing import Any
 import numpy as np
 import pytest
 
-from mltree.api.inputs import given, source_of, written
 from mltree.data.alignments import MemoryAlignment, read_alignment
+from mltree.runs.inputs import given, source_of, written
 from mltree.system.errors import InputError
 
 ROWS = {"a": "ACGTACGTNN", "b": "ACGTACGAAA", "c": "ACTTACGA-A", "d_x": "AGTTACGA-A"}

@@ -19,16 +19,16 @@ from typing import Any
 import numpy as np
 from numpy.typing import ArrayLike
 
-from mltree.api.calls import in_turn, resources_of
-from mltree.api.inputs import AlignmentLike, source_of
-from mltree.api.results import PhyloTree, TreeLike, newick_of
 from mltree.likelihood import likelihood
 from mltree.models.parameters import arrays_of, names, vector, with_vector
 from mltree.models.partitioned import Linkage
 from mltree.program.cases import Case
+from mltree.runs.calls import in_turn, resources_of
 from mltree.runs.engines import Engines, Workload, open_engines
+from mltree.runs.inputs import AlignmentLike, TreeLike, newick_of, source_of
 from mltree.runs.options import one_of
 from mltree.runs.problem import load_problem
+from mltree.runs.results import PhyloTree
 from mltree.runs.steps import with_own_lengths
 from mltree.runs.trees import read_trees
 from mltree.system.arrays import Float64

@@ -11,9 +11,9 @@ from typing import Any
 import pytest
 
 import mltree
-from mltree.api.calls import calling, resources_of
 from mltree.device.discovery import find_devices
 from mltree.device.pocl.environment import CHANGED
+from mltree.runs.calls import calling, resources_of
 from mltree.system.errors import InputError
 from mltree.system.events import AlignmentLoaded, Event, Notice, RoundDone
 
@@ -21,7 +21,7 @@ ENVIRONMENT = """
 import os, sys
 import pyopencl  # sets one of its own
 before = dict(os.environ)
-import mltree, mltree.api, mltree.device.session
+import mltree, mltree.runs.calls, mltree.device.session
 assert dict(os.environ) == before, set(os.environ.items()) ^ set(before.items())
 sequences = dict(row.split("=") for row in sys.argv[1:])
 mltree.evaluate(sequences, "{tree}", "JC")

@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 
 import mltree
-from mltree.api.results import table
+from mltree.runs.results import table
 
 
 def test_a_result_shows_itself(sequences: dict[str, str]) -> None:

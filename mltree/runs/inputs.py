@@ -1,4 +1,4 @@
-"""Alignments as input: a file, or objects of other libraries in memory.
+"""Alignments and trees from Python: files, or objects of other libraries in memory.
 
 Libraries are told by what their objects can do; none of them is imported, and none is needed.
 """
@@ -6,7 +6,8 @@ Libraries are told by what their objects can do; none of them is imported, and n
 from __future__ import annotations
 
 import os
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, TypeAlias
 
@@ -14,6 +15,7 @@ import numpy as np
 
 from mltree.data.alignments import MemoryAlignment
 from mltree.system.errors import InputError
+from mltree.tree.newick import quoted, text_of
 
 AlignmentLike: TypeAlias = Any
 """A path; a mapping from names to sequences; pairs of them; NumPy's u8 (ASCII), ``S1`` or ``U1``
@@ -145,3 +147,115 @@ def written(alignment: MemoryAlignment, path: Path) -> str:
             raise InputError(f"taxon name {name!r} has a blank", taxon=name, hint=hint)
     write_whole(path, alignment.fasta().encode())
     return str(path)
+
+
+# Trees: Newick, a path, or an object of ete3, Biopython, dendropy, cogent3 or scikit-bio, which is
+# walked, not printed, so that no digit of a length is lost.
+
+TreeLike: TypeAlias = Any
+"""Newick, a path, a :class:`mltree.PhyloTree`, or a tree of ete3, Biopython, dendropy, cogent3 or
+scikit-bio."""
+
+
+def newicks_of(trees: TreeLike | Iterable[TreeLike]) -> str:
+    """Several trees: a path or a text of them, or one by one."""
+    if isinstance(trees, str | os.PathLike) or _text(trees) or _reader(trees) is not None:
+        return newick_of(trees)
+    return "\n".join(map(_text_of, trees))
+
+
+def _text_of(tree: TreeLike) -> str:
+    """One of several trees, whose file is read."""
+    return text_of(newick_of(tree))[0]
+
+
+def _text(tree: TreeLike) -> str:
+    """The Newick of a tree that has one, such as a result's; empty where it has none."""
+    newick = getattr(tree, "newick", "")
+    return newick if isinstance(newick, str) else ""
+
+
+def newick_of(tree: TreeLike) -> str:
+    """Return the text of a tree, or the path of its file.
+
+    Raises:
+        InputError: it is no tree that is known.
+    """
+    if isinstance(tree, str | os.PathLike):
+        return os.fspath(tree)
+    if text := _text(tree):
+        return text
+    reader = _reader(tree)
+    if reader is None:
+        hint = "Newick, a path, or a tree of ete3, Biopython, dendropy, cogent3 or scikit-bio"
+        raise InputError(f"{type(tree).__name__} is no tree", hint=hint)
+    return _newick(reader.root(tree), reader)
+
+
+@dataclass(frozen=True)
+class _Reader:
+    """How a library's nodes are asked."""
+
+    root: Callable[[Any], Any]
+    children: Callable[[Any], Iterable[Any]]
+    name: Callable[[Any], Any]
+    length: Callable[[Any], Any]
+
+
+def _reader(tree: Any) -> _Reader | None:
+    """The one that suits a tree; None where nothing does."""
+    if hasattr(tree, "seed_node"):  # dendropy
+        return _Reader(
+            lambda tree: tree.seed_node,
+            lambda node: node.child_nodes(),
+            lambda node: node.taxon.label if node.taxon is not None else node.label,
+            lambda node: node.edge.length,
+        )
+    if hasattr(tree, "root") and hasattr(tree.root, "clades"):  # Biopython
+        return _Reader(
+            lambda tree: tree.root,
+            lambda node: node.clades,
+            lambda node: node.name,
+            lambda node: node.branch_length,
+        )
+    if hasattr(tree, "children") and hasattr(tree, "name"):  # ete3; cogent3 and scikit-bio
+        attribute = "dist" if hasattr(tree, "dist") else "length"
+        return _Reader(
+            lambda tree: tree,
+            lambda node: node.children,
+            lambda node: node.name,
+            lambda node: getattr(node, attribute),
+        )
+    return None
+
+
+def _newick(root: Any, reader: _Reader) -> str:
+    """The text of a tree, without labels of inner nodes."""
+    parts: list[str] = []
+    pending: list[Any] = [(root, False)]
+    while pending:
+        item = pending.pop()
+        if isinstance(item, str):
+            parts.append(item)
+            continue
+        node, has_branch = item
+        below = list(reader.children(node))
+        branch = _branch(reader.length(node)) if has_branch else ""
+        if below:
+            parts.append("(")
+            pending += [")" + branch, *_between(below)]
+        else:
+            parts.append(quoted(str(reader.name(node) or "")) + branch)
+    return "".join(parts) + ";"
+
+
+def _between(nodes: list[Any]) -> Iterator[Any]:
+    """Nodes with commas between them, the last one first, as a stack wants them."""
+    for number, node in enumerate(reversed(nodes)):
+        if number:
+            yield ","
+        yield node, True
+
+
+def _branch(length: Any) -> str:
+    return "" if length is None else f":{float(length)!r}"

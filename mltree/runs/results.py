@@ -3,44 +3,32 @@
 from __future__ import annotations
 
 import json
-import os
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import asdict, dataclass, field
 from functools import cached_property
 from html import escape
 from importlib import import_module
 from io import StringIO
-from typing import Any, TypeAlias
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
-from mltree.analyses.options import DistanceOptions, SupportOptions
-from mltree.analyses.search import SupportResult
-from mltree.analyses.trees import METRICS, support_facts, support_kinds, support_texts
-from mltree.api.calls import in_turn
 from mltree.program.cases import Case
+from mltree.runs.calls import in_turn
 from mltree.runs.engines import Resources, Workload, open_engines
+from mltree.runs.inputs import TreeLike, newick_of, newicks_of
 from mltree.runs.options import one_of
 from mltree.runs.problem import Problem
 from mltree.runs.request import RESULT_FORMAT, model_text, part_trees
 from mltree.runs.steps import TreeResult
 from mltree.supports.consensus import distances, split_table, weighted_distances
 from mltree.system.errors import InputError
-from mltree.system.events import StartsEnded, ignore
+from mltree.system.events import StartsEnded, SupportsDrawn, ignore
 from mltree.system.values import plain
 from mltree.system.version import __version__
 from mltree.tree.clades import Clades, WrittenTree, read_clades, read_written
-from mltree.tree.newick import quoted, write_newick
-
-# Trees as they are handed over: from any library, and to it.
-#
-# A tree comes as Newick, a path, or an object of ete3, Biopython, dendropy, cogent3 or scikit-bio,
-# told by what its nodes have; it is walked, not printed, so that no digit of a length is lost.
-
-TreeLike: TypeAlias = Any
-"""Newick, a path, a :class:`PhyloTree`, or a tree of ete3, Biopython, dendropy, cogent3 or
-scikit-bio."""
+from mltree.tree.newick import write_newick
 
 DRAWN = 120
 """Taxa up to which a notebook is shown a tree."""
@@ -135,106 +123,6 @@ def _library(module: str, package: str) -> Any:
         raise ImportError(f"{package} is not installed: pip install {package}") from error
 
 
-def newicks_of(trees: TreeLike | Iterable[TreeLike]) -> str:
-    """Several trees: a path or a text of them, or one by one."""
-    if isinstance(trees, str | os.PathLike | PhyloTree) or _reader(trees) is not None:
-        return newick_of(trees)
-    return "\n".join(map(_text_of, trees))
-
-
-def _text_of(tree: TreeLike) -> str:
-    """One of several trees, whose file is read."""
-    from mltree.tree.newick import text_of
-
-    return text_of(newick_of(tree))[0]
-
-
-def newick_of(tree: TreeLike) -> str:
-    """Return the text of a tree, or the path of its file.
-
-    Raises:
-        InputError: it is no tree that is known.
-    """
-    if isinstance(tree, str | os.PathLike):
-        return os.fspath(tree)
-    if isinstance(tree, PhyloTree):
-        return tree.newick
-    reader = _reader(tree)
-    if reader is None:
-        hint = "Newick, a path, or a tree of ete3, Biopython, dendropy, cogent3 or scikit-bio"
-        raise InputError(f"{type(tree).__name__} is no tree", hint=hint)
-    return _newick(reader.root(tree), reader)
-
-
-@dataclass(frozen=True)
-class _Reader:
-    """How a library's nodes are asked."""
-
-    root: Callable[[Any], Any]
-    children: Callable[[Any], Iterable[Any]]
-    name: Callable[[Any], Any]
-    length: Callable[[Any], Any]
-
-
-def _reader(tree: Any) -> _Reader | None:
-    """The one that suits a tree; None where nothing does."""
-    if hasattr(tree, "seed_node"):  # dendropy
-        return _Reader(
-            lambda tree: tree.seed_node,
-            lambda node: node.child_nodes(),
-            lambda node: node.taxon.label if node.taxon is not None else node.label,
-            lambda node: node.edge.length,
-        )
-    if hasattr(tree, "root") and hasattr(tree.root, "clades"):  # Biopython
-        return _Reader(
-            lambda tree: tree.root,
-            lambda node: node.clades,
-            lambda node: node.name,
-            lambda node: node.branch_length,
-        )
-    if hasattr(tree, "children") and hasattr(tree, "name"):  # ete3; cogent3 and scikit-bio
-        attribute = "dist" if hasattr(tree, "dist") else "length"
-        return _Reader(
-            lambda tree: tree,
-            lambda node: node.children,
-            lambda node: node.name,
-            lambda node: getattr(node, attribute),
-        )
-    return None
-
-
-def _newick(root: Any, reader: _Reader) -> str:
-    """The text of a tree, without labels of inner nodes."""
-    parts: list[str] = []
-    pending: list[Any] = [(root, False)]
-    while pending:
-        item = pending.pop()
-        if isinstance(item, str):
-            parts.append(item)
-            continue
-        node, has_branch = item
-        below = list(reader.children(node))
-        branch = _branch(reader.length(node)) if has_branch else ""
-        if below:
-            parts.append("(")
-            pending += [")" + branch, *_between(below)]
-        else:
-            parts.append(quoted(str(reader.name(node) or "")) + branch)
-    return "".join(parts) + ";"
-
-
-def _between(nodes: list[Any]) -> Iterator[Any]:
-    """Nodes with commas between them, the last one first, as a stack wants them."""
-    for number, node in enumerate(reversed(nodes)):
-        if number:
-            yield ","
-        yield node, True
-
-
-def _branch(length: Any) -> str:
-    return "" if length is None else f":{float(length)!r}"
-
-
 # Trees against trees: distances between them, and supports of one by others.
 
 
@@ -242,7 +130,7 @@ def rf(
     trees: TreeLike | Iterable[TreeLike],
     other: TreeLike | None = None,
     *,
-    weighted: bool = DistanceOptions.weighted,
+    weighted: bool = False,
 ) -> float | NDArray[Any]:
     """Robinson-Foulds distance of two trees; a matrix [n, n] of several, where ``other`` is None.
 
@@ -268,25 +156,6 @@ def rf(
         if other is None:
             return matrix
         return float(matrix[0, 1]) if weighted else int(matrix[0, 1])
-
-
-def support(
-    tree: TreeLike, trees: TreeLike | Iterable[TreeLike], *, metric: str = SupportOptions.metric
-) -> PhyloTree:
-    """The tree with its branches' supports by others as labels.
-
-    metric  ``"fbp"``, percentages of the trees that have a branch, or ``"tbe"``, the transfer
-            bootstrap expectation, 0 to 1
-
-    Raises:
-        InputError: a tree is broken, or of other taxa.
-    """
-    one_of("metric", metric, METRICS)
-    with in_turn():
-        target = read_clades(newick_of(tree)).part(0, 1)
-        others = read_clades(newicks_of(trees), like=target, origin="the tree")
-        (text,) = support_texts(target, others, support_kinds(metric), ignore)[0].values()
-        return PhyloTree(text.strip())
 
 
 @dataclass(frozen=True, kw_only=True, eq=False, repr=False)
@@ -402,6 +271,28 @@ class BootstrapResult:
     def _repr_html_(self) -> str:
         rows = [["replicates", f"{len(self.trees):,}"], ["converged", str(self.converged)]]
         return table(rows) + (self.tree or self.consensus)._repr_html_()
+
+
+@dataclass
+class SupportResult:
+    """Supports of the best tree."""
+
+    newick: str
+    """The best tree with every label but those of a second metric."""
+    texts: dict[str, str] = field(default_factory=dict)
+    """By kind of file."""
+    events: list[SupportsDrawn] = field(default_factory=list)
+
+    def add(self, texts: Mapping[str, str], events: Sequence[SupportsDrawn]) -> None:
+        """More supports, the first of them on a tree that has the labels so far too."""
+        self.texts |= texts
+        self.newick = events[0].newick
+        self.events += events
+
+
+def support_facts(events: Sequence[SupportsDrawn]) -> dict[str, Any]:
+    """Supports as JSON has them, by metric or test."""
+    return {event.metric.lower(): asdict(event) for event in events}
 
 
 @dataclass(frozen=True, kw_only=True, eq=False, repr=False)

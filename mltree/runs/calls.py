@@ -7,18 +7,24 @@ KeyboardInterrupt; the next call starts afresh.
 
 from __future__ import annotations
 
+import inspect
 import os
 import sys
 import threading
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import ExitStack, contextmanager
+from functools import wraps
 from typing import TYPE_CHECKING, Any, TypeAlias, TypeVar
 
+from mltree.data.alignments import Source
 from mltree.data.source import forget_pipes
 from mltree.device.pocl.environment import for_a_call
-from mltree.runs.engines import Resources
-from mltree.runs.options import one_of, size_of
+from mltree.runs.engines import Engines, Resources
+from mltree.runs.inputs import AlignmentLike, newick_of, source_of
+from mltree.runs.options import AnalysisOptions, one_of, size_of
+from mltree.runs.request import breakdown_of
+from mltree.runs.steps import TreeResult
 from mltree.system.events import Event, ignore
 
 if TYPE_CHECKING:
@@ -75,6 +81,12 @@ class Call:
     def elapsed(self) -> float:
         """Seconds since the call began."""
         return time.monotonic() - self._began
+
+    def timings(self, engines: Engines, result: TreeResult) -> dict[str, float]:
+        """Seconds of the call, of the search or optimisation, and of devices."""
+        spent = breakdown_of(engines)
+        device = 0.0 if spent is None else spent.device_seconds
+        return {"total": self.elapsed, "run": result.seconds, "device": device}
 
     def last(self, kind: type[Heard]) -> Heard | None:
         """The last event of a kind; None where there was none."""
@@ -153,3 +165,105 @@ def resources_of(
         memory_limit = size_of(memory_limit)
     device = None if device is None else str(device)
     return Resources(device=device, mixed=precision == "mixed", memory_limit=memory_limit)
+
+
+# Functions whose keywords, defaults and documentation are those of a command's options.
+
+Asked = TypeVar("Asked", bound=AnalysisOptions)
+Answer = TypeVar("Answer")
+
+OF_COMMANDS = ("alignment", "separate", "threads", "ranks", "quiet", "verbose", "json")
+"""Options of commands alone: a call has one alignment, and shows as much as ``progress`` asks."""
+
+OF_FILES = ("prefix", "redo", "report", "site_rates", "site_lnl", "site_prob", "site_freq")
+"""Options about files."""
+
+SYNONYMS = {"start": "tree", "site_frequencies": "site_freqs"}
+"""Other names of keywords."""
+
+OPPOSITES = {"optimise_model": "no_opt_model", "optimise_branches": "no_opt_branches"}
+"""Keywords that are true where an option is not given."""
+
+TAXA = "names of the rows of a NumPy array"
+PROGRESS = "true to show what happens; or a function that receives every event"
+ALIGNMENT = "a path, or sequences in memory; see :mod:`mltree.runs.inputs`"
+
+
+def taking(
+    options: type[Asked], *first: str, without: Sequence[str] = OF_FILES
+) -> Callable[[Callable[[Asked, Source, Call], Answer]], Callable[..., Answer]]:
+    """Make a function take the options of a command as keywords.
+
+    first    options that may be given by position, behind the alignment
+    without  options that it does not take
+    """
+    described = options.described()
+    named = [name for name in described if name not in {*OF_COMMANDS, *first, *without}]
+
+    def parameter(name: str, by_position: bool = False) -> inspect.Parameter:
+        both, alone = inspect.Parameter.POSITIONAL_OR_KEYWORD, inspect.Parameter.KEYWORD_ONLY
+        default = getattr(options, name, inspect.Parameter.empty)
+        return inspect.Parameter(
+            name, both if by_position else alone, default=default, annotation=options.type_of(name)
+        )
+
+    of_any = inspect.signature(_of_any).parameters
+    signature = inspect.Signature(
+        [
+            of_any["alignment"],
+            *(parameter(name, by_position=True) for name in first),
+            of_any["taxa"],
+            *map(parameter, named),
+            of_any["progress"],
+        ]
+    )
+    texts = {name: described[name].help for name in (*first, *named)}
+    arguments = {"alignment": ALIGNMENT, "taxa": TAXA, **texts, "progress": PROGRESS}
+
+    def decorate(function: Callable[[Asked, Source, Call], Answer]) -> Callable[..., Answer]:
+        @wraps(function)
+        def call(*arguments: Any, **keywords: Any) -> Answer:
+            keywords = {SYNONYMS.get(name, name): value for name, value in keywords.items()}
+            for positive, option in OPPOSITES.items():
+                if positive in keywords and option in described:
+                    keywords[option] = not keywords.pop(positive)
+            try:
+                values = signature.bind(*arguments, **keywords).arguments
+            except TypeError as error:
+                raise TypeError(f"{function.__name__}() {error}") from None
+            source = source_of(values.pop("alignment"), values.pop("taxa", None))
+            progress = values.pop("progress", False)
+            typed = {name: _typed(options, name, value) for name, value in values.items()}
+            line = f"mltree.{function.__name__}(...)"
+            asked = options(alignment="", line=line, **typed)
+            asked.check()
+            with calling(progress, in_files=asked.prefix is not None) as receiver:
+                return function(asked, source, receiver)
+
+        call.__signature__ = signature  # type: ignore[attr-defined]
+        lines = "\n".join(f"{name}  {text}" for name, text in arguments.items())
+        call.__doc__ = f"{inspect.getdoc(function)}\n\n{lines}\n\n{RAISES}\n"
+        return call
+
+    return decorate
+
+
+RAISES = "Raises:\n    MltreeError: the data, the model, a tree or the device cannot be used."
+
+
+def _of_any(
+    alignment: AlignmentLike, *, taxa: Sequence[str] | None = None, progress: Progress = False
+) -> None:
+    """Parameters of every function."""
+
+
+def _typed(options: type[AnalysisOptions], name: str, value: Any) -> Any:
+    """A value as the command line would have it: paths, trees and numbers as text."""
+    if value is None:
+        return None
+    if options.described()[name].reads == "tree":
+        return newick_of(value)
+    if isinstance(value, os.PathLike):
+        return os.fspath(value)
+    is_text = options.type_of(name) in (str, str | None)
+    return str(value) if is_text and isinstance(value, int) else value
