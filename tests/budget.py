@@ -126,28 +126,39 @@ def lonely_of(modules: list[Module], arrows: dict[str, set[str]]) -> int:
     )
 
 
-def lists_of(module: Module) -> Iterator[tuple[str, ...]]:
-    """Lists of names: parameters of functions, keywords of calls, annotated fields of classes."""
+def lists_of(module: Module) -> Iterator[tuple[str, set[str]]]:
+    """Lists of names: parameters of functions, keywords of calls, annotated fields of classes.
+
+    With each the class whose fields it names, where it is one's or those of a call of one.
+    """
     for node in ast.walk(module.tree):
         if isinstance(node, ast.FunctionDef):
             arguments = node.args
-            yield tuple(arg.arg for arg in (*arguments.args, *arguments.kwonlyargs))
+            yield "", {arg.arg for arg in (*arguments.args, *arguments.kwonlyargs)}
         elif isinstance(node, ast.Call):
-            yield tuple(keyword.arg for keyword in node.keywords if keyword.arg)
+            names = {keyword.arg for keyword in node.keywords if keyword.arg}
+            yield ast.unparse(node.func).rpartition(".")[2], names
         elif isinstance(node, ast.ClassDef):
             fields = (item.target for item in node.body if isinstance(item, ast.AnnAssign))
-            yield tuple(field.id for field in fields if isinstance(field, ast.Name))
+            names = {field.id for field in fields if isinstance(field, ast.Name)}
+            yield node.name, names
+            calls = (call for call in ast.walk(node) if isinstance(call, ast.Call))
+            made = (call for call in calls if ast.unparse(call.func) == "cls")
+            yield from ((node.name, {one.arg for one in call.keywords if one.arg}) for call in made)
 
 
 def repeated_lists(modules: list[Module]) -> int:
-    """Pairs of lists that share eight names or more, half of the longer one at least."""
-    lists = [
-        set(names) for module in modules for names in lists_of(module) if len(names) >= LONG_LIST
-    ]
+    """Pairs of lists that share eight names or more, half of the longer one at least.
+
+    A call that names the fields of the object which it makes repeats nothing.
+    """
+    every = (lists for module in modules for lists in lists_of(module))
+    lists = [(owner, names) for owner, names in every if len(names) >= LONG_LIST and owner != "cls"]
     return sum(
         len(one & other) >= max(LONG_LIST, max(len(one), len(other)) / 2)
-        for n, one in enumerate(lists)
-        for other in lists[:n]
+        and not (owner and owner == maker)
+        for n, (owner, one) in enumerate(lists)
+        for maker, other in lists[:n]
     )
 
 

@@ -373,10 +373,6 @@ class TestOptions(SeedOptions, FitOptions, ExactOptions, kw_only=True):
 
     __test__ = False  # no test of pytest's
 
-    no_opt_branches: Annotated[
-        bool, Option("--no-opt-branches", "Keep the branch lengths of the file.")
-    ] = False
-
 
 class BranchTestOptions(TestOptions, kw_only=True):
     """Test every inner branch of a tree against its neighbours: SH-aLRT, aLRT, aBayes, LBP.
@@ -417,7 +413,7 @@ class TreeTestOptions(TestOptions, kw_only=True):
 class SiteLnlOptions(FitOptions, kw_only=True):
     """Compute the lnL of every site on every tree, for tests of topologies elsewhere.
 
-    Writes PREFIX.mltree.sitelh as IQ-TREE does (CONSEL reads it), or .perSiteLLs as RAxML does.
+    The model is estimated on the first tree, branch lengths on each. Writes PREFIX.mltree.sitelh as IQ-TREE does (CONSEL reads it), or .perSiteLLs as RAxML does.
     """
 
     trees: Annotated[
@@ -431,13 +427,6 @@ class SiteLnlOptions(FitOptions, kw_only=True):
             choices=("iqtree", "raxml"),
         ),
     ] = "iqtree"
-    no_opt_model: Annotated[
-        bool,
-        Option("--no-opt-model", "Keep the model's parameters, else estimated on the first tree."),
-    ] = False
-    no_opt_branches: Annotated[
-        bool, Option("--no-opt-branches", "Keep the trees' branch lengths.")
-    ] = False
 
 
 class TreesOptions(WrittenOptions, kw_only=True):

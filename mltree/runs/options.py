@@ -556,7 +556,7 @@ class FitOptions(AnalysisOptions, kw_only=True):
         bool, Option("--no-opt-model", "Keep the model's parameters as they are.")
     ] = False
     no_opt_branches: Annotated[
-        bool, Option("--no-opt-branches", "Keep the tree's branch lengths.")
+        bool, Option("--no-opt-branches", "Keep branch lengths as they are.")
     ] = False
 
 

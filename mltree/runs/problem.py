@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import replace
 from pathlib import Path
 
@@ -196,26 +196,38 @@ def load_problem(
     problem = read_problem(
         source, model, datatype, linkage, partitions, chooses=chooses, site_rates=site_rates
     )
+    emit(_loaded(problem))
     summary = problem.summary
     if summary is None:
-        _tell_of_parts(problem, emit)
-        return problem
-    emit(
-        AlignmentLoaded(
-            path=problem.path,
-            file_format=summary.file_format,
-            data_type=summary.datatype,
-            data_seen=summary.seen,
-            taxa=summary.taxa,
-            sites=summary.sites,
-            patterns=summary.patterns,
-            gap_share=summary.gap_share,
-        )
-    )
-    refuse_gap_taxa(problem)
-    for line in warning_lines(summary):
-        emit(Notice(line))
+        notices: Iterable[str] = problem.data.notices if problem.data is not None else ()
+    else:
+        refuse_gap_taxa(problem)
+        notices = warning_lines(summary)
+    for text in notices:
+        emit(Notice(text))
     return problem
+
+
+def _loaded(problem: Problem) -> AlignmentLoaded:
+    """The facts of the data."""
+    facts = problem.summary
+    if facts is not None:
+        seen, width, gaps = facts.seen, facts.patterns, facts.gap_share
+    else:
+        sums = (patterns.gap_share * patterns.n_sites for patterns in problem.groups)
+        seen, width = "by the partition file", problem.n_patterns
+        gaps = sum(sums) / problem.n_sites
+    kinds = " + ".join(patterns.alphabet.name for patterns in problem.groups)
+    return AlignmentLoaded(
+        path=problem.path,
+        file_format=facts.file_format if facts else f"{problem.model.n_parts:,} parts",
+        data_type=facts.datatype if facts else kinds,
+        data_seen=seen,
+        taxa=len(problem.taxa),
+        sites=facts.sites if facts else problem.n_sites,
+        patterns=width,
+        gap_share=gaps,
+    )
 
 
 def refuse_gap_taxa(problem: Problem) -> None:
@@ -230,25 +242,6 @@ def refuse_gap_taxa(problem: Problem) -> None:
             taxon=taxa[0],
             hint="no character tells where they belong: take them out",
         )
-
-
-def _tell_of_parts(problem: Problem, emit: Emit) -> None:
-    """Emit the facts and notices of a partitioned alignment."""
-    gaps = sum(patterns.gap_share * patterns.n_sites for patterns in problem.groups)
-    emit(
-        AlignmentLoaded(
-            path=problem.path,
-            file_format=f"{problem.model.n_parts:,} parts",
-            data_type=" + ".join(patterns.alphabet.name for patterns in problem.groups),
-            data_seen="by the partition file",
-            taxa=len(problem.taxa),
-            sites=problem.n_sites,
-            patterns=problem.n_patterns,
-            gap_share=gaps / problem.n_sites,
-        )
-    )
-    for line in problem.data.notices if problem.data is not None else ():
-        emit(Notice(line))
 
 
 def read_problem(
@@ -277,32 +270,27 @@ def read_problem(
         InputError: the alignment, the model file or the partition file cannot be used.
         ModelError: the model string cannot be used.
     """
-    problem = _read(source, model, datatype, linkage, partitions, chooses, summarises, computes)
-    if problem.model.has_site_rates and not site_rates:
-        raise ModelError("+PSR is for search, evaluate and bootstrap", hint="use +G4 here")
-    return problem
-
-
-def _read(
-    source: Source,
-    model: str | None,
-    datatype: str | None,
-    linkage: Linkage,
-    partitions: str | None,
-    chooses: bool,
-    summarises: bool,
-    computes: bool,
-) -> Problem:
     if is_choice(model):
         hint = (
             "`mltree model ALIGNMENT` chooses one; --model takes the .bestFitModel that it writes"
         )
         raise ModelError("--model auto is for a search", hint=hint)
     if partitions is not None:
-        return _of_parts(source, partitions, model, datatype, linkage, chooses)
-    if model is not None and names_parts(model):
+        problem = _of_parts(source, partitions, model, datatype, linkage, chooses)
+    elif model is not None and names_parts(model):
         scheme = in_our_words(read_partitions(model))
-        return _partitioned(source, scheme, None, datatype, linkage)
+        problem = _partitioned(source, scheme, None, datatype, linkage)
+    else:
+        problem = _of_one_part(source, model, datatype, summarises, computes)
+    if problem.model.has_site_rates and not site_rates:
+        raise ModelError("+PSR is for search, evaluate and bootstrap", hint="use +G4 here")
+    return problem
+
+
+def _of_one_part(
+    source: Source, model: str | None, datatype: str | None, summarises: bool, computes: bool
+) -> Problem:
+    """The problem of an alignment under one model."""
     text = None if model is None else model_text(model)
     alignment = read_alignment(source, datatype, None if text is None else model_alphabet(text))
     patterns = compress(alignment)
