@@ -413,7 +413,8 @@ class TreeTestOptions(TestOptions, kw_only=True):
 class SiteLnlOptions(FitOptions, kw_only=True):
     """Compute the lnL of every site on every tree, for tests of topologies elsewhere.
 
-    The model is estimated on the first tree, branch lengths on each. Writes PREFIX.mltree.sitelh as IQ-TREE does (CONSEL reads it), or .perSiteLLs as RAxML does.
+    The model is estimated on the first tree, branch lengths on each. Writes PREFIX.mltree.sitelh as
+    IQ-TREE does (CONSEL reads it), or .perSiteLLs as RAxML does.
     """
 
     trees: Annotated[
