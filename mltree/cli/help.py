@@ -16,7 +16,7 @@ from typing import Any
 
 from typer.core import TyperCommand, TyperGroup
 
-from mltree.cli import config
+from mltree.cli import arguments
 from mltree.runs.options import ADVANCED, OUTPUT, SUPPORTS
 from mltree.system.errors import InputError
 from mltree.system.process import check_limits
@@ -137,10 +137,10 @@ def format_command(command: TyperCommand, ctx: Any) -> str:
     """The help of a command: what it does, its usage, its options by group, an example."""
     pen = _Pen()
     shown = [param for param in command.get_params(ctx) if not getattr(param, "hidden", False)]
-    arguments = [param for param in shown if param.param_type_name == "argument"]
     pen.paragraphs(command.help or "")
     pen.usage(" ".join([ctx.command_path, *command.collect_usage_pieces(ctx)]))
-    pen.table("Arguments", [(metavar_of(param), "", text_of(param)) for param in arguments])
+    files = [param for param in shown if param.param_type_name == "argument"]
+    pen.table("Arguments", [(metavar_of(param), "", text_of(param)) for param in files])
     for title, options in option_groups(shown):
         pen.table(title, [(*names_of(option), text_of(option)) for option in options])
     pen.example(command.epilog or "")
@@ -158,7 +158,7 @@ def format_group(group: TyperGroup, ctx: Any) -> str:
         pen.table(title, lines, width)
     for title, options in option_groups(group.get_params(ctx)):
         rows = [(*names_of(option), text_of(option)) for option in options]
-        pen.table(title, [("    " + config.OPTION, "FILE", config.HELP), *rows])
+        pen.table(title, [("    " + arguments.OPTION, "FILE", arguments.HELP), *rows])
     pen.paragraphs(group.epilog or "")
     return pen.text
 
