@@ -3,6 +3,7 @@
 tree.js      the tree: reading, rooting, ordering, layouts (no browser in it)
 view.js      its drawing, and what pointers and keys do
 controls.js  the buttons around it
+page.html    the frame: head, header, sections
 page.css     the style, by day, by night and on paper
 
 Charts are drawn here, not by the browser: they are there without scripts, and on paper.
@@ -25,7 +26,7 @@ from mltree.data.patterns import Patterns
 from mltree.models.eigen import ModelArrays
 from mltree.models.substitution import Matrices, Model
 from mltree.report.drawing import Style, draw, svg
-from mltree.report.methods import REFERENCES, without_values
+from mltree.report.methods import bibliography, without_values
 from mltree.report.record import Facts, Point
 from mltree.report.tables import MAX_P_VALUE, check_lines
 from mltree.system.arrays import Float64
@@ -679,7 +680,7 @@ def _citations(subject: Subject) -> str:
     references = re.split(r"\n(?=\[\d+\])", "\n".join(paragraphs[1:]))
     items = (re.sub(r"^\[\d+\]\s*", "", " ".join(item.split())) for item in references if item)
     cited = "".join(f"<li>{_text(item)}</li>" for item in items)
-    return methods + (f"<ol>{cited}</ol>" if cited else f"<p>{_text(REFERENCES['mltree'])}</p>")
+    return methods + (f"<ol>{cited}</ol>" if cited else f"<p>{_text(bibliography()['mltree'])}</p>")
 
 
 def _text(text: str) -> str:
@@ -730,7 +731,7 @@ def document(subject: Subject) -> str:
         f'<section id="{anchor}"><h2>{heading}</h2>{content}</section>'
         for anchor, heading, content in made
     )
-    return _PAGE.format(
+    return _asset("page.html").format(
         policy=POLICY,
         title=escape(title),
         name=escape(subject.name),
@@ -754,41 +755,3 @@ def _asset(name: str) -> str:
 def _embedded(value: object) -> str:
     """JSON in which no tag can end."""
     return json.dumps(value, ensure_ascii=True).replace("<", "\\u003c").replace(">", "\\u003e")
-
-
-_PAGE = """<!doctype html>
-<html lang="en">
-<head>
-<meta charset="utf-8">
-<meta http-equiv="Content-Security-Policy" content="{policy}">
-<meta name="viewport" content="width=device-width, initial-scale=1">
-<title>{title}</title>
-<style>
-{style}
-</style>
-</head>
-<body>
-<header>
-<div class="bar"><span class="brand">mltree</span><h1>{name}</h1>
-<nav><a href="#tree">Tree</a>{links}</nav>
-<button id="theme" type="button" title="Light or dark" aria-label="Light or dark">◐</button></div>
-{figures}
-</header>
-<main>
-<section id="tree"><h2>Tree <small>{tips} taxa, {tree_file}</small></h2>
-<div id="tools" class="tools" role="toolbar" aria-label="Tree"></div>
-<div id="frame" class="frame"><div id="menu" class="menu" hidden></div></div>
-<p id="status" class="status" aria-live="polite">Drag to move, Ctrl + wheel or pinch to zoom; click
-on a node for what can be done with it.</p>
-<noscript>{still}</noscript>
-</section>
-{body}
-</main>
-<footer>Made by mltree {version}. This page fetches nothing.</footer>
-<script type="application/json" id="tree-data">{data}</script>
-<script>
-{script}
-</script>
-</body>
-</html>
-"""
