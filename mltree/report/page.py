@@ -28,7 +28,7 @@ from mltree.models.substitution import Matrices, Model
 from mltree.report.drawing import Style, draw, svg
 from mltree.report.methods import bibliography, without_values
 from mltree.report.record import Facts, Point
-from mltree.report.tables import MAX_P_VALUE, check_lines
+from mltree.report.tables import MAX_P_VALUE, alignment_facts, time_cells, warning_lines
 from mltree.system.arrays import Float64
 from mltree.system.events import AlignmentSummary
 from mltree.system.values import Value
@@ -133,6 +133,13 @@ def axis_below(
     return parts
 
 
+def _grid(rows: Iterable[tuple[float, str]], left: float = 60.0) -> list[str]:
+    """Lines across a chart with their labels; ``rows``: y and text of each."""
+    return [
+        line(left, y, WIDTH - 24, y) + words(left - 6, y, text, "tick", "end") for y, text in rows
+    ]
+
+
 # Charts of an alignment: gaps along its sites and by taxon, composition of its sequences.
 
 WIDTH = 1060.0
@@ -152,10 +159,7 @@ def site_chart(patterns: Patterns) -> str:
     gaps, states = _by_site(patterns)
     across = Scale(0.0, patterns.n_sites, 60.0, WIDTH - 24.0)
     up, height = Scale(0.0, 1.0, 96.0, 14.0), Scale(1.0, max(2.0, _top(states)), 196.0, 118.0)
-    parts = []
-    for share in (0.0, 0.5, 1.0):
-        parts += [line(60, up(share), WIDTH - 24, up(share))]
-        parts += [words(54, up(share), f"{share:.0%}", "tick", "end")]
+    parts = _grid((up(share), f"{share:.0%}") for share in (0.0, 0.5, 1.0))
     steps = []
     for first, last in zip(bounds[:-1].tolist(), bounds[1:].tolist(), strict=True):
         x, width = across(first), across(last) - across(first)
@@ -165,9 +169,7 @@ def site_chart(patterns: Patterns) -> str:
             parts.append(bar(x, up(mean), max(width, 0.6), 96 - up(mean), "bar-gap", where))
         y = height(float(states[first:last].mean()))
         steps += [(x, y), (x + width, y)]
-    for value in ticks(1.0, height.high, 2):
-        parts += [line(60, height(value), WIDTH - 24, height(value))]
-        parts += [words(54, height(value), f"{value:g}", "tick", "end")]
+    parts += _grid((height(value), f"{value:g}") for value in ticks(1.0, height.high, 2))
     parts.append(path(steps, "curve"))
     parts += [words(60, 6, "gaps", "tick"), words(60, 109, "states per site", "tick")]
     parts += axis_below(across, 200, ticks(0, patterns.n_sites, 8))
@@ -193,10 +195,7 @@ def taxon_gap_chart(summary: AlignmentSummary) -> str:
     """Share of gaps of each taxon, largest first."""
     pairs = sorted(zip(summary.taxon_gap_shares, summary.names, strict=True), reverse=True)
     across, up = Scale(0.0, len(pairs), 60.0, WIDTH - 24.0), Scale(0.0, 1.0, 110.0, 14.0)
-    parts = []
-    for share in (0.0, 0.5, 1.0):
-        parts += [line(60, up(share), WIDTH - 24, up(share))]
-        parts += [words(54, up(share), f"{share:.0%}", "tick", "end")]
+    parts = _grid((up(share), f"{share:.0%}") for share in (0.0, 0.5, 1.0))
     step = across(1) - across(0)
     width = max(step - (1 if step > 4 else 0), 0.6)
     parts += [
@@ -226,17 +225,12 @@ def composition_chart(patterns: Patterns, p_values: Sequence[float]) -> str:
             bar(across(first), y - 5, across(third) - across(first), 10, "bar-host", title),
             line(across(middle), y - 7, across(middle), y + 7, "median"),
         ]
-        parts += [
-            circle(across(column[tip]), y, 3, "dot-bad", _deviation(patterns, tip, p_values))
-            for tip in deviant[:MOST_DOTS]
-        ]
+        for tip in deviant[:MOST_DOTS]:
+            title = f"{patterns.taxa[tip]}: p = {p_values[tip]:.2g}"
+            parts.append(circle(across(column[tip]), y, 3, "dot-bad", title))
     foot = 6.0 + 20.0 * len(states)
     parts += axis_below(across, foot, ticks(0.0, across.high, 8))
     return chart(WIDTH, foot + 24, "composition of the sequences", parts)
-
-
-def _deviation(patterns: Patterns, tip: int, p_values: Sequence[float]) -> str:
-    return f"{patterns.taxa[tip]}: p = {p_values[tip]:.2g}"
 
 
 def _shares(patterns: Patterns) -> Float64:
@@ -357,15 +351,12 @@ def lnl_chart(facts: Facts) -> str:
     across = Scale(first, last, 66.0, WIDTH - 24.0)
     top = max(*short, 10 * LEAST_SHORT)
     down = Scale(math.log10(top) + 0.1, math.log10(LEAST_SHORT), 14.0, 236.0)
-    parts = []
-    for value in log_ticks(LEAST_SHORT, top):
-        y = down(math.log10(value))
-        text = "best" if value <= LEAST_SHORT * 1.01 else f"−{number(value)}"
-        parts += [line(66, y, WIDTH - 24, y), words(60, y, text, "tick", "end")]
-    parts += [
-        line(across(when), 14, across(when), 236, "phase") + _phase_mark(across(when), n)
-        for n, (when, _) in enumerate(facts.phases, 1)
-    ]
+    names = {value: f"−{number(value)}" for value in log_ticks(LEAST_SHORT, top)}
+    names[min(names)] = "best"
+    parts = _grid(((down(math.log10(value)), text) for value, text in names.items()), 66.0)
+    for n, (when, _) in enumerate(facts.phases, 1):
+        x = across(when)
+        parts += [line(x, 14, x, 236, "phase"), words(x + 3, 9, str(n), "tick")]
     lowest = list(accumulate(short, min))
     steps = [(across(points[0].seconds), down(math.log10(lowest[0])))]
     for point, value in zip(points[1:], lowest[1:], strict=True):
@@ -379,10 +370,6 @@ def lnl_chart(facts: Facts) -> str:
     parts += axis_below(across, 236, ticks(first, last, 8))
     parts.append(words((66 + WIDTH - 24) / 2, 266, "seconds", "tick", "middle"))
     return chart(WIDTH, 276, "log-likelihood below the best, over time", parts)
-
-
-def _phase_mark(x: float, number_: int) -> str:
-    return words(x + 3, 9, str(number_), "tick")
 
 
 def _dot(x: float, y: float, point: Point) -> str:
@@ -548,19 +535,7 @@ def _search(facts: Facts) -> str:
 def _time(facts: Facts) -> str:
     if facts.time is None or not any(row["seconds"] > 0.0 for row in facts.time["rows"]):
         return ""
-    rows = []
-    for row in facts.time["rows"]:
-        rate, share = row["bytes_per_second"], row["share_of_copy"]
-        rows.append(
-            (
-                row["name"],
-                f"{row['seconds']:.3f}",
-                f"{row['seconds'] / facts.time['wall']:.1%}",
-                f"{row['calls']:,}" if row["calls"] else "",
-                "" if rate is None else f"{rate / 1e9:.2f}",
-                "" if share is None else f"{share:.0%}",
-            )
-        )
+    rows = [time_cells(row, facts.time["wall"]) for row in facts.time["rows"]]
     columns = ("", "seconds", "share", "calls", "GB/s", "of copy")
     caption = "Blue: likelihood functions, on the device. Grey: the host and what it waited for."
     table = _details("As a table", _table(columns, rows))
@@ -628,10 +603,7 @@ def _alignment(subject: Subject) -> str:
         )
         note = "<p>The file is not where it was: <code>--alignment</code> says where it is now.</p>"
         return _table((), facts) + note
-    lines = check_lines(summary)
-    warnings = [line.removeprefix("warning: ") for line in lines if line.startswith("warning: ")]
-    rows = [re.split(r"\s{2,}", line, maxsplit=1) for line in lines if line[:8] != "warning:"]
-    parts = [_table((), rows), _list(warnings)]
+    parts = [_table((), alignment_facts(summary)), _list(warning_lines(summary))]
     caption = "Above: share of gaps. Below: how many states a site has, on average."
     parts.append(_figure(site_chart(patterns), caption))
     if summary.gap_share > 0.0:
