@@ -64,17 +64,15 @@ def chart(width: float, height: float, label: str, parts: Iterable[str]) -> str:
     )
 
 
-def words(
-    x: float, y: float, text: str, kind: str = "", anchor: str = "start", title: str = ""
-) -> str:
+def words(x: float, y: float, text: str, kind: str = "", anchor: str = "start") -> str:
     """A text on its middle line; ``kind`` is a class of the stylesheet."""
     attributes = f'x="{x:.1f}" y="{y:.1f}" dy=".35em" text-anchor="{anchor}"'
-    return f'<text class="{kind}" {attributes}>{escape(text)}{_title(title)}</text>'
+    return f'<text class="{kind}" {attributes}>{escape(text)}</text>'
 
 
 def line(x1: float, y1: float, x2: float, y2: float, kind: str = "grid") -> str:
     """A straight line."""
-    return f'<path class="{kind}" d="M{x1:.1f} {y1:.1f}L{x2:.1f} {y2:.1f}"/>'
+    return path([(x1, y1), (x2, y2)], kind)
 
 
 def path(points: Sequence[tuple[float, float]], kind: str) -> str:
@@ -475,16 +473,10 @@ def key_figures(subject: Subject) -> str:
         figures.append(("tree length", f"{finished['tree_length']:.4g}"))
     if facts.ends is not None:
         figures.append(("starts at the best tree", "{reached} of {starts}".format(**facts.ends)))
-    if (seconds := _wall(facts)) is not None:
-        figures.append(("time", duration(seconds)))
+    if (clock := facts.spent or facts.time) is not None:
+        figures.append(("time", duration(float(clock["wall"]))))
     cells = (f"<div><dt>{_text(name)}</dt><dd>{_text(value)}</dd></div>" for name, value in figures)
     return f'<dl class="figures">{"".join(cells)}</dl>'
-
-
-def _wall(facts: Facts) -> float | None:
-    if facts.spent is not None:
-        return float(facts.spent["wall"])
-    return None if facts.time is None else float(facts.time["wall"])
 
 
 def duration(seconds: float) -> str:
@@ -520,11 +512,10 @@ def _search(facts: Facts) -> str:
         parts.append(_figure(lnl_chart(facts), caption))
     if len(facts.starts) > 1:
         ends = facts.ends
-        reached = "" if ends is None else (
-            f" {ends['ended']} of {ends['starts']} were searched to the end; {ends['reached']} led "
-            "to the best tree."
-        )  # fmt: skip
-        caption = f"Starting trees by their log-likelihood after a first smoothing.{reached}"
+        caption = "Starting trees by their log-likelihood after a first smoothing."
+        if ends is not None:
+            caption += f" {ends['ended']} of {ends['starts']} were searched to the end; "
+            caption += f"{ends['reached']} led to the best tree."
         parts.append(_figure(starts_chart(facts.starts), caption))
     if facts.phases:
         rows = [(str(n), text, f"{when:.1f} s") for n, (when, text) in enumerate(facts.phases, 1)]

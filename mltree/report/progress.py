@@ -414,12 +414,10 @@ class Reporter:
             draw = lambda: self.results.print(shown, soft_wrap=is_text, markup=False)  # noqa: E731
             self._show(self.results, draw)
         if self._log is not None:
-            page = Console(
-                file=io.StringIO(), width=100, color_system=None, emoji=False, highlight=False
-            )
-            with page.capture() as text:
-                page.print(renderable, soft_wrap=is_text, markup=False)
-            self._write_log(text.get())
+            page = io.StringIO()
+            sheet = Console(file=page, width=100, color_system=None, emoji=False, highlight=False)
+            sheet.print(renderable, soft_wrap=is_text, markup=False)
+            self._write_log(page.getvalue())
 
     def finish(self, command: str, values: Mapping[str, Any]) -> None:
         """Write the result of a command, as JSON has it."""
@@ -434,7 +432,7 @@ class Reporter:
             self._write_log(f"{stamp(elapsed)} {describe(event)}\n")
 
     def _repeats(self, event: Event) -> bool:
-        """Tell if an event only repeats the first of its kind."""
+        """True for a checkpoint after the first."""
         if not isinstance(event, events.CheckpointWritten):
             return False
         repeats, self._has_checkpoint = self._has_checkpoint, True
@@ -493,16 +491,14 @@ class Reporter:
             self._write_log(line)
 
 
-JSON_NAMES: dict[type[Event], str] = {events.CommandEnded: "result"}
-"""Names of events in JSON where they differ; an error is ``error`` (:mod:`mltree.cli.exits`)."""
-
-
 def as_json(event: Event, elapsed: float) -> str:
-    """One JSON line: the event's kind, the time (seconds) and its fields."""
-    fields = plain(dataclasses.asdict(event))
+    """One JSON line: the event's kind, the time (seconds) and its fields.
+
+    A command's last event is ``result``; an error's is ``error`` (:mod:`mltree.cli.exits`).
+    """
+    name, fields = type(event).__name__, plain(dataclasses.asdict(event))
     if isinstance(event, events.CommandEnded):
-        fields = {"command": event.command, **fields["values"]}
-    name = JSON_NAMES.get(type(event), type(event).__name__)
+        name, fields = "result", {"command": event.command, **fields["values"]}
     return json.dumps({"event": name, "elapsed": round(elapsed, 3), **fields})
 
 
@@ -514,6 +510,6 @@ def _styled(event: Event, elapsed: float, console: Console) -> Text:
 
 
 def _fitted(text: str, console: Console, lead: int = 0) -> str:
-    """A text behind ``indent`` columns, folded in a terminal."""
+    """A text behind ``lead`` columns, folded in a terminal."""
     is_seen = isinstance(console, Terminal) and console.is_lively
     return folded(text, console.width - lead) if is_seen else text
