@@ -15,7 +15,7 @@ from contextlib import suppress
 from enum import IntEnum
 from pathlib import Path
 from types import TracebackType
-from typing import Any, Protocol
+from typing import Any, Literal, Protocol
 
 from rich.console import Console
 from rich.segment import Segment
@@ -99,10 +99,8 @@ def progress_terminal() -> Terminal:
 
 def _terminal(stderr: bool) -> Terminal:
     """A terminal without emoji: ``:cat:`` is a name, and rich's table takes 3 ms to load."""
-    plain = bool(os.environ.get(PLAIN))
-    return Terminal(
-        stderr=stderr, highlight=False, emoji=False, color_system=None if plain else "auto"
-    )
+    colours: Literal["auto"] | None = None if os.environ.get(PLAIN) else "auto"
+    return Terminal(stderr=stderr, highlight=False, emoji=False, color_system=colours)
 
 
 # The status line: one line on a terminal, redrawn as the run goes on.
