@@ -11,7 +11,6 @@ import shutil
 import sys
 import textwrap
 from collections.abc import Iterator, Mapping, Sequence
-from contextvars import ContextVar
 from typing import Any
 
 from typer.core import TyperCommand, TyperGroup
@@ -51,28 +50,29 @@ CONFIG_FILE = "mltree.config"
 CONSEQUENTIAL = ("redo", "out", "prefix")
 """Options that decide which files are written, and which of them replaced."""
 
-_given: ContextVar[Mapping[str, tuple[Any, str]] | None] = ContextVar("given", default=None)
-_config_file: ContextVar[str] = ContextVar("config_file", default="")
 
-
-def origins() -> Mapping[str, tuple[Any, str]]:
-    """The running command's options by name: their values, and where each is from.
+def origins(ctx: Any) -> dict[str, tuple[Any, str]]:
+    """A command's options by name: their values, and where each is from.
 
     That is ``typed``, ``environment``, ``file`` or ``default``.
     """
-    return _given.get() or {}
+    sources = {name: ctx.get_parameter_source(name) for name in ctx.params}
+    return {
+        name: (ctx.params[name], _ORIGINS.get(source.name if source else "", "default"))
+        for name, source in sources.items()
+    }
 
 
-def untyped() -> Iterator[str]:
-    """Texts that tell which options of the running command are not typed, and where they are from.
+def untyped(ctx: Any) -> Iterator[str]:
+    """Notes on options of a command that are not typed: where they are from.
 
     Every option of a file is told; of environment variables, which users set themselves, those
     alone that may cost a file.
     """
-    items = origins().items()
+    items = origins(ctx).items()
     in_file = {name: value for name, (value, origin) in items if origin == "file"}
     if in_file:
-        yield f"options from {_config_file.get()}: {_assigned(in_file)}"
+        yield f"options from {ctx.meta.get(CONFIG_FILE, '')}: {_assigned(in_file)}"
     variables = {
         VARIABLES + name.upper(): value
         for name, (value, origin) in items
@@ -112,8 +112,6 @@ class Command(TyperCommand):
                 hint = "leave it out, or give it a value; is a variable not set?"
                 raise InputError(f"{name} is empty", hint=hint)
         check_limits()
-        _given.set({name: (value, _origin(ctx, name)) for name, value in ctx.params.items()})
-        _config_file.set(ctx.meta.get(CONFIG_FILE, ""))
         return super().invoke(ctx)
 
     def collect_usage_pieces(self, ctx: Any) -> list[str]:  # noqa: ARG002
@@ -126,11 +124,6 @@ class Command(TyperCommand):
     def format_help(self, ctx: Any, formatter: Any) -> None:
         """Write the help."""
         formatter.write(format_command(self, ctx))
-
-
-def _origin(ctx: Any, name: str) -> str:
-    source = ctx.get_parameter_source(name)
-    return _ORIGINS.get(source.name if source else "", "default")
 
 
 def format_command(command: TyperCommand, ctx: Any) -> str:

@@ -31,6 +31,8 @@ from mltree.system.version import __version__
 if TYPE_CHECKING:
     from mltree.report.progress import Reporter
 
+KEYWORD_ONLY = inspect.Parameter.KEYWORD_ONLY
+
 
 class Analysis(NamedTuple):
     """A command: the analysis that it runs."""
@@ -53,10 +55,11 @@ class Derived:
     @property
     def __signature__(self) -> inspect.Signature:
         options = self._analysis.options
+        context = inspect.Parameter("ctx", KEYWORD_ONLY, annotation=typer.Context)
         described = options.described().items()
-        return inspect.Signature([_parameter(options, *item) for item in described])
+        return inspect.Signature([context, *(_parameter(options, *item) for item in described)])
 
-    def __call__(self, **typed: Any) -> None:
+    def __call__(self, ctx: typer.Context, **typed: Any) -> None:
         """Run the analysis with the values that were typed."""
         options, function, _ = self._analysis
         values = {name: getattr(value, "value", value) for name, value in typed.items()}
@@ -66,10 +69,10 @@ class Derived:
                 values[name] = values[name][0]
         start(values.get("ranks"))
         line = shlex.join(["mltree", *sys.argv[1:]])
-        asked = options(**values, line=line, origins=dict(origins()))
+        asked = options(**values, line=line, origins=origins(ctx))
         module, _, function = function.partition(":")
         run = getattr(import_module(f"mltree.analyses.{module}"), function)
-        with _reporter(asked) as reporter:
+        with _reporter(asked, ctx) as reporter:
             run(asked, reporter)
 
 
@@ -92,9 +95,7 @@ def _parameter(options: type[Options], name: str, option: Option) -> inspect.Par
         "case_sensitive": not option.any_case,
     }
     info = typer.Option(*option.names, **more) if option.names else typer.Argument(**more)
-    return inspect.Parameter(
-        name, inspect.Parameter.KEYWORD_ONLY, default=default, annotation=Annotated[kind, info]
-    )
+    return inspect.Parameter(name, KEYWORD_ONLY, default=default, annotation=Annotated[kind, info])
 
 
 def _enumeration(name: str, choices: tuple[str, ...]) -> Any:
@@ -123,7 +124,7 @@ def _idle(options: Options) -> Iterator[str]:
             yield f"--{shown} does nothing without --{needed}"
 
 
-def _reporter(options: ShownOptions) -> Reporter:
+def _reporter(options: ShownOptions, ctx: typer.Context) -> Reporter:
     """A reporter of as many events as the options ask for.
 
     It tells of options that were not typed, and of those that do nothing, first: even where
@@ -140,7 +141,7 @@ def _reporter(options: ShownOptions) -> Reporter:
     reporter = Reporter(terminal, verbosity, json_lines=options.json, results=result_terminal())
     is_typed = options.origins.get("quiet", (False, "typed"))[1] == "typed"
     teller = reporter if is_typed or options.json or not quiet else Reporter(terminal)
-    for text in (*untyped(), *_idle(options)):
+    for text in (*untyped(ctx), *_idle(options)):
         teller(Notice(text))
     return reporter
 
@@ -231,96 +232,53 @@ def _mltree(
 
 
 ANALYSES = {
-    "search": Analysis(
-        options.SearchOptions,
-        "loci:run_searches",
-        "datasets/primates.phy --model HKY+G4 --prefix primates",
-    ),
-    "compare": Analysis(
-        options.CompareOptions,
-        "inspect:run_compare",
-        "datasets/primates.phy --tree primates.mltree.bestTree --model primates.mltree.bestModel",
-    ),
+    "search": Analysis(options.SearchOptions, "loci:run_searches",
+        "datasets/primates.phy --model HKY+G4 --prefix primates"),
+    "compare": Analysis(options.CompareOptions, "inspect:run_compare",
+        "datasets/primates.phy --tree primates.mltree.bestTree "
+        "--model primates.mltree.bestModel"),
     "devices": Analysis(options.DevicesOptions, "inspect:run_devices", ""),
     "check": Analysis(options.CheckOptions, "inspect:run_check", "datasets/frogs.phy"),
-    "run": Analysis(
-        options.RunOptions, "whole:run_whole", "datasets/primates.phy --prefix primates"
-    ),
-    "bootstrap": Analysis(
-        options.BootstrapOptions,
-        "bootstrap:run_bootstrap",
+    "run": Analysis(options.RunOptions, "whole:run_whole",
+        "datasets/primates.phy --prefix primates"),
+    "bootstrap": Analysis(options.BootstrapOptions, "bootstrap:run_bootstrap",
         "datasets/primates.phy --replicates 100 --tree primates.mltree.bestTree "
-        "--model primates.mltree.bestModel",
-    ),
-    "model": Analysis(
-        options.ModelChoiceOptions, "model_selection:run_model", "datasets/primates.phy"
-    ),
-    "evaluate": Analysis(
-        options.EvaluateOptions,
-        "evaluate:run_evaluate",
-        "datasets/primates.phy --tree primates.mltree.bestTree",
-    ),
-    "support": Analysis(
-        options.SupportOptions,
-        "trees:run_support",
-        "primates.mltree.bestTree --trees datasets/primates.bootstraps --metric fbp,tbe",
-    ),
-    "consensus": Analysis(
-        options.ConsensusOptions,
-        "trees:run_consensus",
-        "datasets/primates.bootstraps --type majority,extended --prefix primates",
-    ),
-    "rf": Analysis(
-        options.DistanceOptions,
-        "trees:run_rf",
+        "--model primates.mltree.bestModel"),
+    "model": Analysis(options.ModelChoiceOptions, "model_selection:run_model",
+        "datasets/primates.phy"),
+    "evaluate": Analysis(options.EvaluateOptions, "evaluate:run_evaluate",
+        "datasets/primates.phy --tree primates.mltree.bestTree"),
+    "support": Analysis(options.SupportOptions, "trees:run_support",
+        "primates.mltree.bestTree --trees datasets/primates.bootstraps --metric fbp,tbe"),
+    "consensus": Analysis(options.ConsensusOptions, "trees:run_consensus",
+        "datasets/primates.bootstraps --type majority,extended --prefix primates"),
+    "rf": Analysis(options.DistanceOptions, "trees:run_rf",
         "datasets/primates.bootstraps --reference primates.mltree.bestTree --weighted "
-        "--prefix primates",
-    ),
-    "bootstop": Analysis(
-        options.BootstopOptions, "trees:run_bootstop", "datasets/primates.bootstraps"
-    ),
-    "alrt": Analysis(
-        options.BranchTestOptions,
-        "tree_tests:run_alrt",
+        "--prefix primates"),
+    "bootstop": Analysis(options.BootstopOptions, "trees:run_bootstop",
+        "datasets/primates.bootstraps"),
+    "alrt": Analysis(options.BranchTestOptions, "tree_tests:run_alrt",
         "datasets/primates.phy --tree primates.mltree.bestTree --model HKY+G4 "
-        "--tests sh-alrt,abayes",
-    ),
-    "test": Analysis(
-        options.TreeTestOptions,
-        "tree_tests:run_test",
-        "datasets/primates.phy --trees rivals.nwk --model HKY+G4",
-    ),
-    "concordance": Analysis(
-        options.ConcordanceOptions,
-        "trees:run_concordance",
+        "--tests sh-alrt,abayes"),
+    "test": Analysis(options.TreeTestOptions, "tree_tests:run_test",
+        "datasets/primates.phy --trees rivals.nwk --model HKY+G4"),
+    "concordance": Analysis(options.ConcordanceOptions, "trees:run_concordance",
         "primates.mltree.bestTree --gene-trees datasets/primates.bootstraps "
-        "--alignment datasets/primates.phy",
-    ),
+        "--alignment datasets/primates.phy"),
     "report": Analysis(options.ReportOptions, "report:run_report", "primates"),
-    "draw": Analysis(
-        options.DrawOptions, "convert:run_draw", "primates.mltree.bestTree -o primates.svg"
-    ),
-    "simulate": Analysis(
-        options.SimulateOptions,
-        "simulate:run_simulate",
-        "--taxa 50 --random-tree yule --model HKY{3}+FE+G4{0.5} "
-        "--sites 1000 -o simulated.fasta --true-tree simulated.nwk",
-    ),
-    "sitelh": Analysis(
-        options.SiteLnlOptions,
-        "tree_tests:run_sitelh",
-        "datasets/primates.phy --trees primates.mltree.bestTree --model HKY+G4 --prefix primates",
-    ),
-    "convert": Analysis(
-        options.ConvertOptions, "convert:run_convert", "datasets/primates.phy -o primates.nex"
-    ),
-    "ancestral": Analysis(
-        options.AncestralOptions,
-        "ancestral:run_ancestral",
-        "datasets/primates.phy --tree primates.mltree.bestTree --model HKY+G4 --prefix primates",
-    ),
-}
-"""By name of the command."""
+    "draw": Analysis(options.DrawOptions, "convert:run_draw",
+        "primates.mltree.bestTree -o primates.svg"),
+    "simulate": Analysis(options.SimulateOptions, "simulate:run_simulate",
+        "--taxa 50 --random-tree yule --model HKY{3}+FE+G4{0.5} --sites 1000 -o simulated.fasta "
+        "--true-tree simulated.nwk"),
+    "sitelh": Analysis(options.SiteLnlOptions, "tree_tests:run_sitelh",
+        "datasets/primates.phy --trees primates.mltree.bestTree --model HKY+G4 "
+        "--prefix primates"),
+    "convert": Analysis(options.ConvertOptions, "convert:run_convert",
+        "datasets/primates.phy -o primates.nex"),
+    "ancestral": Analysis(options.AncestralOptions, "ancestral:run_ancestral",
+        "datasets/primates.phy --tree primates.mltree.bestTree --model HKY+G4 --prefix primates"),
+}  # fmt: skip
 
 for _name, _analysis in ANALYSES.items():
     _example = f"Example: mltree {_name} {_analysis.example}".rstrip()

@@ -21,7 +21,7 @@ from contextlib import contextmanager, suppress
 from pathlib import Path
 from queue import SimpleQueue
 from threading import Lock
-from typing import TYPE_CHECKING, Any, BinaryIO, Generic, NamedTuple, NoReturn, Protocol
+from typing import TYPE_CHECKING, Any, BinaryIO, Generic, NamedTuple, NoReturn, Protocol, TypeAlias
 
 from mltree.system.errors import InputError, MltreeError
 from mltree.system.process import (
@@ -43,14 +43,11 @@ if TYPE_CHECKING:
 class MessageKind:
     """Kinds of messages."""
 
-    CALL, GO, TASK, OVER, ASK, FORGET, END = (
-        "call", "go", "task", "over", "ask", "forget", "end",
-    )  # fmt: skip
+    CALL, GO, TASK, OVER, ASK, FORGET, END = "call", "go", "task", "over", "ask", "forget", "end"
     """From the coordinator: call this function; go through tasks; a task; no more tasks; answer a
     task; drop what a call returned; end."""
-    READY, WANT, RESULT, IDLE, ANSWER, FAILED = (
-        "ready", "want", "result", "idle", "answer", "failed",
-    )  # fmt: skip
+    READY, WANT, RESULT, IDLE, ANSWER = "ready", "want", "result", "idle", "answer"
+    FAILED = "failed"
     """From a peer: function called; next task, please; a result; all tasks done; an answer; a
     failure."""
 
@@ -79,6 +76,10 @@ class Greeting(NamedTuple):
         return cls(platform.node(), os.getpid(), cpus, __version__, tuple(sys.argv[1:]))
 
 
+OnMessage: TypeAlias = Callable[[int, Message], None]
+OnLost: TypeAlias = Callable[[int], None]
+
+
 class Transport(Protocol):
     """Connection of a rank to its peers: all others for the coordinator, rank 0 for the others."""
 
@@ -91,9 +92,7 @@ class Transport(Protocol):
     def are_alike(self) -> bool:
         """True where the coordinator started all ranks on this machine: devices are alike."""
 
-    def start(
-        self, on_message: Callable[[int, Message], None], on_lost: Callable[[int], None]
-    ) -> None:
+    def start(self, on_message: OnMessage, on_lost: OnLost) -> None:
         """Start to exchange messages with the peers.
 
         on_message  called by the transport's threads with every message and the rank of its sender
@@ -193,13 +192,12 @@ class Coordinator(Ranks):
             text = f"{launched} processes were launched, but MPI joins {self.size}"
             raise InputError(text, hint=STRANGE_HINT)
         for number, other in enumerate(others, 1):
+            name = f"rank {number} ({_process_text(other)})"
             if other.version != first.version:
-                text = f"rank {number} ({_process_text(other)}) is mltree {other.version}"
-                raise InputError(f"{text}, rank 0 is {first.version}")
+                text = f"{name} is mltree {other.version}, rank 0 is {first.version}"
+                raise InputError(text)
             if other.command != first.command:
-                text = (
-                    f"rank {number} ({_process_text(other)}) was given another command than rank 0"
-                )
+                text = f"{name} was given another command than rank 0"
                 raise InputError(text, hint=STRANGE_HINT)
 
     def everywhere(self, check: Callable[[], object], kept_as: int = 0) -> None:
@@ -409,9 +407,8 @@ def _sending_failures(transport: Transport) -> Iterator[None]:
     try:
         yield
     except MltreeError as error:
-        transport.send(
-            0, MessageKind.FAILED, Failure(f"cannot take part: {error.message}", error.hint)
-        )
+        failure = Failure(f"cannot take part: {error.message}", error.hint)
+        transport.send(0, MessageKind.FAILED, failure)
     except Exception:
         transport.send(0, MessageKind.FAILED, Failure(traceback.format_exc(), is_bug=True))
 
@@ -457,17 +454,11 @@ class SocketTransport:
         self._locks = {rank: threading.Lock() for rank in sockets}
         self._is_closing = False
 
-    def start(
-        self, on_message: Callable[[int, Message], None], on_lost: Callable[[int], None]
-    ) -> None:
+    def start(self, on_message: OnMessage, on_lost: OnLost) -> None:
         """Start to exchange messages with the peers; see :class:`.Transport`."""
         for rank in self._sockets:
-            threading.Thread(
-                target=self._receive,
-                args=(rank, on_message, on_lost),
-                name=f"rank {rank}",
-                daemon=True,
-            ).start()
+            heard = rank, on_message, on_lost
+            threading.Thread(target=self._receive, args=heard, daemon=True).start()
 
     def send(self, rank: int, kind: str, content: Any = None) -> None:
         """Send a message; the receiving thread reports a peer that has died."""
@@ -497,9 +488,7 @@ class SocketTransport:
         for peer in self._sockets.values():
             peer.close()
 
-    def _receive(
-        self, rank: int, on_message: Callable[[int, Message], None], on_lost: Callable[[int], None]
-    ) -> None:
+    def _receive(self, rank: int, on_message: OnMessage, on_lost: OnLost) -> None:
         """Receive messages of a peer until its end."""
         try:
             with suppress(OSError), self._sockets[rank].makefile("rb") as stream:
@@ -598,17 +587,13 @@ class MpiTransport:
         self._problem: Exception | None = None
         self._started = threading.Event()
         greeted = threading.Event()
-        self._thread = threading.Thread(
-            target=self._run, args=(greeted,), name="ranks", daemon=True
-        )
+        self._thread = threading.Thread(target=self._run, args=(greeted,), daemon=True)
         self._thread.start()
         greeted.wait()
         if self._problem is not None:
             raise RuntimeError(str(self._problem)) from self._problem
 
-    def start(
-        self, on_message: Callable[[int, Message], None], on_lost: Callable[[int], None]
-    ) -> None:
+    def start(self, on_message: OnMessage, on_lost: OnLost) -> None:
         """Start to exchange messages with the peers; see :class:`.Transport`."""
         self._on_message, self._on_lost = on_message, on_lost
         self._started.set()
@@ -760,14 +745,9 @@ class _Peers:
         if now - self._looked < BEAT / 10:
             return []
         self._looked = now
-        dead = [
-            rank
-            for rank, heard in self._last_seen.items()
-            if rank not in self.dead
-            and (
-                now - heard > SILENCE or (rank in self._visible and not _runs(self._visible[rank]))
-            )
-        ]
+        gone = {rank for rank, process in self._visible.items() if not _runs(process)}
+        silent = {rank for rank, heard in self._last_seen.items() if now - heard > SILENCE}
+        dead = sorted((gone | silent) - self.dead)
         self.dead.update(dead)
         return dead
 
