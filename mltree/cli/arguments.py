@@ -361,6 +361,6 @@ def _hint(command: str, kept: Sequence[str], foreign: Sequence[_Typed]) -> str:
         if note := option.note or ("no counterpart here" if is_lost else ""):
             notes.setdefault(note, []).append(shown)
     named = {note: ", ".join(filter(None, dict.fromkeys(shown))) for note, shown in notes.items()}
-    told = [f"{names}: {note}" if names else note for note, names in named.items()]
+    lost = [f"{names}: {note}" if names else note for note, names in named.items()]
     line = shlex.join(["mltree", command, *files, *kept, *options])
-    return "; ".join([f"here: {line}", *told])
+    return "; ".join([f"here: {line}", *lost])

@@ -147,7 +147,7 @@ def format_group(group: TyperGroup, ctx: Any) -> str:
     pen.usage(f"{ctx.command_path} [OPTIONS] COMMAND ...")
     width = max(map(len, group.commands))
     for title, names in COMMANDS.items():
-        lines = [(name, "", _first_sentence(group.commands[name].help or "")) for name in names]
+        lines = [(name, "", _first_paragraph(group.commands[name].help or "")) for name in names]
         pen.table(title, lines, width)
     for title, options in option_groups(group.get_params(ctx)):
         rows = [(*names_of(option), text_of(option)) for option in options]
@@ -156,8 +156,7 @@ def format_group(group: TyperGroup, ctx: Any) -> str:
     return pen.text
 
 
-def _first_sentence(text: str) -> str:
-    """Without its stop."""
+def _first_paragraph(text: str) -> str:
     return " ".join(text.partition("\n\n")[0].split()).removesuffix(".")
 
 
@@ -165,9 +164,11 @@ def option_groups(params: Sequence[Any]) -> Iterator[tuple[str, list[Any]]]:
     """Options by group: those without one first, the advanced ones last."""
     options = [param for param in params if param.param_type_name == "option"]
     for group in (None, SUPPORTS, OUTPUT, ADVANCED):
-        own = [option for option in options if getattr(option, "rich_help_panel", None) == group]
-        if own:
-            yield group or "Options", own
+        members = [
+            option for option in options if getattr(option, "rich_help_panel", None) == group
+        ]
+        if members:
+            yield group or "Options", members
 
 
 def metavar_of(param: Any) -> str:

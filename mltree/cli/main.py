@@ -25,7 +25,7 @@ from mltree.runs.options import Option, Options, ShownOptions
 from mltree.system.errors import InputError
 from mltree.system.files import is_there
 from mltree.system.rank_start import start
-from mltree.system.ranks import launch_error
+from mltree.system.ranks import this_process
 from mltree.system.version import __version__
 
 if TYPE_CHECKING:
@@ -152,7 +152,7 @@ class Commands(TyperGroup):
     def parse_args(self, ctx: Any, args: list[str]) -> list[str]:
         """Read what stands before a command, once nothing is another program's."""
         with ending(args):
-            if (problem := launch_error()) is not None:
+            if (problem := this_process.launch_error) is not None:
                 raise problem
             _refuse_bytes(args)
             if not ctx.resilient_parsing and (said := translated(args, self.commands)) is not None:

@@ -27,7 +27,7 @@ from mltree.models.eigen import ModelArrays
 from mltree.models.substitution import Matrices, Model
 from mltree.report.drawing import Style, draw, svg
 from mltree.report.methods import bibliography, without_values
-from mltree.report.record import Facts, Point
+from mltree.report.record import Facts
 from mltree.report.tables import MAX_P_VALUE, alignment_facts, time_cells, warning_lines
 from mltree.system.arrays import Float64
 from mltree.system.events import AlignmentSummary
@@ -361,18 +361,13 @@ def lnl_chart(facts: Facts) -> str:
         x, y = across(point.seconds), down(math.log10(value))
         steps += [(x, steps[-1][1]), (x, y)]
     parts.append(path(steps, "curve"))
-    parts += [
-        _dot(across(point.seconds), down(math.log10(value)), point)
-        for point, value in zip(points, short, strict=True)
-    ]
+    for point, value in zip(points, short, strict=True):
+        kind = "dot-start" if point.what.startswith("start") else "dot"
+        title = f"{point.what}: lnL {point.lnl:,.3f} after {point.seconds:.1f} s"
+        parts.append(circle(across(point.seconds), down(math.log10(value)), 3, kind, title))
     parts += axis_below(across, 236, ticks(first, last, 8))
     parts.append(words((66 + WIDTH - 24) / 2, 266, "seconds", "tick", "middle"))
     return chart(WIDTH, 276, "log-likelihood below the best, over time", parts)
-
-
-def _dot(x: float, y: float, point: Point) -> str:
-    kind = "dot-start" if point.what.startswith("start") else "dot"
-    return circle(x, y, 3, kind, f"{point.what}: lnL {point.lnl:,.3f} after {point.seconds:.1f} s")
 
 
 def starts_chart(starts: Sequence[tuple[str, float]]) -> str:

@@ -70,7 +70,7 @@ class Greeting(NamedTuple):
     command: tuple[str, ...]
 
     @classmethod
-    def own(cls) -> Greeting:
+    def of_this_process(cls) -> Greeting:
         """The greeting of this process."""
         cpus = tuple(sorted(os.sched_getaffinity(0))) if hasattr(os, "sched_getaffinity") else ()
         return cls(platform.node(), os.getpid(), cpus, __version__, tuple(sys.argv[1:]))
@@ -512,7 +512,7 @@ def start_processes(count: int) -> SocketTransport:
 
     Raises: InputError: the processes cannot be started.
     """
-    greeting = Greeting.own()
+    greeting = Greeting.of_this_process()
     sockets: dict[int, socket.socket] = {}
     processes: list[subprocess.Popen[bytes]] = []
     greetings = [greeting]
@@ -626,7 +626,7 @@ class MpiTransport:
                 MPI.Init_thread(MPI.THREAD_FUNNELED)
             communicator = MPI.COMM_WORLD
             self.rank = communicator.rank
-            self.greetings = communicator.allgather(Greeting.own())
+            self.greetings = communicator.allgather(Greeting.of_this_process())
             self._counts = [0] * communicator.size, [0] * communicator.size
         except Exception as error:
             self._problem = error

@@ -8,15 +8,7 @@ from collections.abc import Mapping
 
 from mltree.system.errors import InputError
 from mltree.system.process import ignore_signals, limit_drivers
-from mltree.system.ranks import (
-    LONE,
-    current_ranks,
-    dismiss,
-    join_host,
-    set_current_ranks,
-    set_launch_error,
-    set_local_rank,
-)
+from mltree.system.ranks import LONE, current_ranks, dismiss, join_host, this_process
 
 LAUNCHERS = (
     ("OMPI_COMM_WORLD_RANK", "OMPI_COMM_WORLD_SIZE"),
@@ -34,8 +26,8 @@ MISSING_HINT = "pip install 'mltree[mpi]', which takes the MPI of the launcher"
 def join(environment: Mapping[str, str] = os.environ) -> None:
     """Become one of the ranks that were launched; only rank 0 returns.
 
-    Where the processes cannot become ranks, rank 0 returns with ``ranks.launch_error`` set, and the
-    others end.
+    Where the processes cannot become ranks, rank 0 returns with ``this_process.launch_error``
+    set, and the others end.
     """
     number, size = launched(environment)
     if size == 1:
@@ -46,22 +38,23 @@ def join(environment: Mapping[str, str] = os.environ) -> None:
         transport = rank_processes.MpiTransport()
     except (ImportError, RuntimeError) as error:
         text = f"{size} processes were launched, but mpi4py cannot join them: {error}"
-        set_launch_error(InputError(text, hint=MISSING_HINT))
+        this_process.launch_error = InputError(text, hint=MISSING_HINT)
         if number > 0:
             sys.exit()  # rank 0 says why
         return
     rank_processes.pin_to(rank_processes.cpus_of(transport.rank, transport.greetings))
     limit_drivers()
-    set_local_rank(*rank_processes.local_rank(transport.rank, transport.greetings))
+    place = rank_processes.local_rank(transport.rank, transport.greetings)
+    this_process.number_on_host, this_process.count_on_host = place
     if transport.rank > 0:
         ignore_signals()  # rank 0 decides about the end
         rank_processes.follow(transport)
     coordinator = rank_processes.Coordinator(transport)
-    set_current_ranks(coordinator)
+    this_process.ranks = coordinator
     try:
         coordinator.agree(size)
     except InputError as error:
-        set_launch_error(error)
+        this_process.launch_error = error
         dismiss()
         if number > 0:
             sys.exit()
@@ -83,7 +76,7 @@ def start(count: int | None) -> None:
 
     join_host(0, count)
     limit_drivers()
-    set_current_ranks(rank_processes.Coordinator(rank_processes.start_processes(count)))
+    this_process.ranks = rank_processes.Coordinator(rank_processes.start_processes(count))
 
 
 def launched(environment: Mapping[str, str]) -> tuple[int, int]:
