@@ -15,10 +15,10 @@ from typing import Any
 import typer
 
 from mltree.cli.help import VARIABLES
+from mltree.system import __version__
 from mltree.system.errors import DeviceError, InputError, MltreeError
 from mltree.system.files import discard, sanitised
 from mltree.system.process import FEW_THREADS, uninterrupted, wait_for_exit
-from mltree.system.version import __version__
 
 EXIT_ERROR = 2
 """Input, a model or a device cannot be used: one line says which and what to do."""

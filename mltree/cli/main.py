@@ -22,11 +22,11 @@ from mltree.cli.arguments import defaults, find, has_file, translated, without_o
 from mltree.cli.exits import EXIT_CODES, ending, exit_code
 from mltree.cli.help import CONFIG_FILE, Command, format_group, origins, untyped
 from mltree.runs.options import Option, Options, ShownOptions
+from mltree.system import __version__
 from mltree.system.errors import InputError
 from mltree.system.files import is_there
 from mltree.system.rank_start import start
 from mltree.system.ranks import this_process
-from mltree.system.version import __version__
 
 if TYPE_CHECKING:
     from mltree.report.progress import Reporter

@@ -14,8 +14,8 @@ from importlib.resources import files
 
 from mltree.models.names import outside_braces
 from mltree.report.lines import counted
+from mltree.system import __version__
 from mltree.system.values import Value
-from mltree.system.version import __version__
 
 SUPPORTS = {
     "SH-aLRT": "SH-aLRT",

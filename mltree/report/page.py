@@ -29,10 +29,10 @@ from mltree.report.drawing import Style, draw, svg
 from mltree.report.methods import bibliography, without_values
 from mltree.report.record import Facts
 from mltree.report.tables import MAX_P_VALUE, alignment_facts, time_cells, warning_lines
+from mltree.system import __version__
 from mltree.system.arrays import Float64
 from mltree.system.events import AlignmentSummary
 from mltree.system.values import Value
-from mltree.system.version import __version__
 from mltree.tree.clades import WrittenTree
 
 # Charts as SVG. Colours and fonts are classes of the page's stylesheet, so that charts follow it by

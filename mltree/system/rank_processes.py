@@ -23,6 +23,7 @@ from queue import SimpleQueue
 from threading import Lock
 from typing import TYPE_CHECKING, Any, BinaryIO, Generic, NamedTuple, NoReturn, Protocol, TypeAlias
 
+from mltree.system import __version__
 from mltree.system.errors import InputError, MltreeError
 from mltree.system.process import (
     SIGNALS,
@@ -32,7 +33,6 @@ from mltree.system.process import (
     tune_malloc,
 )
 from mltree.system.ranks import Ranks, Result, Task, Work, join_host
-from mltree.system.version import __version__
 
 if TYPE_CHECKING:
     from mpi4py import MPI
