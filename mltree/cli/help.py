@@ -122,7 +122,7 @@ class Command(TyperCommand):
         ]
 
     def format_help(self, ctx: Any, formatter: Any) -> None:
-        """Write the help."""
+        """Write the text of ``--help``."""
         formatter.write(format_command(self, ctx))
 
 
@@ -205,7 +205,7 @@ class _Pen:
         self._has_colour = has_colour and os.environ.get("TERM") != "dumb"
 
     def paragraphs(self, text: str) -> None:
-        """Prose, filled anew."""
+        """Paragraphs, filled to the width."""
         for paragraph in filter(None, text.strip().split("\n\n")):
             self._part(textwrap.fill(" ".join(paragraph.split()), self._width) + "\n")
 

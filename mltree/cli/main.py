@@ -196,7 +196,7 @@ class Commands(TyperGroup):
             return super().invoke(ctx)
 
     def format_help(self, ctx: Any, formatter: Any) -> None:
-        """Write the help."""
+        """Write the text of ``--help``."""
         formatter.write(format_group(self, ctx))
 
 

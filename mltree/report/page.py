@@ -71,7 +71,7 @@ def words(x: float, y: float, text: str, kind: str = "", anchor: str = "start") 
 
 
 def line(x1: float, y1: float, x2: float, y2: float, kind: str = "grid") -> str:
-    """A straight line."""
+    """A straight line between two points."""
     return path([(x1, y1), (x2, y2)], kind)
 
 
@@ -681,7 +681,7 @@ POLICY = (
 
 
 def document(subject: Subject) -> str:
-    """The whole page."""
+    """The text of the HTML file."""
     title = f"{subject.name} · mltree"
     made = sections(subject)
     links = "".join(f'<a href="#{anchor}">{heading}</a>' for anchor, heading, _ in made)

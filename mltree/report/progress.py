@@ -88,12 +88,12 @@ def folded(text: str, width: int) -> str:
 
 
 def result_terminal() -> Terminal:
-    """Standard output."""
+    """A terminal for results: standard output."""
     return _terminal(stderr=False)
 
 
 def progress_terminal() -> Terminal:
-    """Standard error."""
+    """A terminal for progress: standard error."""
     return _terminal(stderr=True)
 
 
