@@ -19,7 +19,7 @@ from __future__ import annotations
 from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
-from mltree.system.version import __version__
+from mltree.system import __version__
 
 if TYPE_CHECKING:
     from mltree.analyses.bootstrap import bootstrap

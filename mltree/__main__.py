@@ -3,7 +3,6 @@
 import gc
 import os
 import sys
-from contextlib import suppress
 
 from mltree.system.process import (
     FEW_THREADS,
@@ -28,7 +27,10 @@ def main() -> None:
     try:
         install_handlers()
     except RuntimeError:
-        sys.exit(_refuse_threads())
+        from mltree.cli.exits import EXIT_ERROR, complain
+
+        complain(FEW_THREADS)
+        sys.exit(EXIT_ERROR)
     gc.set_threshold(YOUNG_OBJECTS)
     tune_malloc()
     join()
@@ -44,13 +46,6 @@ def main() -> None:
     finally:
         dismiss()
         gc.freeze()  # or Python, at its end, looks for garbage among all that there is: 0.1 s
-
-
-def _refuse_threads() -> int:
-    """Say that no thread can be started; the exit code of what cannot be used."""
-    with suppress(OSError):
-        os.write(STDERR, f"mltree: {FEW_THREADS}\n".encode())
-    return 2
 
 
 def _take_standard_streams() -> None:

@@ -17,9 +17,9 @@ from mltree.runs.engines import Workload, open_engines
 from mltree.runs.problem import Problem
 from mltree.runs.request import by_kind, command_result, deliver, load
 from mltree.runs.steps import TreeResult
+from mltree.system import __version__
 from mltree.system.arrays import Float64, Int32
 from mltree.system.events import RunStarted, TreeScored
-from mltree.system.version import __version__
 from mltree.tree.newick import write_newick
 from mltree.tree.topology import Tree
 

@@ -49,6 +49,7 @@ from mltree.runs.trees import read_tree
 from mltree.runs.workspace import Entry, Head, Journal, MemoryJournal, RunLog, Workspace
 from mltree.supports.bootstrap import STEP, Verdict, bootstop
 from mltree.supports.consensus import Consensus, split_table
+from mltree.system import __version__
 from mltree.system.errors import InputError
 from mltree.system.events import (
     BootstrapFinished,
@@ -62,7 +63,6 @@ from mltree.system.events import (
 from mltree.system.process import ExitMessage, on_signal
 from mltree.system.ranks import ALIKE_HINT, LONE, Ranks, Work, current_ranks
 from mltree.system.values import Value
-from mltree.system.version import __version__
 from mltree.tree.clades import Clades, read_clades, read_labelled
 from mltree.tree.fitch import pack_sites
 from mltree.tree.newick import write_newick

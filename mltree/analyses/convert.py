@@ -20,6 +20,7 @@ from mltree.data.source import read_text
 from mltree.report.drawing import Style, draw, figure, svg
 from mltree.runs.request import command_result
 from mltree.runs.workspace import claim_files
+from mltree.system import __version__
 from mltree.system.errors import InputError
 from mltree.system.events import (
     AlignmentWritten,
@@ -30,7 +31,6 @@ from mltree.system.events import (
     TreesWritten,
 )
 from mltree.system.files import write_whole
-from mltree.system.version import __version__
 from mltree.tree.clades import WrittenTree, read_written
 from mltree.tree.newick import nexus_trees
 from mltree.tree.topology import NONE

@@ -28,9 +28,9 @@ from mltree.runs.site_frequencies import (
 )
 from mltree.runs.steps import FIXED_TOPOLOGY, TreeResult, as_reported, fit_topology
 from mltree.runs.trees import check_possible, lone_trees, read_trees
+from mltree.system import __version__
 from mltree.system.errors import ModelError
 from mltree.system.events import Emit, RunStarted, ignore
-from mltree.system.version import __version__
 from mltree.tree.newick import write_newick
 from mltree.tree.topology import Tree
 

@@ -47,6 +47,7 @@ from mltree.runs.request import (
 from mltree.runs.steps import with_own_lengths, without_copies
 from mltree.runs.trees import StartSpec, starting_trees_of_each, terms_of, usual_terms
 from mltree.runs.workspace import Head, LineJournal, RunLog
+from mltree.system import __version__
 from mltree.system.errors import InputError, ModelError, NumericalError
 from mltree.system.events import (
     Emit,
@@ -61,7 +62,6 @@ from mltree.system.events import (
 from mltree.system.files import is_folder, is_there, read_own
 from mltree.system.process import ExitMessage, on_signal
 from mltree.system.ranks import ALIKE_HINT, LONE, Ranks, Work, current_ranks
-from mltree.system.version import __version__
 from mltree.tree.newick import write_newick
 from mltree.tree.parsimony import ParsimonyEngine
 from mltree.treesearch.checkpoint import fingerprint

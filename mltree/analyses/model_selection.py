@@ -41,10 +41,10 @@ from mltree.runs.request import begin_log, by_kind, command_result, deliver, loa
 from mltree.runs.results import table
 from mltree.runs.steps import TreeResult, with_own_lengths
 from mltree.runs.trees import read_tree
+from mltree.system import __version__
 from mltree.system.errors import InputError
 from mltree.system.events import Emit, ModelsRanked, Notice, RankedModel, RunStarted, ignore
 from mltree.system.values import Value, plain
-from mltree.system.version import __version__
 from mltree.tree.fitch import pack_sites
 from mltree.tree.parsimony import parsimony_trees
 from mltree.tree.topology import Tree

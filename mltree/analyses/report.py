@@ -18,9 +18,9 @@ from mltree.report.record import Facts, facts_of
 from mltree.runs.problem import read_model
 from mltree.runs.request import by_kind, command_result, input_files
 from mltree.runs.workspace import Workspace
+from mltree.system import __version__
 from mltree.system.errors import InputError
 from mltree.system.events import Notice, RunStarted
-from mltree.system.version import __version__
 from mltree.tree.clades import read_written
 
 if TYPE_CHECKING:

@@ -69,13 +69,13 @@ from mltree.runs.steps import TreeResult, TreeSearch, prepare_search
 from mltree.runs.trees import expect_starts
 from mltree.runs.workspace import Journal, RunLog, Workspace
 from mltree.supports.consensus import Consensus
+from mltree.system import __version__
 from mltree.system.errors import InputError
 from mltree.system.events import Emit, Notice, RunStarted, SearchPlanned, StartsEnded, SupportsDrawn
 from mltree.system.files import is_there
 from mltree.system.process import ExitMessage, on_signal
 from mltree.system.ranks import LONE, Ranks, current_ranks
 from mltree.system.values import Value
-from mltree.system.version import __version__
 from mltree.tree.clades import read_labelled
 from mltree.tree.newick import write_newick
 from mltree.tree.splits import facing

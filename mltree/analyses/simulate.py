@@ -24,12 +24,12 @@ from mltree.models.substitution import Model
 from mltree.runs.problem import model_text, read_model
 from mltree.runs.request import command_result
 from mltree.runs.workspace import claim_files
+from mltree.system import __version__
 from mltree.system.arrays import UInt8
 from mltree.system.errors import InputError, ModelError
 from mltree.system.events import AlignmentWritten, Notice, RunStarted, TreesWritten
 from mltree.system.files import write_together
 from mltree.system.process import host_memory
-from mltree.system.version import __version__
 from mltree.tree.clades import read_clades
 from mltree.tree.newick import read_newick, write_newick
 from mltree.tree.topology import Tree, uniform_tree, yule_tree

@@ -31,6 +31,7 @@ from mltree.runs.trees import check_possible, read_tree, tell_mended
 from mltree.supports.consensus import members, sides, unit_bits
 from mltree.supports.resampling import Resampling, share_error
 from mltree.supports.tree_tests import TESTS, BranchTests, TreeTest, local_tests, tree_tests
+from mltree.system import __version__
 from mltree.system.arrays import Float64, Int32
 from mltree.system.errors import InputError
 from mltree.system.events import (
@@ -43,7 +44,6 @@ from mltree.system.events import (
     TreesTested,
 )
 from mltree.system.values import Value
-from mltree.system.version import __version__
 from mltree.tree.clades import read_labelled
 from mltree.tree.newick import read_newicks, write_newick
 from mltree.tree.splits import lengths_in, splits

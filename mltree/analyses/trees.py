@@ -47,6 +47,7 @@ from mltree.supports.consensus import (
     unit_bits,
     weighted_distances,
 )
+from mltree.system import __version__
 from mltree.system.arrays import Float64, Index
 from mltree.system.errors import InputError
 from mltree.system.events import (
@@ -59,7 +60,6 @@ from mltree.system.events import (
     TreesLoaded,
     ignore,
 )
-from mltree.system.version import __version__
 from mltree.tree.clades import (
     Clades,
     nested,

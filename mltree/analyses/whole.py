@@ -17,9 +17,9 @@ from mltree.data.alignments import MIN_TAXA
 from mltree.device.discovery import choose_devices
 from mltree.runs.options import AUTO
 from mltree.runs.request import input_files
+from mltree.system import __version__
 from mltree.system.events import Notice, ignore
 from mltree.system.files import is_there, read_own
-from mltree.system.version import __version__
 
 if TYPE_CHECKING:
     from mltree.report.progress import Reporter

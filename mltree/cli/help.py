@@ -11,12 +11,11 @@ import shutil
 import sys
 import textwrap
 from collections.abc import Iterator, Mapping, Sequence
-from contextvars import ContextVar
 from typing import Any
 
 from typer.core import TyperCommand, TyperGroup
 
-from mltree.cli import config
+from mltree.cli import arguments
 from mltree.runs.options import ADVANCED, OUTPUT, SUPPORTS
 from mltree.system.errors import InputError
 from mltree.system.process import check_limits
@@ -51,28 +50,29 @@ CONFIG_FILE = "mltree.config"
 CONSEQUENTIAL = ("redo", "out", "prefix")
 """Options that decide which files are written, and which of them replaced."""
 
-_given: ContextVar[Mapping[str, tuple[Any, str]] | None] = ContextVar("given", default=None)
-_config_file: ContextVar[str] = ContextVar("config_file", default="")
 
-
-def origins() -> Mapping[str, tuple[Any, str]]:
-    """The running command's options by name: their values, and where each is from.
+def origins(ctx: Any) -> dict[str, tuple[Any, str]]:
+    """A command's options by name: their values, and where each is from.
 
     That is ``typed``, ``environment``, ``file`` or ``default``.
     """
-    return _given.get() or {}
+    sources = {name: ctx.get_parameter_source(name) for name in ctx.params}
+    return {
+        name: (ctx.params[name], _ORIGINS.get(source.name if source else "", "default"))
+        for name, source in sources.items()
+    }
 
 
-def untyped() -> Iterator[str]:
-    """Texts that tell which options of the running command are not typed, and where they are from.
+def untyped(ctx: Any) -> Iterator[str]:
+    """Notes on options of a command that are not typed: where they are from.
 
     Every option of a file is told; of environment variables, which users set themselves, those
     alone that may cost a file.
     """
-    items = origins().items()
+    items = origins(ctx).items()
     in_file = {name: value for name, (value, origin) in items if origin == "file"}
     if in_file:
-        yield f"options from {_config_file.get()}: {_assigned(in_file)}"
+        yield f"options from {ctx.meta.get(CONFIG_FILE, '')}: {_assigned(in_file)}"
     variables = {
         VARIABLES + name.upper(): value
         for name, (value, origin) in items
@@ -112,8 +112,6 @@ class Command(TyperCommand):
                 hint = "leave it out, or give it a value; is a variable not set?"
                 raise InputError(f"{name} is empty", hint=hint)
         check_limits()
-        _given.set({name: (value, _origin(ctx, name)) for name, value in ctx.params.items()})
-        _config_file.set(ctx.meta.get(CONFIG_FILE, ""))
         return super().invoke(ctx)
 
     def collect_usage_pieces(self, ctx: Any) -> list[str]:  # noqa: ARG002
@@ -124,23 +122,18 @@ class Command(TyperCommand):
         ]
 
     def format_help(self, ctx: Any, formatter: Any) -> None:
-        """Write the help."""
+        """Write the text of ``--help``."""
         formatter.write(format_command(self, ctx))
-
-
-def _origin(ctx: Any, name: str) -> str:
-    source = ctx.get_parameter_source(name)
-    return _ORIGINS.get(source.name if source else "", "default")
 
 
 def format_command(command: TyperCommand, ctx: Any) -> str:
     """The help of a command: what it does, its usage, its options by group, an example."""
     pen = _Pen()
     shown = [param for param in command.get_params(ctx) if not getattr(param, "hidden", False)]
-    arguments = [param for param in shown if param.param_type_name == "argument"]
     pen.paragraphs(command.help or "")
     pen.usage(" ".join([ctx.command_path, *command.collect_usage_pieces(ctx)]))
-    pen.table("Arguments", [(metavar_of(param), "", text_of(param)) for param in arguments])
+    files = [param for param in shown if param.param_type_name == "argument"]
+    pen.table("Arguments", [(metavar_of(param), "", text_of(param)) for param in files])
     for title, options in option_groups(shown):
         pen.table(title, [(*names_of(option), text_of(option)) for option in options])
     pen.example(command.epilog or "")
@@ -154,17 +147,16 @@ def format_group(group: TyperGroup, ctx: Any) -> str:
     pen.usage(f"{ctx.command_path} [OPTIONS] COMMAND ...")
     width = max(map(len, group.commands))
     for title, names in COMMANDS.items():
-        lines = [(name, "", _first_sentence(group.commands[name].help or "")) for name in names]
+        lines = [(name, "", _first_paragraph(group.commands[name].help or "")) for name in names]
         pen.table(title, lines, width)
     for title, options in option_groups(group.get_params(ctx)):
         rows = [(*names_of(option), text_of(option)) for option in options]
-        pen.table(title, [("    " + config.OPTION, "FILE", config.HELP), *rows])
+        pen.table(title, [("    " + arguments.OPTION, "FILE", arguments.HELP), *rows])
     pen.paragraphs(group.epilog or "")
     return pen.text
 
 
-def _first_sentence(text: str) -> str:
-    """Without its stop."""
+def _first_paragraph(text: str) -> str:
     return " ".join(text.partition("\n\n")[0].split()).removesuffix(".")
 
 
@@ -172,9 +164,11 @@ def option_groups(params: Sequence[Any]) -> Iterator[tuple[str, list[Any]]]:
     """Options by group: those without one first, the advanced ones last."""
     options = [param for param in params if param.param_type_name == "option"]
     for group in (None, SUPPORTS, OUTPUT, ADVANCED):
-        own = [option for option in options if getattr(option, "rich_help_panel", None) == group]
-        if own:
-            yield group or "Options", own
+        members = [
+            option for option in options if getattr(option, "rich_help_panel", None) == group
+        ]
+        if members:
+            yield group or "Options", members
 
 
 def metavar_of(param: Any) -> str:
@@ -211,7 +205,7 @@ class _Pen:
         self._has_colour = has_colour and os.environ.get("TERM") != "dumb"
 
     def paragraphs(self, text: str) -> None:
-        """Prose, filled anew."""
+        """Paragraphs, filled to the width."""
         for paragraph in filter(None, text.strip().split("\n\n")):
             self._part(textwrap.fill(" ".join(paragraph.split()), self._width) + "\n")
 

@@ -1,6 +1,7 @@
 """The commands: of each its options, the analysis that it runs, and an example.
 
-Nothing heavy is imported before a command runs, so that ``mltree --help`` answers at once.
+What typer needs to know of a command is derived from its class of options, when it asks; nothing
+heavy is imported before a command runs, so that ``mltree --help`` answers at once.
 """
 
 from __future__ import annotations
@@ -8,29 +9,29 @@ from __future__ import annotations
 import inspect
 import shlex
 import sys
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from enum import Enum
 from importlib import import_module
 from typing import TYPE_CHECKING, Annotated, Any, NamedTuple
 
 import typer
+from typer.core import TyperGroup
 
 from mltree.analyses import options
-from mltree.cli.exits import EXIT_CODES, Commands, exit_code, leave_out_others
-from mltree.cli.help import Command, origins, untyped
+from mltree.cli.arguments import defaults, find, has_file, translated, without_option
+from mltree.cli.exits import EXIT_CODES, ending, exit_code
+from mltree.cli.help import CONFIG_FILE, Command, format_group, origins, untyped
 from mltree.runs.options import Option, Options, ShownOptions
+from mltree.system import __version__
 from mltree.system.errors import InputError
+from mltree.system.files import is_there
 from mltree.system.rank_start import start
-from mltree.system.version import __version__
+from mltree.system.ranks import this_process
 
 if TYPE_CHECKING:
     from mltree.report.progress import Reporter
 
-
-# Commands from options: what typer needs to know of a command, from its class of options.
-#
-# The keys of ``mltree.toml`` and the ``MLTREE_`` variables are those of the command's parameters;
-# see :mod:`mltree.cli.config` and :mod:`mltree.cli.help`.
+KEYWORD_ONLY = inspect.Parameter.KEYWORD_ONLY
 
 
 class Analysis(NamedTuple):
@@ -54,10 +55,11 @@ class Derived:
     @property
     def __signature__(self) -> inspect.Signature:
         options = self._analysis.options
+        context = inspect.Parameter("ctx", KEYWORD_ONLY, annotation=typer.Context)
         described = options.described().items()
-        return inspect.Signature([_parameter(options, *item) for item in described])
+        return inspect.Signature([context, *(_parameter(options, *item) for item in described)])
 
-    def __call__(self, **typed: Any) -> None:
+    def __call__(self, ctx: typer.Context, **typed: Any) -> None:
         """Run the analysis with the values that were typed."""
         options, function, _ = self._analysis
         values = {name: getattr(value, "value", value) for name, value in typed.items()}
@@ -66,22 +68,23 @@ class Derived:
                 values[option.rest] = tuple(values[name])
                 values[name] = values[name][0]
         start(values.get("ranks"))
-        asked = options(**values, line=command_line(), origins=dict(origins()))
+        line = shlex.join(["mltree", *sys.argv[1:]])
+        asked = options(**values, line=line, origins=origins(ctx))
         module, _, function = function.partition(":")
         run = getattr(import_module(f"mltree.analyses.{module}"), function)
-        with reporter_of(asked) as reporter:
+        with _reporter(asked, ctx) as reporter:
             run(asked, reporter)
 
 
 def _parameter(options: type[Options], name: str, option: Option) -> inspect.Parameter:
     """A parameter as typer reads it."""
-    kind = options.type_of(name)
+    kind: Any = options.type_of(name)
     default = getattr(options, name, inspect.Parameter.empty)
     if option.choices:
         kind = _enumeration(name, option.choices)
         default = kind(default)
     elif option.rest is not None:
-        kind = list[kind]  # type: ignore[valid-type]
+        kind = list[kind]
     more: dict[str, Any] = {
         "help": option.help,
         "metavar": option.metavar,
@@ -92,18 +95,15 @@ def _parameter(options: type[Options], name: str, option: Option) -> inspect.Par
         "case_sensitive": not option.any_case,
     }
     info = typer.Option(*option.names, **more) if option.names else typer.Argument(**more)
-    return inspect.Parameter(
-        name, inspect.Parameter.KEYWORD_ONLY, default=default, annotation=Annotated[kind, info]
-    )
+    return inspect.Parameter(name, KEYWORD_ONLY, default=default, annotation=Annotated[kind, info])
 
 
 def _enumeration(name: str, choices: tuple[str, ...]) -> Any:
-    """Choices as typer takes them."""
     return Enum(name, {choice: choice for choice in choices}, type=str)
 
 
 def _parser(parse: Callable[[str], Any]) -> Callable[[str], Any]:
-    """A parser whose message is told as it is."""
+    """A parser whose message typer shows as it is."""
 
     def read(text: str) -> Any:
         try:
@@ -114,13 +114,8 @@ def _parser(parse: Callable[[str], Any]) -> Callable[[str], Any]:
     return read
 
 
-def command_line() -> str:
-    """The command as it was typed."""
-    return shlex.join(["mltree", *sys.argv[1:]])
-
-
-def idle(options: Options) -> Iterator[str]:
-    """Texts that tell which options that are typed do nothing, for want of others."""
+def _idle(options: Options) -> Iterator[str]:
+    """Notes on options that are typed and do nothing, for want of others."""
     for name, option in options.described().items():
         known = [other for other in option.only_with if other in options.origins]
         is_idle = known and all(options.origins[other][0] is None for other in known)
@@ -129,14 +124,11 @@ def idle(options: Options) -> Iterator[str]:
             yield f"--{shown} does nothing without --{needed}"
 
 
-def reporter_of(options: ShownOptions) -> Reporter:
-    """Show the events of a run, as many of them as the options ask for.
+def _reporter(options: ShownOptions, ctx: typer.Context) -> Reporter:
+    """A reporter of as many events as the options ask for.
 
-    Options that were not typed, and options that do nothing, are told first, even where
-    ``mltree.toml`` asks for quiet.
-
-    Raises:
-        InputError: nothing and everything is wanted.
+    It tells of options that were not typed, and of those that do nothing, first: even where
+    ``mltree.toml`` asks for quiet. Raises InputError where nothing and everything is wanted.
     """
     from mltree.report.progress import Reporter, Verbosity, progress_terminal, result_terminal
     from mltree.system.events import Notice
@@ -149,9 +141,71 @@ def reporter_of(options: ShownOptions) -> Reporter:
     reporter = Reporter(terminal, verbosity, json_lines=options.json, results=result_terminal())
     is_typed = options.origins.get("quiet", (False, "typed"))[1] == "typed"
     teller = reporter if is_typed or options.json or not quiet else Reporter(terminal)
-    for text in (*untyped(), *idle(options)):
+    for text in (*untyped(ctx), *_idle(options)):
         teller(Notice(text))
     return reporter
+
+
+class Commands(TyperGroup):
+    """The commands; expected errors become their line and their exit code."""
+
+    def parse_args(self, ctx: Any, args: list[str]) -> list[str]:
+        """Read what stands before a command, once nothing is another program's."""
+        with ending(args):
+            if (problem := this_process.launch_error) is not None:
+                raise problem
+            _refuse_bytes(args)
+            if not ctx.resilient_parsing and (said := translated(args, self.commands)) is not None:
+                raise InputError(said[0], hint=said[1])
+            self._refuse_files(args)
+            named, args = without_option(args)
+            path = None if ctx.resilient_parsing else find(named)
+            if path is not None:
+                ctx.default_map = defaults(path, self._switches)
+                ctx.meta[CONFIG_FILE] = str(path)
+            self._set_switches(ctx)
+            return super().parse_args(ctx, args)
+
+    def _set_switches(self, ctx: Any) -> None:
+        """Let switches be off, not nothing: typer would load pydantic (0.1 s) to tell."""
+        for param in self.get_params(ctx):
+            if getattr(param, "is_flag", False) and param.default is None:
+                param.default = False
+
+    def _refuse_files(self, args: Sequence[str]) -> None:
+        """Refuse an alignment without a command."""
+        if args and args[0] not in self.commands and is_there(args[0]):
+            hint = f"mltree run {shlex.quote(args[0])} finds its tree; mltree --help tells more"
+            raise InputError(f"{args[0]} is a file, not a command", hint=hint)
+
+    @property
+    def _switches(self) -> dict[str, dict[str, bool]]:
+        """The options of every command as they are typed, and True for each that is a switch."""
+        return {
+            name: {
+                str(param.name).replace("_", "-"): param.is_flag  # type: ignore[attr-defined]
+                for param in command.params
+                if param.param_type_name == "option"
+            }
+            for name, command in self.commands.items()
+        }
+
+    def invoke(self, ctx: Any) -> Any:
+        """Run a command."""
+        with ending([*getattr(ctx, "_protected_args", ()), *ctx.args]):
+            return super().invoke(ctx)
+
+    def format_help(self, ctx: Any, formatter: Any) -> None:
+        """Write the text of ``--help``."""
+        formatter.write(format_group(self, ctx))
+
+
+def _refuse_bytes(arguments: list[str]) -> None:
+    """Refuse names that are no text: no log, message or event could hold them."""
+    for argument in arguments:
+        if not argument.isprintable() and any("\ud800" <= c <= "\udfff" for c in argument):
+            shown = argument.encode("utf-8", "backslashreplace").decode()
+            raise InputError(f"{shown}: not UTF-8 text", hint="rename the file")
 
 
 app = typer.Typer(
@@ -178,96 +232,53 @@ def _mltree(
 
 
 ANALYSES = {
-    "search": Analysis(
-        options.SearchOptions,
-        "loci:run_searches",
-        "datasets/primates.phy --model HKY+G4 --prefix primates",
-    ),
-    "compare": Analysis(
-        options.CompareOptions,
-        "inspect:run_compare",
-        "datasets/primates.phy --tree primates.mltree.bestTree --model primates.mltree.bestModel",
-    ),
+    "search": Analysis(options.SearchOptions, "loci:run_searches",
+        "datasets/primates.phy --model HKY+G4 --prefix primates"),
+    "compare": Analysis(options.CompareOptions, "inspect:run_compare",
+        "datasets/primates.phy --tree primates.mltree.bestTree "
+        "--model primates.mltree.bestModel"),
     "devices": Analysis(options.DevicesOptions, "inspect:run_devices", ""),
     "check": Analysis(options.CheckOptions, "inspect:run_check", "datasets/frogs.phy"),
-    "run": Analysis(
-        options.RunOptions, "whole:run_whole", "datasets/primates.phy --prefix primates"
-    ),
-    "bootstrap": Analysis(
-        options.BootstrapOptions,
-        "bootstrap:run_bootstrap",
+    "run": Analysis(options.RunOptions, "whole:run_whole",
+        "datasets/primates.phy --prefix primates"),
+    "bootstrap": Analysis(options.BootstrapOptions, "bootstrap:run_bootstrap",
         "datasets/primates.phy --replicates 100 --tree primates.mltree.bestTree "
-        "--model primates.mltree.bestModel",
-    ),
-    "model": Analysis(
-        options.ModelChoiceOptions, "model_selection:run_model", "datasets/primates.phy"
-    ),
-    "evaluate": Analysis(
-        options.EvaluateOptions,
-        "evaluate:run_evaluate",
-        "datasets/primates.phy --tree primates.mltree.bestTree",
-    ),
-    "support": Analysis(
-        options.SupportOptions,
-        "trees:run_support",
-        "primates.mltree.bestTree --trees datasets/primates.bootstraps --metric fbp,tbe",
-    ),
-    "consensus": Analysis(
-        options.ConsensusOptions,
-        "trees:run_consensus",
-        "datasets/primates.bootstraps --type majority,extended --prefix primates",
-    ),
-    "rf": Analysis(
-        options.DistanceOptions,
-        "trees:run_rf",
+        "--model primates.mltree.bestModel"),
+    "model": Analysis(options.ModelChoiceOptions, "model_selection:run_model",
+        "datasets/primates.phy"),
+    "evaluate": Analysis(options.EvaluateOptions, "evaluate:run_evaluate",
+        "datasets/primates.phy --tree primates.mltree.bestTree"),
+    "support": Analysis(options.SupportOptions, "trees:run_support",
+        "primates.mltree.bestTree --trees datasets/primates.bootstraps --metric fbp,tbe"),
+    "consensus": Analysis(options.ConsensusOptions, "trees:run_consensus",
+        "datasets/primates.bootstraps --type majority,extended --prefix primates"),
+    "rf": Analysis(options.DistanceOptions, "trees:run_rf",
         "datasets/primates.bootstraps --reference primates.mltree.bestTree --weighted "
-        "--prefix primates",
-    ),
-    "bootstop": Analysis(
-        options.BootstopOptions, "trees:run_bootstop", "datasets/primates.bootstraps"
-    ),
-    "alrt": Analysis(
-        options.BranchTestOptions,
-        "tree_tests:run_alrt",
+        "--prefix primates"),
+    "bootstop": Analysis(options.BootstopOptions, "trees:run_bootstop",
+        "datasets/primates.bootstraps"),
+    "alrt": Analysis(options.BranchTestOptions, "tree_tests:run_alrt",
         "datasets/primates.phy --tree primates.mltree.bestTree --model HKY+G4 "
-        "--tests sh-alrt,abayes",
-    ),
-    "test": Analysis(
-        options.TreeTestOptions,
-        "tree_tests:run_test",
-        "datasets/primates.phy --trees rivals.nwk --model HKY+G4",
-    ),
-    "concordance": Analysis(
-        options.ConcordanceOptions,
-        "trees:run_concordance",
+        "--tests sh-alrt,abayes"),
+    "test": Analysis(options.TreeTestOptions, "tree_tests:run_test",
+        "datasets/primates.phy --trees rivals.nwk --model HKY+G4"),
+    "concordance": Analysis(options.ConcordanceOptions, "trees:run_concordance",
         "primates.mltree.bestTree --gene-trees datasets/primates.bootstraps "
-        "--alignment datasets/primates.phy",
-    ),
+        "--alignment datasets/primates.phy"),
     "report": Analysis(options.ReportOptions, "report:run_report", "primates"),
-    "draw": Analysis(
-        options.DrawOptions, "convert:run_draw", "primates.mltree.bestTree -o primates.svg"
-    ),
-    "simulate": Analysis(
-        options.SimulateOptions,
-        "simulate:run_simulate",
-        "--taxa 50 --random-tree yule --model HKY{3}+FE+G4{0.5} "
-        "--sites 1000 -o simulated.fasta --true-tree simulated.nwk",
-    ),
-    "sitelh": Analysis(
-        options.SiteLnlOptions,
-        "tree_tests:run_sitelh",
-        "datasets/primates.phy --trees primates.mltree.bestTree --model HKY+G4 --prefix primates",
-    ),
-    "convert": Analysis(
-        options.ConvertOptions, "convert:run_convert", "datasets/primates.phy -o primates.nex"
-    ),
-    "ancestral": Analysis(
-        options.AncestralOptions,
-        "ancestral:run_ancestral",
-        "datasets/primates.phy --tree primates.mltree.bestTree --model HKY+G4 --prefix primates",
-    ),
-}
-"""By name of the command."""
+    "draw": Analysis(options.DrawOptions, "convert:run_draw",
+        "primates.mltree.bestTree -o primates.svg"),
+    "simulate": Analysis(options.SimulateOptions, "simulate:run_simulate",
+        "--taxa 50 --random-tree yule --model HKY{3}+FE+G4{0.5} --sites 1000 -o simulated.fasta "
+        "--true-tree simulated.nwk"),
+    "sitelh": Analysis(options.SiteLnlOptions, "tree_tests:run_sitelh",
+        "datasets/primates.phy --trees primates.mltree.bestTree --model HKY+G4 "
+        "--prefix primates"),
+    "convert": Analysis(options.ConvertOptions, "convert:run_convert",
+        "datasets/primates.phy -o primates.nex"),
+    "ancestral": Analysis(options.AncestralOptions, "ancestral:run_ancestral",
+        "datasets/primates.phy --tree primates.mltree.bestTree --model HKY+G4 --prefix primates"),
+}  # fmt: skip
 
 for _name, _analysis in ANALYSES.items():
     _example = f"Example: mltree {_name} {_analysis.example}".rstrip()
@@ -275,6 +286,13 @@ for _name, _analysis in ANALYSES.items():
 
 
 def main() -> None:
-    """The ``mltree`` command."""
-    leave_out_others(app, sys.argv[1:])
+    """The ``mltree`` command.
+
+    Where a command is named first, typer makes that one alone: all of them take 0.05 s. A file of
+    options is looked through for those of every command.
+    """
+    arguments = sys.argv[1:]
+    names = [info.name for info in app.registered_commands]
+    if arguments and arguments[0] in names and not has_file(arguments):
+        app.registered_commands = [app.registered_commands[names.index(arguments[0])]]
     sys.exit(exit_code(app))

@@ -278,20 +278,15 @@ def _rows(tree: WrittenTree) -> Float64:
     return row
 
 
-def _pitch(n_tips: int) -> float:
-    """Height of a row, points."""
-    if n_tips <= ROOMY:
-        return TWELVE_POINTS
-    return max(SMALLEST_ROW, TWELVE_POINTS * ROOMY / n_tips)
-
-
 class _Layout:
     """Base of both layouts."""
 
     def __init__(self, tree: WrittenTree, depth: Float64, style: Style) -> None:
         self.tree, self.depth, self.style = tree, depth, style
-        self.row = _rows(tree)
-        self.pitch = _pitch(len(tree.tips))
+        self.row, rows = _rows(tree), len(tree.tips)
+        self.pitch = TWELVE_POINTS  # height of a row, points
+        if rows > ROOMY:
+            self.pitch = max(SMALLEST_ROW, TWELVE_POINTS * ROOMY / rows)
         self.face = FACE * self.pitch
         self.stroke = max(0.4, self.pitch / 11.0)
         self.names = max(width_of(tree.labels[tip], self.face) for tip in tree.tips)

@@ -3,6 +3,7 @@
 tree.js      the tree: reading, rooting, ordering, layouts (no browser in it)
 view.js      its drawing, and what pointers and keys do
 controls.js  the buttons around it
+page.html    the frame: head, header, sections
 page.css     the style, by day, by night and on paper
 
 Charts are drawn here, not by the browser: they are there without scripts, and on paper.
@@ -25,13 +26,13 @@ from mltree.data.patterns import Patterns
 from mltree.models.eigen import ModelArrays
 from mltree.models.substitution import Matrices, Model
 from mltree.report.drawing import Style, draw, svg
-from mltree.report.methods import REFERENCES, without_values
-from mltree.report.record import Facts, Point
-from mltree.report.tables import MAX_P_VALUE, check_lines
+from mltree.report.methods import bibliography, without_values
+from mltree.report.record import Facts
+from mltree.report.tables import MAX_P_VALUE, alignment_facts, time_cells, warning_lines
+from mltree.system import __version__
 from mltree.system.arrays import Float64
 from mltree.system.events import AlignmentSummary
 from mltree.system.values import Value
-from mltree.system.version import __version__
 from mltree.tree.clades import WrittenTree
 
 # Charts as SVG. Colours and fonts are classes of the page's stylesheet, so that charts follow it by
@@ -63,17 +64,15 @@ def chart(width: float, height: float, label: str, parts: Iterable[str]) -> str:
     )
 
 
-def words(
-    x: float, y: float, text: str, kind: str = "", anchor: str = "start", title: str = ""
-) -> str:
+def words(x: float, y: float, text: str, kind: str = "", anchor: str = "start") -> str:
     """A text on its middle line; ``kind`` is a class of the stylesheet."""
     attributes = f'x="{x:.1f}" y="{y:.1f}" dy=".35em" text-anchor="{anchor}"'
-    return f'<text class="{kind}" {attributes}>{escape(text)}{_title(title)}</text>'
+    return f'<text class="{kind}" {attributes}>{escape(text)}</text>'
 
 
 def line(x1: float, y1: float, x2: float, y2: float, kind: str = "grid") -> str:
-    """A straight line."""
-    return f'<path class="{kind}" d="M{x1:.1f} {y1:.1f}L{x2:.1f} {y2:.1f}"/>'
+    """A straight line between two points."""
+    return path([(x1, y1), (x2, y2)], kind)
 
 
 def path(points: Sequence[tuple[float, float]], kind: str) -> str:
@@ -132,6 +131,13 @@ def axis_below(
     return parts
 
 
+def _grid(rows: Iterable[tuple[float, str]], left: float = 60.0) -> list[str]:
+    """Lines across a chart with their labels; ``rows``: y and text of each."""
+    return [
+        line(left, y, WIDTH - 24, y) + words(left - 6, y, text, "tick", "end") for y, text in rows
+    ]
+
+
 # Charts of an alignment: gaps along its sites and by taxon, composition of its sequences.
 
 WIDTH = 1060.0
@@ -151,10 +157,7 @@ def site_chart(patterns: Patterns) -> str:
     gaps, states = _by_site(patterns)
     across = Scale(0.0, patterns.n_sites, 60.0, WIDTH - 24.0)
     up, height = Scale(0.0, 1.0, 96.0, 14.0), Scale(1.0, max(2.0, _top(states)), 196.0, 118.0)
-    parts = []
-    for share in (0.0, 0.5, 1.0):
-        parts += [line(60, up(share), WIDTH - 24, up(share))]
-        parts += [words(54, up(share), f"{share:.0%}", "tick", "end")]
+    parts = _grid((up(share), f"{share:.0%}") for share in (0.0, 0.5, 1.0))
     steps = []
     for first, last in zip(bounds[:-1].tolist(), bounds[1:].tolist(), strict=True):
         x, width = across(first), across(last) - across(first)
@@ -164,9 +167,7 @@ def site_chart(patterns: Patterns) -> str:
             parts.append(bar(x, up(mean), max(width, 0.6), 96 - up(mean), "bar-gap", where))
         y = height(float(states[first:last].mean()))
         steps += [(x, y), (x + width, y)]
-    for value in ticks(1.0, height.high, 2):
-        parts += [line(60, height(value), WIDTH - 24, height(value))]
-        parts += [words(54, height(value), f"{value:g}", "tick", "end")]
+    parts += _grid((height(value), f"{value:g}") for value in ticks(1.0, height.high, 2))
     parts.append(path(steps, "curve"))
     parts += [words(60, 6, "gaps", "tick"), words(60, 109, "states per site", "tick")]
     parts += axis_below(across, 200, ticks(0, patterns.n_sites, 8))
@@ -192,10 +193,7 @@ def taxon_gap_chart(summary: AlignmentSummary) -> str:
     """Share of gaps of each taxon, largest first."""
     pairs = sorted(zip(summary.taxon_gap_shares, summary.names, strict=True), reverse=True)
     across, up = Scale(0.0, len(pairs), 60.0, WIDTH - 24.0), Scale(0.0, 1.0, 110.0, 14.0)
-    parts = []
-    for share in (0.0, 0.5, 1.0):
-        parts += [line(60, up(share), WIDTH - 24, up(share))]
-        parts += [words(54, up(share), f"{share:.0%}", "tick", "end")]
+    parts = _grid((up(share), f"{share:.0%}") for share in (0.0, 0.5, 1.0))
     step = across(1) - across(0)
     width = max(step - (1 if step > 4 else 0), 0.6)
     parts += [
@@ -225,17 +223,12 @@ def composition_chart(patterns: Patterns, p_values: Sequence[float]) -> str:
             bar(across(first), y - 5, across(third) - across(first), 10, "bar-host", title),
             line(across(middle), y - 7, across(middle), y + 7, "median"),
         ]
-        parts += [
-            circle(across(column[tip]), y, 3, "dot-bad", _deviation(patterns, tip, p_values))
-            for tip in deviant[:MOST_DOTS]
-        ]
+        for tip in deviant[:MOST_DOTS]:
+            title = f"{patterns.taxa[tip]}: p = {p_values[tip]:.2g}"
+            parts.append(circle(across(column[tip]), y, 3, "dot-bad", title))
     foot = 6.0 + 20.0 * len(states)
     parts += axis_below(across, foot, ticks(0.0, across.high, 8))
     return chart(WIDTH, foot + 24, "composition of the sequences", parts)
-
-
-def _deviation(patterns: Patterns, tip: int, p_values: Sequence[float]) -> str:
-    return f"{patterns.taxa[tip]}: p = {p_values[tip]:.2g}"
 
 
 def _shares(patterns: Patterns) -> Float64:
@@ -356,37 +349,25 @@ def lnl_chart(facts: Facts) -> str:
     across = Scale(first, last, 66.0, WIDTH - 24.0)
     top = max(*short, 10 * LEAST_SHORT)
     down = Scale(math.log10(top) + 0.1, math.log10(LEAST_SHORT), 14.0, 236.0)
-    parts = []
-    for value in log_ticks(LEAST_SHORT, top):
-        y = down(math.log10(value))
-        text = "best" if value <= LEAST_SHORT * 1.01 else f"−{number(value)}"
-        parts += [line(66, y, WIDTH - 24, y), words(60, y, text, "tick", "end")]
-    parts += [
-        line(across(when), 14, across(when), 236, "phase") + _phase_mark(across(when), n)
-        for n, (when, _) in enumerate(facts.phases, 1)
-    ]
+    names = {value: f"−{number(value)}" for value in log_ticks(LEAST_SHORT, top)}
+    names[min(names)] = "best"
+    parts = _grid(((down(math.log10(value)), text) for value, text in names.items()), 66.0)
+    for n, (when, _) in enumerate(facts.phases, 1):
+        x = across(when)
+        parts += [line(x, 14, x, 236, "phase"), words(x + 3, 9, str(n), "tick")]
     lowest = list(accumulate(short, min))
     steps = [(across(points[0].seconds), down(math.log10(lowest[0])))]
     for point, value in zip(points[1:], lowest[1:], strict=True):
         x, y = across(point.seconds), down(math.log10(value))
         steps += [(x, steps[-1][1]), (x, y)]
     parts.append(path(steps, "curve"))
-    parts += [
-        _dot(across(point.seconds), down(math.log10(value)), point)
-        for point, value in zip(points, short, strict=True)
-    ]
+    for point, value in zip(points, short, strict=True):
+        kind = "dot-start" if point.what.startswith("start") else "dot"
+        title = f"{point.what}: lnL {point.lnl:,.3f} after {point.seconds:.1f} s"
+        parts.append(circle(across(point.seconds), down(math.log10(value)), 3, kind, title))
     parts += axis_below(across, 236, ticks(first, last, 8))
     parts.append(words((66 + WIDTH - 24) / 2, 266, "seconds", "tick", "middle"))
     return chart(WIDTH, 276, "log-likelihood below the best, over time", parts)
-
-
-def _phase_mark(x: float, number_: int) -> str:
-    return words(x + 3, 9, str(number_), "tick")
-
-
-def _dot(x: float, y: float, point: Point) -> str:
-    kind = "dot-start" if point.what.startswith("start") else "dot"
-    return circle(x, y, 3, kind, f"{point.what}: lnL {point.lnl:,.3f} after {point.seconds:.1f} s")
 
 
 def starts_chart(starts: Sequence[tuple[str, float]]) -> str:
@@ -487,16 +468,10 @@ def key_figures(subject: Subject) -> str:
         figures.append(("tree length", f"{finished['tree_length']:.4g}"))
     if facts.ends is not None:
         figures.append(("starts at the best tree", "{reached} of {starts}".format(**facts.ends)))
-    if (seconds := _wall(facts)) is not None:
-        figures.append(("time", duration(seconds)))
+    if (clock := facts.spent or facts.time) is not None:
+        figures.append(("time", duration(float(clock["wall"]))))
     cells = (f"<div><dt>{_text(name)}</dt><dd>{_text(value)}</dd></div>" for name, value in figures)
     return f'<dl class="figures">{"".join(cells)}</dl>'
-
-
-def _wall(facts: Facts) -> float | None:
-    if facts.spent is not None:
-        return float(facts.spent["wall"])
-    return None if facts.time is None else float(facts.time["wall"])
 
 
 def duration(seconds: float) -> str:
@@ -532,11 +507,10 @@ def _search(facts: Facts) -> str:
         parts.append(_figure(lnl_chart(facts), caption))
     if len(facts.starts) > 1:
         ends = facts.ends
-        reached = "" if ends is None else (
-            f" {ends['ended']} of {ends['starts']} were searched to the end; {ends['reached']} led "
-            "to the best tree."
-        )  # fmt: skip
-        caption = f"Starting trees by their log-likelihood after a first smoothing.{reached}"
+        caption = "Starting trees by their log-likelihood after a first smoothing."
+        if ends is not None:
+            caption += f" {ends['ended']} of {ends['starts']} were searched to the end; "
+            caption += f"{ends['reached']} led to the best tree."
         parts.append(_figure(starts_chart(facts.starts), caption))
     if facts.phases:
         rows = [(str(n), text, f"{when:.1f} s") for n, (when, text) in enumerate(facts.phases, 1)]
@@ -547,19 +521,7 @@ def _search(facts: Facts) -> str:
 def _time(facts: Facts) -> str:
     if facts.time is None or not any(row["seconds"] > 0.0 for row in facts.time["rows"]):
         return ""
-    rows = []
-    for row in facts.time["rows"]:
-        rate, share = row["bytes_per_second"], row["share_of_copy"]
-        rows.append(
-            (
-                row["name"],
-                f"{row['seconds']:.3f}",
-                f"{row['seconds'] / facts.time['wall']:.1%}",
-                f"{row['calls']:,}" if row["calls"] else "",
-                "" if rate is None else f"{rate / 1e9:.2f}",
-                "" if share is None else f"{share:.0%}",
-            )
-        )
+    rows = [time_cells(row, facts.time["wall"]) for row in facts.time["rows"]]
     columns = ("", "seconds", "share", "calls", "GB/s", "of copy")
     caption = "Blue: likelihood functions, on the device. Grey: the host and what it waited for."
     table = _details("As a table", _table(columns, rows))
@@ -627,10 +589,7 @@ def _alignment(subject: Subject) -> str:
         )
         note = "<p>The file is not where it was: <code>--alignment</code> says where it is now.</p>"
         return _table((), facts) + note
-    lines = check_lines(summary)
-    warnings = [line.removeprefix("warning: ") for line in lines if line.startswith("warning: ")]
-    rows = [re.split(r"\s{2,}", line, maxsplit=1) for line in lines if line[:8] != "warning:"]
-    parts = [_table((), rows), _list(warnings)]
+    parts = [_table((), alignment_facts(summary)), _list(warning_lines(summary))]
     caption = "Above: share of gaps. Below: how many states a site has, on average."
     parts.append(_figure(site_chart(patterns), caption))
     if summary.gap_share > 0.0:
@@ -679,7 +638,7 @@ def _citations(subject: Subject) -> str:
     references = re.split(r"\n(?=\[\d+\])", "\n".join(paragraphs[1:]))
     items = (re.sub(r"^\[\d+\]\s*", "", " ".join(item.split())) for item in references if item)
     cited = "".join(f"<li>{_text(item)}</li>" for item in items)
-    return methods + (f"<ol>{cited}</ol>" if cited else f"<p>{_text(REFERENCES['mltree'])}</p>")
+    return methods + (f"<ol>{cited}</ol>" if cited else f"<p>{_text(bibliography()['mltree'])}</p>")
 
 
 def _text(text: str) -> str:
@@ -722,7 +681,7 @@ POLICY = (
 
 
 def document(subject: Subject) -> str:
-    """The whole page."""
+    """The text of the HTML file."""
     title = f"{subject.name} · mltree"
     made = sections(subject)
     links = "".join(f'<a href="#{anchor}">{heading}</a>' for anchor, heading, _ in made)
@@ -730,7 +689,7 @@ def document(subject: Subject) -> str:
         f'<section id="{anchor}"><h2>{heading}</h2>{content}</section>'
         for anchor, heading, content in made
     )
-    return _PAGE.format(
+    return _asset("page.html").format(
         policy=POLICY,
         title=escape(title),
         name=escape(subject.name),
@@ -754,41 +713,3 @@ def _asset(name: str) -> str:
 def _embedded(value: object) -> str:
     """JSON in which no tag can end."""
     return json.dumps(value, ensure_ascii=True).replace("<", "\\u003c").replace(">", "\\u003e")
-
-
-_PAGE = """<!doctype html>
-<html lang="en">
-<head>
-<meta charset="utf-8">
-<meta http-equiv="Content-Security-Policy" content="{policy}">
-<meta name="viewport" content="width=device-width, initial-scale=1">
-<title>{title}</title>
-<style>
-{style}
-</style>
-</head>
-<body>
-<header>
-<div class="bar"><span class="brand">mltree</span><h1>{name}</h1>
-<nav><a href="#tree">Tree</a>{links}</nav>
-<button id="theme" type="button" title="Light or dark" aria-label="Light or dark">◐</button></div>
-{figures}
-</header>
-<main>
-<section id="tree"><h2>Tree <small>{tips} taxa, {tree_file}</small></h2>
-<div id="tools" class="tools" role="toolbar" aria-label="Tree"></div>
-<div id="frame" class="frame"><div id="menu" class="menu" hidden></div></div>
-<p id="status" class="status" aria-live="polite">Drag to move, Ctrl + wheel or pinch to zoom; click
-on a node for what can be done with it.</p>
-<noscript>{still}</noscript>
-</section>
-{body}
-</main>
-<footer>Made by mltree {version}. This page fetches nothing.</footer>
-<script type="application/json" id="tree-data">{data}</script>
-<script>
-{script}
-</script>
-</body>
-</html>
-"""

@@ -13,10 +13,9 @@ import time
 from collections.abc import Callable, Iterable, Mapping
 from contextlib import suppress
 from enum import IntEnum
-from functools import singledispatchmethod
 from pathlib import Path
 from types import TracebackType
-from typing import Any, Protocol
+from typing import Any, Literal, Protocol
 
 from rich.console import Console
 from rich.segment import Segment
@@ -24,45 +23,9 @@ from rich.text import Text
 
 from mltree.report.lines import Ending, clock_time, describe, result, stamp
 from mltree.report.record import Record
+from mltree.system import events
 from mltree.system.errors import InputError
-from mltree.system.events import (
-    AlignmentLoaded,
-    AlignmentWritten,
-    BootstopChecked,
-    BootstrapFinished,
-    Busy,
-    CandidatesScored,
-    CheckpointWritten,
-    CommandEnded,
-    ConsensusBuilt,
-    DeviceChosen,
-    DistancesMeasured,
-    Event,
-    LociFinished,
-    MemoryPlanned,
-    ModelChosen,
-    ModelOptimised,
-    Notice,
-    PhaseStarted,
-    ReplicateDone,
-    ResourcesSpent,
-    ResultWritten,
-    RoundDone,
-    RunDescribed,
-    SearchFinished,
-    SearchPlanned,
-    SearchResumed,
-    StartsEnded,
-    StartTree,
-    StoppedShort,
-    SupportsDrawn,
-    TimeSpent,
-    TreePerturbed,
-    TreeScored,
-    TreesCulled,
-    TreesWritten,
-    Unsaved,
-)
+from mltree.system.events import Event
 from mltree.system.files import discard, sanitised
 from mltree.system.process import before_exit, cancel_before_exit, cpu_seconds
 from mltree.system.values import plain
@@ -125,21 +88,19 @@ def folded(text: str, width: int) -> str:
 
 
 def result_terminal() -> Terminal:
-    """Standard output."""
+    """A terminal for results: standard output."""
     return _terminal(stderr=False)
 
 
 def progress_terminal() -> Terminal:
-    """Standard error."""
+    """A terminal for progress: standard error."""
     return _terminal(stderr=True)
 
 
 def _terminal(stderr: bool) -> Terminal:
     """A terminal without emoji: ``:cat:`` is a name, and rich's table takes 3 ms to load."""
-    plain = bool(os.environ.get(PLAIN))
-    return Terminal(
-        stderr=stderr, highlight=False, emoji=False, color_system=None if plain else "auto"
-    )
+    colours: Literal["auto"] | None = None if os.environ.get(PLAIN) else "auto"
+    return Terminal(stderr=stderr, highlight=False, emoji=False, color_system=colours)
 
 
 # The status line: one line on a terminal, redrawn as the run goes on.
@@ -154,17 +115,17 @@ LEAST_GAIN = 0.0005
 """lnL below which a gain is not shown."""
 
 STEPS: dict[type[Event], str] = {
-    AlignmentLoaded: "preparing",
-    DeviceChosen: "starting trees",
-    StartTree: "model",
-    SearchResumed: "resumed",
-    ModelOptimised: "model and branch lengths",
-    TreeScored: "model and branch lengths",
-    SearchFinished: "final score",
+    events.AlignmentLoaded: "preparing",
+    events.DeviceChosen: "starting trees",
+    events.StartTree: "model",
+    events.SearchResumed: "resumed",
+    events.ModelOptimised: "model and branch lengths",
+    events.TreeScored: "model and branch lengths",
+    events.SearchFinished: "final score",
 }
 """The step that begins after an event."""
 
-OF_OTHERS = (ModelChosen, ReplicateDone)
+OF_OTHERS = (events.ModelChosen, events.ReplicateDone)
 """Events whose lnL is not that of the tree searched for."""
 
 
@@ -173,8 +134,8 @@ class Status:
 
     def __init__(self) -> None:
         self.step = "starting"
-        self._plan: SearchPlanned | None = None
-        self._phase: PhaseStarted | None = None
+        self._plan: events.SearchPlanned | None = None
+        self._phase: events.PhaseStarted | None = None
         self._is_busy = False
         self._trees = 0
         self._round = 0
@@ -182,7 +143,7 @@ class Status:
         self._gain = 0.0
         self._failures = 0
         self._batches: list[float] = []
-        self._replicates: list[tuple[float, ReplicateDone]] = []
+        self._replicates: list[tuple[float, events.ReplicateDone]] = []
 
     def update(self, event: Event, now: float) -> None:
         """Update the state by an event; ``now``: seconds since the run began."""
@@ -191,62 +152,43 @@ class Status:
             self._gain = 0.0 if self._lnl is None else lnl - self._lnl
             self._lnl = lnl if self._lnl is None else max(lnl, self._lnl)
         busy_with = self.step if self._is_busy and not isinstance(lnl, float) else None
-        self._is_busy = isinstance(event, Busy) or busy_with is not None
+        self._is_busy = isinstance(event, events.Busy) or busy_with is not None
         self.step = STEPS.get(type(event), self.step)
         self._take(event, now)
-        if busy_with is not None and not isinstance(event, Busy):
+        if busy_with is not None and not isinstance(event, events.Busy):
             self.step = busy_with  # kernels are built while a search begins
 
-    @singledispatchmethod
     def _take(self, event: Event, now: float) -> None:
         """Update the state by one kind of event; most kinds change nothing."""
-
-    @_take.register
-    def _(self, event: Busy, _: float) -> None:
-        self.step = event.what
-
-    @_take.register
-    def _(self, event: SearchPlanned, _: float) -> None:
-        self._plan, self._trees = event, event.starts
-        self.step = f"smoothing {_trees(event.starts)}"
-
-    @_take.register
-    def _(self, event: SearchResumed, _: float) -> None:
-        self._round = event.rounds
-
-    @_take.register
-    def _(self, event: PhaseStarted, _: float) -> None:
-        self._phase, self._trees, self._batches = event, event.trees, []
-        self._name_round()
-
-    @_take.register
-    def _(self, event: RoundDone, now: float) -> None:
-        self._round = event.round
-        is_repair = self._phase is not None and event.radius != self._phase.radius
-        if is_repair and not self._batches:
-            self._batches = [now]
-        self._name_round()
-
-    @_take.register
-    def _(self, event: TreesCulled, _: float) -> None:
-        self._trees = event.kept
-        self.step = f"smoothing {_trees(event.kept)}"
-
-    @_take.register
-    def _(self, event: TreePerturbed, now: float) -> None:
-        self._failures = 0 if event.better else self._failures + 1
-        self._batches.append(now)
-        self._name_round()
-
-    @_take.register
-    def _(self, event: CandidatesScored, _: float) -> None:
-        parts = f" of {event.parts} parts" if event.parts > 1 else ""
-        self.step = f"model choice, {event.candidates:,} fitted{parts}, best {event.best}"
-
-    @_take.register
-    def _(self, event: ReplicateDone, now: float) -> None:
-        self._replicates.append((now, event))
-        self.step = f"bootstrap, {event.done:,} of {event.wanted:,} replicates"
+        match event:
+            case events.Busy():
+                self.step = event.what
+            case events.SearchPlanned():
+                self._plan, self._trees = event, event.starts
+                self.step = f"smoothing {_trees(event.starts)}"
+            case events.SearchResumed():
+                self._round = event.rounds
+            case events.PhaseStarted():
+                self._phase, self._trees, self._batches = event, event.trees, []
+                self._name_round()
+            case events.RoundDone():
+                self._round = event.round
+                is_repair = self._phase is not None and event.radius != self._phase.radius
+                self._batches = self._batches or [now] * is_repair
+                self._name_round()
+            case events.TreesCulled():
+                self._trees = event.kept
+                self.step = f"smoothing {_trees(event.kept)}"
+            case events.TreePerturbed():
+                self._failures = 0 if event.better else self._failures + 1
+                self._batches.append(now)
+                self._name_round()
+            case events.CandidatesScored():
+                parts = f" of {event.parts} parts" if event.parts > 1 else ""
+                self.step = f"model choice, {event.candidates:,} fitted{parts}, best {event.best}"
+            case events.ReplicateDone():
+                self._replicates.append((now, event))
+                self.step = f"bootstrap, {event.done:,} of {event.wanted:,} replicates"
 
     def text(self, now: float, load: str = "") -> str:
         """The line: step, best lnL with its last gain, time, time left, load."""
@@ -331,23 +273,26 @@ class Verbosity(IntEnum):
 
 
 _VERBOSE_ONLY = (
-    CheckpointWritten, CommandEnded, ResourcesSpent, RunDescribed, SearchPlanned, StartsEnded,
+    events.CheckpointWritten, events.CommandEnded, events.ResourcesSpent, events.RunDescribed,
+    events.SearchPlanned, events.StartsEnded,
 )  # fmt: skip
 """Events of little news: routine, or repeated by the result."""
 
 _IN_STATUS = (
-    Busy, MemoryPlanned, ModelOptimised, PhaseStarted, ReplicateDone, RoundDone, SearchFinished,
-    StartTree, TreePerturbed, TreeScored, TreesCulled,
+    events.Busy, events.MemoryPlanned, events.ModelOptimised, events.PhaseStarted,
+    events.ReplicateDone, events.RoundDone, events.SearchFinished, events.StartTree,
+    events.TreePerturbed, events.TreeScored, events.TreesCulled,
 )  # fmt: skip
 """Events that the status line shows; lines of their own where there is no status line."""
 
 _ANSWERS = (
-    AlignmentWritten, BootstopChecked, BootstrapFinished, ConsensusBuilt, DistancesMeasured,
-    LociFinished, ResultWritten, SupportsDrawn, TreesWritten,
+    events.AlignmentWritten, events.BootstopChecked, events.BootstrapFinished,
+    events.ConsensusBuilt, events.DistancesMeasured, events.LociFinished, events.ResultWritten,
+    events.SupportsDrawn, events.TreesWritten,
 )  # fmt: skip
 """Events that answer a command: lines on standard output, without the time."""
 
-_UNLOGGED = (CommandEnded, RunDescribed)
+_UNLOGGED = (events.CommandEnded, events.RunDescribed)
 """Events that a log omits: no news, or already in its head."""
 
 
@@ -445,10 +390,10 @@ class Reporter:
         if self._json_lines:
             self._show(self.results, lambda: self._print_json(event, elapsed))
         answer = result(event, self.results.height, self._ending)
-        if isinstance(event, Unsaved):
+        if isinstance(event, events.Unsaved):
             self.say(describe(event), Verbosity.QUIET)
         elif answer is not None:
-            is_extra = isinstance(event, TimeSpent)
+            is_extra = isinstance(event, events.TimeSpent)
             self.say(answer, Verbosity.VERBOSE if is_extra else Verbosity.NORMAL)
         elif isinstance(event, _ANSWERS):
             self.say(describe(event))
@@ -467,16 +412,14 @@ class Reporter:
             draw = lambda: self.results.print(shown, soft_wrap=is_text, markup=False)  # noqa: E731
             self._show(self.results, draw)
         if self._log is not None:
-            page = Console(
-                file=io.StringIO(), width=100, color_system=None, emoji=False, highlight=False
-            )
-            with page.capture() as text:
-                page.print(renderable, soft_wrap=is_text, markup=False)
-            self._write_log(text.get())
+            page = io.StringIO()
+            sheet = Console(file=page, width=100, color_system=None, emoji=False, highlight=False)
+            sheet.print(renderable, soft_wrap=is_text, markup=False)
+            self._write_log(page.getvalue())
 
     def finish(self, command: str, values: Mapping[str, Any]) -> None:
         """Write the result of a command, as JSON has it."""
-        self(CommandEnded(command, values))
+        self(events.CommandEnded(command, values))
 
     def _draw(self, event: Event, elapsed: float) -> None:
         if not self._json_lines and self._is_shown(event):
@@ -487,8 +430,8 @@ class Reporter:
             self._write_log(f"{stamp(elapsed)} {describe(event)}\n")
 
     def _repeats(self, event: Event) -> bool:
-        """Tell if an event only repeats the first of its kind."""
-        if not isinstance(event, CheckpointWritten):
+        """True for a checkpoint after the first."""
+        if not isinstance(event, events.CheckpointWritten):
             return False
         repeats, self._has_checkpoint = self._has_checkpoint, True
         return repeats
@@ -546,27 +489,25 @@ class Reporter:
             self._write_log(line)
 
 
-JSON_NAMES: dict[type[Event], str] = {CommandEnded: "result"}
-"""Names of events in JSON where they differ; an error is ``error`` (:mod:`mltree.cli.exits`)."""
-
-
 def as_json(event: Event, elapsed: float) -> str:
-    """One JSON line: the event's kind, the time (seconds) and its fields."""
-    fields = plain(dataclasses.asdict(event))
-    if isinstance(event, CommandEnded):
-        fields = {"command": event.command, **fields["values"]}
-    name = JSON_NAMES.get(type(event), type(event).__name__)
+    """One JSON line: the event's kind, the time (seconds) and its fields.
+
+    A command's last event is ``result``; an error's is ``error`` (:mod:`mltree.cli.exits`).
+    """
+    name, fields = type(event).__name__, plain(dataclasses.asdict(event))
+    if isinstance(event, events.CommandEnded):
+        name, fields = "result", {"command": event.command, **fields["values"]}
     return json.dumps({"event": name, "elapsed": round(elapsed, 3), **fields})
 
 
 def _styled(event: Event, elapsed: float, console: Console) -> Text:
-    style = "yellow" if isinstance(event, Notice | StoppedShort) else ""
+    style = "yellow" if isinstance(event, events.Notice | events.StoppedShort) else ""
     lead = f"{stamp(elapsed)} "
     line = _fitted(describe(event), console, len(lead)).replace("\n", "\n" + " " * len(lead))
     return Text.assemble((lead, "dim"), (line, style))
 
 
 def _fitted(text: str, console: Console, lead: int = 0) -> str:
-    """A text behind ``indent`` columns, folded in a terminal."""
+    """A text behind ``lead`` columns, folded in a terminal."""
     is_seen = isinstance(console, Terminal) and console.is_lively
     return folded(text, console.width - lead) if is_seen else text

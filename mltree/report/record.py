@@ -127,6 +127,15 @@ _KEPT = {
 }
 """Events of which the latest is kept, and their field of :class:`Facts`."""
 
+_STEPS = {
+    "StartTree": "start: {origin}",
+    "RoundDone": "SPR round {round}",
+    "ModelOptimised": "model optimised",
+    "TreePerturbed": "perturbation {batch}",
+    "SearchFinished": "search done",
+}
+"""Events with an lnL, and the steps that they end."""
+
 
 def facts_of(lines: Iterable[str]) -> Facts:
     """Facts from JSON lines; unknown events are skipped.
@@ -166,21 +175,5 @@ def _add(facts: Facts, name: str, event: Fields, seconds: float) -> None:
             facts.starts.append((event["origin"], event["lnl"]))
         case "PhaseStarted":
             facts.phases.append((seconds, f"phase {event['phase']}, radius {event['radius']}"))
-    if (what := _done(name, event)) is not None and isinstance(event["lnl"], float):
-        facts.points.append(Point(seconds, event["lnl"], what))
-
-
-def _done(name: str, event: Fields) -> str | None:
-    """Step that an event with an lnL ends; None for other events."""
-    match name:
-        case "StartTree":
-            return f"start: {event['origin']}"
-        case "RoundDone":
-            return f"SPR round {event['round']}"
-        case "ModelOptimised":
-            return "model optimised"
-        case "TreePerturbed":
-            return f"perturbation {event['batch']}"
-        case "SearchFinished":
-            return "search done"
-    return None
+    if name in _STEPS and isinstance(event["lnl"], float):
+        facts.points.append(Point(seconds, event["lnl"], _STEPS[name].format(**event)))

@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from typing import TYPE_CHECKING, Protocol, runtime_checkable
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from typing import TYPE_CHECKING, Any, Protocol, runtime_checkable
 
 from mltree.device.discovery import DeviceInfo
 from mltree.device.layout_choice import CATEGORIES, SIZES, Calibration, DataKind
@@ -59,21 +59,16 @@ def time_spent(spent: Breakdown, wall: float, busy: float, copy_bytes: float | N
         for function, label in FUNCTION_NAMES.items()
         if spent.functions[function].seconds > 0.0
     ]
-    host = _host_seconds(spent, busy)
+    host = {
+        "starts and transfers": max(0.0, spent.waits - spent.device_seconds),
+        "kernel builds": spent.builds,
+        "host": max(0.0, busy - spent.idle_cpu),
+    }
     rest = wall - spent.device_seconds - sum(host.values())
     if abs(rest) > UNEXPLAINED * wall:
         host["unexplained" if rest > 0 else "host and device at once"] = rest
     rows += [FunctionTime(label, seconds) for label, seconds in host.items() if seconds != 0.0]
     return TimeSpent(wall, tuple(rows))
-
-
-def _host_seconds(spent: Breakdown, busy: float) -> dict[str, float]:
-    """Rows of the timing table for time outside the devices."""
-    return {
-        "starts and transfers": max(0.0, spent.waits - spent.device_seconds),
-        "kernel builds": spent.builds,
-        "host": max(0.0, busy - spent.idle_cpu),
-    }
 
 
 def _row(label: str, cost: Cost, copy_bytes: float | None) -> FunctionTime:
@@ -82,19 +77,29 @@ def _row(label: str, cost: Cost, copy_bytes: float | None) -> FunctionTime:
     return FunctionTime(label, cost.seconds, cost.operations, cost.pattern_nodes, rate, share)
 
 
+def time_cells(row: Mapping[str, Any], wall: float) -> tuple[str, ...]:
+    """A row of a run's timing table: name, seconds, share of the wall time, calls, GB/s, of copy.
+
+    ``row``: fields of a :class:`.FunctionTime`.
+    """
+    rate, share = row["bytes_per_second"], row["share_of_copy"]
+    return (
+        row["name"],
+        f"{row['seconds']:.3f}",
+        f"{row['seconds'] / wall:.1%}",
+        f"{row['calls']:,}" if row["calls"] else "",
+        "" if rate is None else f"{rate / 1e9:.2f}",
+        "" if share is None else f"{share:.0%}",
+    )
+
+
 def timing_table(time: TimeSpent) -> Table:
     """Seconds and speed of each function; nodes are calls times patterns."""
     table = _table("Time", "", "seconds", "share", "calls", "M nodes", "GB/s", "of copy")
     for row in time.rows:
-        table.add_row(
-            row.name,
-            f"{row.seconds:.3f}",
-            f"{row.seconds / time.wall:.1%}",
-            f"{row.calls:,}" if row.calls else "",
-            f"{row.pattern_nodes / 1e6:,.1f}" if row.pattern_nodes else "",
-            "" if row.bytes_per_second is None else f"{row.bytes_per_second / 1e9:.2f}",
-            "" if row.share_of_copy is None else f"{row.share_of_copy:.0%}",
-        )
+        name, seconds, share, calls, *speed = time_cells(vars(row), time.wall)
+        nodes = f"{row.pattern_nodes / 1e6:,.1f}" if row.pattern_nodes else ""
+        table.add_row(name, seconds, share, calls, nodes, *speed)
     table.add_row("all", f"{time.wall:.3f}", style="bold")
     return table
 
@@ -187,21 +192,26 @@ def _layout_lines(device: DeviceInfo, known: Calibration) -> list[str]:
     return lines
 
 
-def check_lines(summary: AlignmentSummary) -> list[str]:
-    """Facts of an alignment, then warnings, a line each."""
+def alignment_facts(summary: AlignmentSummary) -> list[tuple[str, str]]:
+    """Names and values of an alignment's facts."""
     frequencies = zip(summary.states, summary.frequencies, strict=True)
     return [
-        f"File         {summary.path} ({summary.file_format})",
-        f"Data type    {summary.datatype} ({summary.seen})",
-        f"Taxa         {summary.taxa:,}",
-        f"Sites        {summary.sites:,}",
-        f"Patterns     {summary.patterns:,}",
-        f"Invariant    {summary.invariant_sites:,} sites",
-        f"Informative  {summary.informative_sites:,} sites",
-        f"Gaps         {summary.gap_share:.2%}, other ambiguities {summary.ambiguous_share:.2%}",
-        "Frequencies  " + "  ".join(f"{state} {share:.4f}" for state, share in frequencies),
-        *(f"warning: {line}" for line in warning_lines(summary)),
+        ("File", f"{summary.path} ({summary.file_format})"),
+        ("Data type", f"{summary.datatype} ({summary.seen})"),
+        ("Taxa", f"{summary.taxa:,}"),
+        ("Sites", f"{summary.sites:,}"),
+        ("Patterns", f"{summary.patterns:,}"),
+        ("Invariant", f"{summary.invariant_sites:,} sites"),
+        ("Informative", f"{summary.informative_sites:,} sites"),
+        ("Gaps", f"{summary.gap_share:.2%}, other ambiguities {summary.ambiguous_share:.2%}"),
+        ("Frequencies", "  ".join(f"{state} {share:.4f}" for state, share in frequencies)),
     ]
+
+
+def check_lines(summary: AlignmentSummary) -> list[str]:
+    """Facts of an alignment, then warnings, a line each."""
+    facts = [f"{name:<12} {value}" for name, value in alignment_facts(summary)]
+    return facts + [f"warning: {line}" for line in warning_lines(summary)]
 
 
 MAX_P_VALUE = 0.05
@@ -209,6 +219,9 @@ MAX_P_VALUE = 0.05
 
 MANY_GAPS = 0.5
 """Share of gaps above which a sequence is named, as in IQ-TREE."""
+
+MAX_LISTED, MAX_GROUPS = 10, 5
+"""Names or sites, and groups of names, in one line, at most."""
 
 
 def warning_lines(summary: AlignmentSummary) -> list[str]:
@@ -231,52 +244,41 @@ def warning_lines(summary: AlignmentSummary) -> list[str]:
         lines.append(f"states that never occur: {' '.join(summary.absent_states)}")
     if summary.has_parts:
         lines.append("the file's own charsets are not used: give it as --partitions too")
-    lines += [*_gappy(summary), *_deviant(summary)]
+    lines += _unusual_sequences(summary)
     for s in summary.suspicions:
         where = f"first in {s.taxon} at site {s.site}"
         lines.append(f"{s.count:,} times {s.character!r} ({where}): {s.reason}")
     return lines
 
 
-def _gappy(summary: AlignmentSummary) -> list[str]:
-    """Sequences with few characters, fewest first."""
+def _unusual_sequences(summary: AlignmentSummary) -> Iterator[str]:
+    """Warnings about sequences with few characters, and about those of deviant composition."""
     shares = zip(summary.taxon_gap_shares, summary.names, strict=True)
-    worst = sorted(((share, name) for share, name in shares if MANY_GAPS < share < 1), reverse=True)
-    named = listed([f"{name} ({share:.0%})" for share, name in worst])
-    return [f"more than {MANY_GAPS:.0%} gaps in {_of(worst, summary)}: {named}"] if worst else []
-
-
-def _deviant(summary: AlignmentSummary) -> list[str]:
-    """Sequences of deviant composition, smallest p-value first."""
-    values = zip(summary.composition_p_values, summary.names, strict=True)
-    worst = sorted((p, name) for p, name in values if p < MAX_P_VALUE)
-    named = listed([f"{name} (p = {p:.2g})" for p, name in worst])
-    test = f"composition (χ² test, p < {MAX_P_VALUE:.0%})"
-    return [f"{test} unlike the whole in {_of(worst, summary)}: {named}"] if worst else []
+    gappy = sorted(((share, name) for share, name in shares if MANY_GAPS < share < 1), reverse=True)
+    if gappy:
+        named = listed([f"{name} ({share:.0%})" for share, name in gappy])
+        yield f"more than {MANY_GAPS:.0%} gaps in {_of(gappy, summary)}: {named}"
+    p_values = zip(summary.composition_p_values, summary.names, strict=True)
+    deviant = sorted((p, name) for p, name in p_values if p < MAX_P_VALUE)
+    if deviant:
+        named = listed([f"{name} (p = {p:.2g})" for p, name in deviant])
+        test = f"composition (χ² test, p < {MAX_P_VALUE:.0%})"
+        yield f"{test} unlike the whole in {_of(deviant, summary)}: {named}"
 
 
 def _of(some: Sequence[object], summary: AlignmentSummary) -> str:
     return f"{len(some):,} of {summary.taxa:,} sequences"
 
 
-def _groups(groups: Sequence[Sequence[str]]) -> str:
-    """The first groups of names, separated by semicolons, and the number of others."""
-    more = f" and {len(groups) - MAX_GROUPS} more" if len(groups) > MAX_GROUPS else ""
-    return "; ".join(listed(group) for group in groups[:MAX_GROUPS]) + more
+def _groups(groups: Iterable[Iterable[str]]) -> str:
+    return listed(map(listed, groups), MAX_GROUPS, "; ")
 
 
-MAX_GROUPS = 5
-"""Groups of names in one line, at most."""
-
-MAX_LISTED = 10
-"""Names or sites in one line, at most."""
-
-
-def listed(items: Sequence[str] | map[str]) -> str:
-    """The first items, separated by commas, and the number of others."""
+def listed(items: Iterable[str], most: int = MAX_LISTED, separator: str = ", ") -> str:
+    """The first items, and the number of others."""
     items = list(items)
-    more = f" and {len(items) - MAX_LISTED} more" if len(items) > MAX_LISTED else ""
-    return ", ".join(items[:MAX_LISTED]) + more
+    more = f" and {len(items) - most} more" if len(items) > most else ""
+    return separator.join(items[:most]) + more
 
 
 def _table(title: str, *columns: str) -> Table:

@@ -34,6 +34,7 @@ from mltree.runs.options import AnalysisOptions, shown
 from mltree.runs.problem import Problem, load_problem
 from mltree.runs.steps import TreeResult
 from mltree.runs.workspace import RunLog, Workspace
+from mltree.system import __version__
 from mltree.system.errors import InputError, ModelError
 from mltree.system.events import (
     BootstrapFinished,
@@ -51,7 +52,6 @@ from mltree.system.process import ExitMessage, on_signal, set_exit_message, thre
 from mltree.system.rank_start import start
 from mltree.system.ranks import current_ranks
 from mltree.system.values import plain
-from mltree.system.version import __version__
 from mltree.tree.newick import write_newick
 
 if TYPE_CHECKING:

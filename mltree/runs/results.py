@@ -23,10 +23,10 @@ from mltree.runs.problem import Problem
 from mltree.runs.request import RESULT_FORMAT, model_text, part_trees
 from mltree.runs.steps import TreeResult
 from mltree.supports.consensus import distances, split_table, weighted_distances
+from mltree.system import __version__
 from mltree.system.errors import InputError
 from mltree.system.events import StartsEnded, SupportsDrawn, ignore
 from mltree.system.values import plain
-from mltree.system.version import __version__
 from mltree.tree.clades import Clades, WrittenTree, read_clades, read_written
 from mltree.tree.newick import write_newick
 

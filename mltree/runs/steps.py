@@ -32,11 +32,11 @@ from mltree.runs.demand import NO_ROWS, RowCounts
 from mltree.runs.engines import ANY_DEVICE, DEFAULT, Engines, Resources, Workload, open_engines
 from mltree.runs.problem import Problem
 from mltree.runs.trees import starting_trees, usual_terms
+from mltree.system import __version__
 from mltree.system.errors import InputError
 from mltree.system.events import Emit, Notice, RunFinished, StoppedShort, ignore
 from mltree.system.ranks import ALIKE_HINT, LONE, Ranks
 from mltree.system.values import Value
-from mltree.system.version import __version__
 from mltree.tree.newick import write_newick
 from mltree.tree.topology import Tree
 from mltree.treesearch.checkpoint import Checkpoint, fingerprint

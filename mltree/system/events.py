@@ -47,7 +47,6 @@ class RunStarted(Event):
 
     version: str
     command: str
-    """The command line as it was typed."""
     seed: int | None = None
     """Seed of the random numbers; None for a run without any."""
 
@@ -56,7 +55,6 @@ class MemoryPlanned(Event):
     """Memory of a run at its peak, in bytes, as planned before it is allocated."""
 
     device: str
-    """Name of the device, or several names with commas."""
     layout: str
     trees: int
     """Trees side by side; others of the run follow after them."""
@@ -78,7 +76,6 @@ class MemoryPlanned(Event):
     others: int
     """Bytes of the other processes of the run on this host: ranks, and builders of kernels."""
     available: int
-    """Memory of the devices."""
 
     @property
     def on_devices(self) -> int:
@@ -132,7 +129,6 @@ class RunDescribed(Event):
     system: str
     cpu: str
     threads: int
-    """Number of CPUs that the run takes."""
     threads_source: str
     """Source of that number: ``CPU affinity``, ``--threads``, ..."""
     devices: tuple[str, ...]
@@ -200,20 +196,17 @@ class EngineScore(Value):
     """Answer of one engine."""
 
     engine: str
-    """Name and layout of the engine."""
     lnl: float
     """NaN where the engine failed."""
     seconds: float
     """Seconds of one evaluation, traversal included."""
     problem: str = ""
-    """Reason for a missing lnL."""
 
 
 class EnginesCompared(Event):
     """lnL of one tree from every engine."""
 
     scores: tuple[EngineScore, ...]
-    """Scores of all engines, the reference first."""
 
 
 # Alignments and their parts: read, checked, written.
@@ -238,7 +231,6 @@ class AlignmentSummary(Value):
     file_format: str
     datatype: str
     seen: str
-    """Reason for the data type."""
     doubtful: bool
     """True where few characters speak for the data type."""
     taxa: int
@@ -283,7 +275,6 @@ class AlignmentLoaded(Event):
 
     path: str
     file_format: str
-    """The file format that was found."""
     data_type: str
     data_seen: str
     """Reason for the data type: ``98.1% ACGT, 31 ambiguity codes``."""
@@ -313,10 +304,8 @@ class PartitionsLoaded(Event):
     """The alignment is read and cut into parts."""
 
     path: str
-    """Path of the partition file."""
     taxa: int
     sites: int
-    """Number of sites in parts."""
     parts: tuple[PartFacts, ...]
 
 
@@ -345,7 +334,6 @@ class CandidatesScored(Event):
     """Candidates of a model choice were fitted to every part."""
 
     candidates: int
-    """Number of candidates of all parts."""
     parts: int
     best: str
     """The best model of the first part so far."""
@@ -380,7 +368,6 @@ class ModelsRanked(Event):
     part: str
     criterion: str
     candidates: int
-    """Number of candidates that were compared."""
     models: tuple[RankedModel, ...]
 
 
@@ -388,7 +375,6 @@ class PartsMerged(Event):
     """A round of merging parts has ended."""
 
     pairs: int
-    """Number of pairs that were compared."""
     merged: int
     """Number of pairs that became one subset."""
     subsets: int
@@ -427,7 +413,6 @@ class PhaseStarted(Event):
     cut: float
     """lnL below the current tree at which a scan goes no further."""
     trees: int
-    """Number of trees side by side."""
 
 
 class RoundDone(Event):
@@ -437,9 +422,7 @@ class RoundDone(Event):
     """Number of the round within the run, from 1."""
     radius: int
     candidates: int
-    """Number of insertions that were scored."""
     moves: int
-    """Number of moves that were applied."""
     lnl: float
     """lnL of the best tree."""
 
@@ -448,7 +431,6 @@ class ModelOptimised(Event):
     """Model parameters and branch lengths of the best tree were optimised."""
 
     model: str
-    """The model with its parameter values."""
     lnl: float
 
 
@@ -508,7 +490,6 @@ class SearchResumed(Event):
 
     path: str
     rounds: int
-    """Number of SPR rounds done before."""
     lnl: float
     """lnL of the best tree."""
 
@@ -581,7 +562,6 @@ class DistancesMeasured(Event):
 
     pairs: int
     topologies: int
-    """Number of different topologies among the trees."""
     mean: float
     """Mean number of splits that only one of two trees has (Robinson-Foulds distance)."""
     relative: float
@@ -691,7 +671,6 @@ class LocusDone(Event):
     lnl: float
     taxa: int
     done: int
-    """Number of loci done so far."""
     wanted: int
 
 

@@ -13,13 +13,17 @@ import sys
 import threading
 import time
 import traceback
+import warnings
 from _thread import interrupt_main
+from array import array
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
+from pathlib import Path
 from queue import SimpleQueue
 from threading import Lock
-from typing import Any, BinaryIO, Generic, NamedTuple, NoReturn, Protocol
+from typing import TYPE_CHECKING, Any, BinaryIO, Generic, NamedTuple, NoReturn, Protocol, TypeAlias
 
+from mltree.system import __version__
 from mltree.system.errors import InputError, MltreeError
 from mltree.system.process import (
     SIGNALS,
@@ -29,7 +33,9 @@ from mltree.system.process import (
     tune_malloc,
 )
 from mltree.system.ranks import Ranks, Result, Task, Work, join_host
-from mltree.system.version import __version__
+
+if TYPE_CHECKING:
+    from mpi4py import MPI
 
 # Messages of ranks, and the transport that carries them.
 
@@ -37,14 +43,11 @@ from mltree.system.version import __version__
 class MessageKind:
     """Kinds of messages."""
 
-    CALL, GO, TASK, OVER, ASK, FORGET, END = (
-        "call", "go", "task", "over", "ask", "forget", "end",
-    )  # fmt: skip
+    CALL, GO, TASK, OVER, ASK, FORGET, END = "call", "go", "task", "over", "ask", "forget", "end"
     """From the coordinator: call this function; go through tasks; a task; no more tasks; answer a
     task; drop what a call returned; end."""
-    READY, WANT, RESULT, IDLE, ANSWER, FAILED = (
-        "ready", "want", "result", "idle", "answer", "failed",
-    )  # fmt: skip
+    READY, WANT, RESULT, IDLE, ANSWER = "ready", "want", "result", "idle", "answer"
+    FAILED = "failed"
     """From a peer: function called; next task, please; a result; all tasks done; an answer; a
     failure."""
 
@@ -67,10 +70,14 @@ class Greeting(NamedTuple):
     command: tuple[str, ...]
 
     @classmethod
-    def own(cls) -> Greeting:
+    def of_this_process(cls) -> Greeting:
         """The greeting of this process."""
         cpus = tuple(sorted(os.sched_getaffinity(0))) if hasattr(os, "sched_getaffinity") else ()
         return cls(platform.node(), os.getpid(), cpus, __version__, tuple(sys.argv[1:]))
+
+
+OnMessage: TypeAlias = Callable[[int, Message], None]
+OnLost: TypeAlias = Callable[[int], None]
 
 
 class Transport(Protocol):
@@ -85,9 +92,7 @@ class Transport(Protocol):
     def are_alike(self) -> bool:
         """True where the coordinator started all ranks on this machine: devices are alike."""
 
-    def start(
-        self, on_message: Callable[[int, Message], None], on_lost: Callable[[int], None]
-    ) -> None:
+    def start(self, on_message: OnMessage, on_lost: OnLost) -> None:
         """Start to exchange messages with the peers.
 
         on_message  called by the transport's threads with every message and the rank of its sender
@@ -187,13 +192,12 @@ class Coordinator(Ranks):
             text = f"{launched} processes were launched, but MPI joins {self.size}"
             raise InputError(text, hint=STRANGE_HINT)
         for number, other in enumerate(others, 1):
+            name = f"rank {number} ({_process_text(other)})"
             if other.version != first.version:
-                text = f"rank {number} ({_process_text(other)}) is mltree {other.version}"
-                raise InputError(f"{text}, rank 0 is {first.version}")
+                text = f"{name} is mltree {other.version}, rank 0 is {first.version}"
+                raise InputError(text)
             if other.command != first.command:
-                text = (
-                    f"rank {number} ({_process_text(other)}) was given another command than rank 0"
-                )
+                text = f"{name} was given another command than rank 0"
                 raise InputError(text, hint=STRANGE_HINT)
 
     def everywhere(self, check: Callable[[], object], kept_as: int = 0) -> None:
@@ -403,9 +407,8 @@ def _sending_failures(transport: Transport) -> Iterator[None]:
     try:
         yield
     except MltreeError as error:
-        transport.send(
-            0, MessageKind.FAILED, Failure(f"cannot take part: {error.message}", error.hint)
-        )
+        failure = Failure(f"cannot take part: {error.message}", error.hint)
+        transport.send(0, MessageKind.FAILED, failure)
     except Exception:
         transport.send(0, MessageKind.FAILED, Failure(traceback.format_exc(), is_bug=True))
 
@@ -451,17 +454,11 @@ class SocketTransport:
         self._locks = {rank: threading.Lock() for rank in sockets}
         self._is_closing = False
 
-    def start(
-        self, on_message: Callable[[int, Message], None], on_lost: Callable[[int], None]
-    ) -> None:
+    def start(self, on_message: OnMessage, on_lost: OnLost) -> None:
         """Start to exchange messages with the peers; see :class:`.Transport`."""
         for rank in self._sockets:
-            threading.Thread(
-                target=self._receive,
-                args=(rank, on_message, on_lost),
-                name=f"rank {rank}",
-                daemon=True,
-            ).start()
+            heard = rank, on_message, on_lost
+            threading.Thread(target=self._receive, args=heard, daemon=True).start()
 
     def send(self, rank: int, kind: str, content: Any = None) -> None:
         """Send a message; the receiving thread reports a peer that has died."""
@@ -491,9 +488,7 @@ class SocketTransport:
         for peer in self._sockets.values():
             peer.close()
 
-    def _receive(
-        self, rank: int, on_message: Callable[[int, Message], None], on_lost: Callable[[int], None]
-    ) -> None:
+    def _receive(self, rank: int, on_message: OnMessage, on_lost: OnLost) -> None:
         """Receive messages of a peer until its end."""
         try:
             with suppress(OSError), self._sockets[rank].makefile("rb") as stream:
@@ -517,7 +512,7 @@ def start_processes(count: int) -> SocketTransport:
 
     Raises: InputError: the processes cannot be started.
     """
-    greeting = Greeting.own()
+    greeting = Greeting.of_this_process()
     sockets: dict[int, socket.socket] = {}
     processes: list[subprocess.Popen[bytes]] = []
     greetings = [greeting]
@@ -551,3 +546,216 @@ def serve(descriptor: int, rank: int, count: int) -> NoReturn:
     tune_malloc()
     join_host(rank, count)
     follow(SocketTransport({0: peer_socket}))
+
+
+# Transport between ranks that MPI has launched, by one thread that calls MPI; others compute.
+#
+# The thread never blocks in MPI, which would take a core: it polls for messages, and sleeps between
+# two polls. It also sends and checks heartbeats: not every launcher ends all ranks when one is
+# killed.
+
+SHORTEST, LONGEST = 1e-4, 1e-2
+"""Seconds between two polls: after a message, and when none has arrived for long."""
+
+BEAT, SILENCE = 5.0, 120.0
+"""Seconds between two heartbeats, and without one until a rank counts as dead: longer than any call
+that keeps Python's other threads waiting."""
+
+GOODBYE = 10.0
+"""Seconds that the last messages may take."""
+
+
+class MpiTransport:
+    """Connection of a rank to its peers, which MPI has launched."""
+
+    are_alike = False
+
+    def __init__(self) -> None:
+        """Exchange greetings with all ranks.
+
+        Raises: ImportError without mpi4py, RuntimeError if MPI cannot be started.
+        """
+        import mpi4py
+
+        mpi4py.rc.initialize = mpi4py.rc.finalize = False  # importing MPI changes nothing
+        self.rank = 0
+        self.greetings: Sequence[Greeting] = ()
+        self._outbox: SimpleQueue[tuple[int, bytes]] = SimpleQueue()
+        self._counts: tuple[list[int], list[int]] = [], []
+        """Numbers of messages sent to each rank, and received from it."""
+        self._wake, self._is_closing = threading.Event(), False
+        self._problem: Exception | None = None
+        self._started = threading.Event()
+        greeted = threading.Event()
+        self._thread = threading.Thread(target=self._run, args=(greeted,), daemon=True)
+        self._thread.start()
+        greeted.wait()
+        if self._problem is not None:
+            raise RuntimeError(str(self._problem)) from self._problem
+
+    def start(self, on_message: OnMessage, on_lost: OnLost) -> None:
+        """Start to exchange messages with the peers; see :class:`.Transport`."""
+        self._on_message, self._on_lost = on_message, on_lost
+        self._started.set()
+
+    def send(self, rank: int, kind: str, content: Any = None) -> None:
+        """Send a message, at once, from any thread."""
+        self._outbox.put((rank, pickle.dumps(Message(kind, content))))
+        self._wake.set()
+
+    def poll_often(self) -> None:
+        """Poll for messages often again, because a caller waits for one."""
+        self._wake.set()
+
+    def finish(self) -> None:
+        """Send what is queued, and nothing more; peers may end."""
+        self._is_closing = True
+        self._wake.set()
+
+    def close(self) -> None:
+        """Finish, and wait until that is done."""
+        self.finish()
+        self._thread.join(GOODBYE)
+
+    def _run(self, greeted: threading.Event) -> None:
+        try:
+            from mpi4py import MPI
+
+            with warnings.catch_warnings():  # of another MPI's launcher: the sizes tell
+                warnings.simplefilter("ignore")
+                MPI.Init_thread(MPI.THREAD_FUNNELED)
+            communicator = MPI.COMM_WORLD
+            self.rank = communicator.rank
+            self.greetings = communicator.allgather(Greeting.of_this_process())
+            self._counts = [0] * communicator.size, [0] * communicator.size
+        except Exception as error:
+            self._problem = error
+            return
+        finally:
+            greeted.set()
+        self._started.wait()
+        peers = _Peers(communicator.rank, self.greetings)
+        self._serve(communicator, peers)
+        if not peers.dead and self._drain(communicator, peers):
+            MPI.Finalize()  # waits for all ranks, dead ones too
+
+    def _drain(self, communicator: MPI.Intracomm, peers: _Peers) -> bool:
+        """Receive and drop what peers have still sent; False where one has died meanwhile.
+
+        MPICH takes a message that was never received for an error at the end.
+        """
+        from mpi4py import MPI
+
+        self._on_message = lambda *_: None
+        sent, coming = array("q", self._counts[0]), array("q", [0] * communicator.size)
+        counted = communicator.Ialltoall([sent, MPI.INT64_T], [coming, MPI.INT64_T])
+        while not counted.Test() or self._counts[1] != coming.tolist():
+            self._receive(communicator, peers)
+            if peers.newly_dead():
+                return False
+            time.sleep(SHORTEST)
+        return True
+
+    def _serve(self, communicator: MPI.Intracomm, peers: _Peers) -> None:
+        """Send and receive; a failure is reported as the loss of this rank."""
+        try:
+            self._exchange(communicator, peers)
+        except BaseException:
+            self._on_lost(self.rank)
+            raise
+
+    def _exchange(self, communicator: MPI.Intracomm, peers: _Peers) -> None:
+        """Send and receive until the transport is closed and all is sent."""
+        sending: list[MPI.Request] = []
+        pause = SHORTEST
+        while True:
+            is_closing = self._is_closing
+            sending = [request for request in sending if not request.Test()]
+            sent = self._post(communicator, peers, sending)
+            received = self._receive(communicator, peers)
+            for rank in [] if self._is_closing else peers.newly_dead():
+                self._on_lost(rank)
+            if is_closing and not sending and not sent:
+                return
+            is_busy = sent or received or sending  # large messages go in pieces, one a poll
+            pause = SHORTEST if is_busy else min(2 * pause, LONGEST)
+            if self._wake.wait(pause):
+                pause = SHORTEST
+            self._wake.clear()
+
+    def _post(self, communicator: MPI.Intracomm, peers: _Peers, sending: list[MPI.Request]) -> bool:
+        """Begin to send queued messages, and heartbeats that are due; True for any message."""
+        from mpi4py import MPI
+
+        messages = [(rank, b"") for rank in peers.due()]
+        messages += [self._outbox.get() for _ in range(self._outbox.qsize())]  # the only taker
+        for rank, payload in messages:
+            if rank not in peers.dead:
+                sending.append(communicator.Isend([payload, MPI.BYTE], rank))
+                self._counts[0][rank] += 1
+        return any(payload for _, payload in messages)
+
+    def _receive(self, communicator: MPI.Intracomm, peers: _Peers) -> bool:
+        """Receive all messages that have arrived; True for any."""
+        from mpi4py import MPI
+
+        status, heard = MPI.Status(), False
+        while (payload := communicator.Improbe(status=status)) is not None:
+            content = bytearray(status.Get_count(MPI.BYTE))
+            payload.Recv([content, MPI.BYTE])
+            rank = status.Get_source()
+            peers.note(rank)
+            self._counts[1][rank] += 1
+            if content:
+                heard = True
+                self._on_message(rank, pickle.loads(content))
+        return heard
+
+
+class _Peers:
+    """Peers of a transport, and when a message of each last arrived."""
+
+    def __init__(self, rank: int, greetings: Sequence[Greeting]) -> None:
+        greeting, now = greetings[rank], time.monotonic()
+        self._last_seen = dict.fromkeys(range(1, len(greetings)) if rank == 0 else (0,), now)
+        self.dead: set[int] = set()
+        self._beat = self._looked = now
+        self._visible = {
+            n: greetings[n].process
+            for n in self._last_seen
+            if greetings[n].host == greeting.host and _runs(greetings[n].process)
+        }
+        """Processes visible to this one: on its host, and not in a container of their own."""
+
+    def note(self, rank: int) -> None:
+        """Note that a message of a peer has arrived."""
+        self._last_seen[rank] = time.monotonic()
+
+    def due(self) -> list[int]:
+        """Peers to which a heartbeat is due."""
+        now = time.monotonic()
+        if now - self._beat < BEAT:
+            return []
+        self._beat = now
+        return list(self._last_seen)
+
+    def newly_dead(self) -> list[int]:
+        """Peers that have died since the previous call."""
+        now = time.monotonic()
+        if now - self._looked < BEAT / 10:
+            return []
+        self._looked = now
+        gone = {rank for rank, process in self._visible.items() if not _runs(process)}
+        silent = {rank for rank, heard in self._last_seen.items() if now - heard > SILENCE}
+        dead = sorted((gone | silent) - self.dead)
+        self.dead.update(dead)
+        return dead
+
+
+def _runs(process: int) -> bool:
+    """True for a process of this host that lives, as far as the host shows its processes."""
+    try:
+        state = Path(f"/proc/{process}/stat").read_text(encoding="utf-8", errors="replace")
+    except OSError:
+        return False
+    return state.rpartition(")")[2].split()[0] not in {"Z", "X"}

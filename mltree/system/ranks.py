@@ -82,50 +82,35 @@ class Ranks:
 
 LONE = Ranks()
 
-_current = LONE
-_local_rank = (0, 1)
-_launch_error: MltreeError | None = None
+
+class ThisProcess:
+    """The place of this process among the ranks that were launched or started together."""
+
+    ranks = LONE
+    number_on_host, count_on_host = 0, 1
+    launch_error: MltreeError | None = None
+    """Error for which processes that were launched together are no ranks."""
+
+
+this_process = ThisProcess()
 
 
 def current_ranks() -> Ranks:
     """The ranks of this process."""
-    return _current
+    return this_process.ranks
 
 
 def local_rank() -> tuple[int, int]:
     """The number of this rank among those of its host, from 0, and the number of those."""
-    return _local_rank
-
-
-def launch_error() -> MltreeError | None:
-    """Error for which processes that were launched together are no ranks; None without error."""
-    return _launch_error
-
-
-def set_current_ranks(ranks: Ranks) -> None:
-    """Set :func:`current_ranks`."""
-    global _current  # noqa: PLW0603
-    _current = ranks
-
-
-def set_local_rank(number: int, count: int) -> None:
-    """Set :func:`local_rank`."""
-    global _local_rank  # noqa: PLW0603
-    _local_rank = number, count
-
-
-def set_launch_error(error: MltreeError) -> None:
-    """Set :func:`launch_error`."""
-    global _launch_error  # noqa: PLW0603
-    _launch_error = error
+    return this_process.number_on_host, this_process.count_on_host
 
 
 def join_host(number: int, count: int) -> None:
     """Set :func:`local_rank` and take this rank's share of the CPUs."""
-    set_local_rank(number, count)
+    this_process.number_on_host, this_process.count_on_host = number, count
     divide_cpus(count)
 
 
 def dismiss() -> None:
     """End the other ranks of this process."""
-    _current.dismiss()
+    this_process.ranks.dismiss()

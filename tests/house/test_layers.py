@@ -32,7 +32,7 @@ MOST_FILES = 18
 MOST_LOOSE = 2
 
 HOMES = {
-    "mpi4py": ("mltree.system.rank_start",),
+    "mpi4py": ("mltree.system.rank_processes",),
     "pyopencl": ("mltree.device",),
     "ete3": ("mltree.tree.clades",),
     "typer": ("mltree.cli",),

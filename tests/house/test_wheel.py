@@ -31,6 +31,13 @@ def test_the_wheel_holds_every_kernel(installed: Path) -> None:
     assert {path.name for path in (installed / "mltree" / "opencl").iterdir()} >= ours
 
 
+def test_the_wheel_holds_every_table_and_template(installed: Path) -> None:
+    files = (path for path in (ROOT / "mltree").rglob("*") if path.is_file())
+    ours = [path.relative_to(ROOT) for path in files if path.suffix not in {".py", ".pyc"}]
+    assert "foreign_options.tsv" in {path.name for path in ours}
+    assert all((installed / path).is_file() for path in ours)
+
+
 def test_the_wheel_runs_from_another_folder(installed: Path, tmp_path: Path) -> None:
     code = (
         "import sys; sys.path.insert(0, sys.argv.pop(1)); import mltree; "

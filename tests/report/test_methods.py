@@ -9,7 +9,7 @@ import pytest
 
 from mltree.models.empirical import PROTEIN_MODELS
 from mltree.models.substitution import DNA_MODELS
-from mltree.report.methods import REFERENCES, SUPPORTS, Methods, methods_text, without_values
+from mltree.report.methods import SUPPORTS, Methods, bibliography, methods_text, without_values
 
 DONE = Methods(
     taxa=12, sites=898, patterns=413, data="DNA", models=["GTR{1/2/3/4/5/1}+FC+G4m{0.5}"],
@@ -99,7 +99,7 @@ def test_models_that_have_a_paper_cite_it() -> None:
 
 
 def test_references_have_year_and_pages() -> None:
-    for key, reference in REFERENCES.items():
+    for key, reference in bibliography().items():
         if key != "mltree":
             assert re.search(r"\((19|20)\d\d\)", reference), key
             assert re.search(r"\d+-\d+", reference), key

@@ -18,8 +18,8 @@ Start = Callable[..., subprocess.Popen[str]]
 BEGINNING = """
 import sys, time
 from pathlib import Path
-from mltree.system.signals import ExitMessage, ignore_signals, install_handlers, on_signal
-from mltree.system.signals import set_exit_message, uninterrupted
+from mltree.system.process import ExitMessage, ignore_signals, install_handlers, on_signal
+from mltree.system.process import set_exit_message, uninterrupted
 install_handlers()
 def ready(): print("ready", flush=True)
 """
@@ -99,7 +99,7 @@ def test_an_ignored_signal_is_nobodys_whoever_listens_later(
 def test_a_device_that_fails_by_a_signal_gives_way_to_the_stop(start: Start) -> None:
     process = start("""
 import signal
-from mltree.system.signals import wait_for_exit
+from mltree.system.process import wait_for_exit
 wait_for_exit()  # nobody has asked for a stop
 with on_signal(lambda: ExitMessage("kept")):
     ready()

@@ -152,7 +152,7 @@ def test_where_not_all_can_be_started_none_is_left(monkeypatch: pytest.MonkeyPat
 
 
 def test_ranks_that_are_there_start_no_others(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(module, "_current", module.Ranks())
+    monkeypatch.setattr(module.this_process, "ranks", module.Ranks())
     rank_start.start(1)
     with pytest.raises(InputError, match="a launcher has started ranks already"):
         rank_start.start(2)

@@ -8,8 +8,8 @@ from pathlib import Path
 
 import pytest
 
-from mltree.cli.foreign_options import COMMANDS, HABITS, translated
-from mltree.models.names import from_elsewhere
+from mltree.cli.arguments import CHOSEN_MODEL, TABLE, ForeignOption, foreign_options, translated
+from mltree.cli.main import ANALYSES
 
 WITHOUT_DATA = {"-pre"}
 """Lines that name no alignment."""
@@ -160,7 +160,7 @@ LINES = {
 
 @pytest.mark.parametrize("line", LINES)
 def test_it_is_said_in_a_line_how_it_is_written_here(line: str) -> None:
-    found = translated(shlex.split(line), from_elsewhere)
+    found = translated(shlex.split(line), ANALYSES)
     assert found is not None
     for text, expected in zip(found, LINES[line], strict=True):
         assert expected in text
@@ -175,7 +175,7 @@ def test_what_is_shown_is_read_here(line: str) -> None:
 
     from mltree.cli.main import app
 
-    _, hint = translated(shlex.split(line), from_elsewhere) or ("", "")
+    _, hint = translated(shlex.split(line), ANALYSES) or ("", "")
     shown, *_ = hint.removeprefix("here: mltree ").split("; ")
     name, *arguments = shlex.split(shown)
     if line in WITHOUT_DATA:
@@ -205,35 +205,45 @@ def test_what_is_shown_is_read_here(line: str) -> None:
     ],
 )
 def test_what_is_written_for_mltree_is_left_alone(line: str) -> None:
-    assert translated(shlex.split(line), from_elsewhere) is None
+    assert translated(shlex.split(line), ANALYSES) is None
 
 
-def test_no_habit_is_what_it_would_be_replaced_by() -> None:
+def test_no_option_is_what_it_would_be_replaced_by() -> None:
     """Or a user who does as told is told again."""
-    for habits in HABITS.values():
-        for habit in habits:
-            words = shlex.split(habit.here.format("5")) if habit.here else []
+    for options in foreign_options().values():
+        for option in options:
+            words = shlex.split(option.here.replace("{}", "5"))
             said = translated(
-                [*([habit.command] if habit.command else ["search", "a"]), *words], from_elsewhere
+                [*([option.command] if option.command else ["search", "a"]), *words], ANALYSES
             )
-            assert said is None, habit
+            assert said is None, option
 
 
-def test_the_page_has_every_habit_and_no_other() -> None:
+def test_the_page_has_every_option_and_no_other() -> None:
     rows = re.findall(r"^\| (`.*?) \|", PAGE, re.MULTILINE)
     told = {flag for row in rows for flag in re.findall(r"(?:`|, )(-[-\w#]+)", row)}
-    assert told - {"--prefix", "--seed", "--redo", "--outgroup", "--brlen"} == set(HABITS)
+    own = {"--prefix", "--seed", "--redo", "--outgroup", "--brlen"}
+    assert told - own == set(foreign_options())
+
+
+def test_the_table_is_read_for_options_alone(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("mltree.cli.arguments.foreign_options", lambda: 1 / 0)
+    assert translated(["search", "a"], ANALYSES) is None
+
+
+def test_the_table_names_commands_and_columns_that_there_are() -> None:
+    header, *_ = TABLE.read_text().splitlines()
+    names = [field.removeprefix("is_of_") for field in ForeignOption._fields]
+    assert header.split("\t") == ["options", *names]
+    for options in foreign_options().values():
+        for option in options:
+            where = set(option.where.split()) - {"not", "none"}
+            assert where | ({option.command} - {""}) <= set(ANALYSES)
+            re.compile(option.value)
+    assert CHOSEN_MODEL.note in {option.note for option in foreign_options()["--model"]}
 
 
 def test_the_page_shows_what_is_printed() -> None:
     ((typed, printed),) = re.findall(r"^\$ mltree (.*)\nmltree: (.*)$", PAGE, re.MULTILINE)
-    problem, hint = translated(shlex.split(typed), from_elsewhere) or ("", "")
+    problem, hint = translated(shlex.split(typed), ANALYSES) or ("", "")
     assert printed == f"{problem} ({hint})"
-
-
-def test_commands_are_those_there_are() -> None:
-    from typer.main import get_command
-
-    from mltree.cli.main import app
-
-    assert tuple(get_command(app).commands) == COMMANDS  # type: ignore[attr-defined]

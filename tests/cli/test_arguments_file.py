@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 from typer.testing import CliRunner, Result
 
-from mltree.cli.config import defaults, find, has_file, without_option
+from mltree.cli.arguments import defaults, find, has_file, without_option
 from mltree.cli.main import app
 from mltree.system.errors import InputError
 

@@ -12,7 +12,7 @@ from launches import mpiexec, ran
 
 pytest.importorskip("mpi4py.MPI", reason="mpi4py or its MPI is not installed", exc_type=Exception)
 
-from mltree.system.rank_start import MpiTransport
+from mltree.system.rank_processes import MpiTransport
 
 
 def test_a_line_tells_whoever_waits_when_it_fails(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -27,7 +27,7 @@ def test_a_line_tells_whoever_waits_when_it_fails(monkeypatch: pytest.MonkeyPatc
 
 
 LATE = """
-from mltree.system.mpi import MpiTransport
+from mltree.system.rank_processes import MpiTransport
 transport = MpiTransport()
 transport.start(lambda *_: None, lambda *_: None)
 for _ in range(300 * transport.rank):
