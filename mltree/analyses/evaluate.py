@@ -18,7 +18,7 @@ from mltree.runs.calls import Call, taking
 from mltree.runs.engines import Engines, Workload, open_engines
 from mltree.runs.options import FitOptions
 from mltree.runs.problem import Problem
-from mltree.runs.request import Run, load, model_text, open_log, part_trees
+from mltree.runs.request import LoggedRun, load, model_text, open_log, part_trees
 from mltree.runs.results import Evaluation
 from mltree.runs.site_frequencies import (
     SITE_FREQUENCIES,
@@ -171,7 +171,7 @@ def run_evaluate(options: EvaluateOptions, reporter: Reporter) -> None:
         workspace.claim(kinds, options.redo)
         reporter(RunStarted(__version__, options.line))
         problem, tree, engines = opened(options, reporter)
-        run = Run.of(
+        run = LoggedRun.of(
             "evaluate", options, problem, engines, reporter, kind=RESULT, record=EVENTS,
             resolved={}, is_estimated=not (options.no_opt_model and options.no_opt_branches),
         )  # fmt: skip

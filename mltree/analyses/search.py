@@ -56,7 +56,7 @@ from mltree.runs.options import one_of
 from mltree.runs.problem import Problem, read_problem
 from mltree.runs.request import (
     LOCI_KINDS,
-    Run,
+    LoggedRun,
     load,
     model_text,
     open_log,
@@ -424,10 +424,10 @@ class FileOutput(MemoryOutput):
             checkpoint.load(ready.problem.model)
         return checkpoint
 
-    def _described(self) -> Run:
+    def _described(self) -> LoggedRun:
         """The run as its log and its result tell of it."""
         options, ready = self.options, self._ready
-        run = Run.of(
+        run = LoggedRun.of(
             "search", options, ready.problem, ready.engines, self._reporter, kind=RESULT,
             record=EVENTS, resolved={"tree": options.tree or _asked(ready.starts)},
             starts=[start.origin for start in ready.starts],

@@ -371,7 +371,7 @@ def show_times(engines: Engines, reporter: Reporter) -> None:
 
 
 @dataclass
-class Run:
+class LoggedRun:
     """A run under way, as its log and its result tell of it."""
 
     name: str
@@ -411,7 +411,7 @@ class Run:
         seed: int | None = None,
         supports: Mapping[str, int | None] | None = None,
         is_estimated: bool = True,
-    ) -> Run:
+    ) -> LoggedRun:
         """Describe a run that stands ready.
 
         ``resolved``: options that it has chosen itself; ``supports``: what of
