@@ -420,8 +420,7 @@ def _of_both(base: _Subset, one: _Subset, other: _Subset) -> Float64 | None:
     if base.curvature is None or one.curvature is None or other.curvature is None:
         return None
     if one.name == other.name and one.curvature.shape == other.curvature.shape:
-        both: Float64 = one.curvature + other.curvature
-        return both
+        return one.curvature + other.curvature
     return base.curvature * ((one.sites + other.sites) / base.sites)
 
 

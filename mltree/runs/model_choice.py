@@ -632,8 +632,7 @@ class _Chooser:
         else:
             perform(likelihood, ascend(fits, FITTING))
         lnls = perform(
-            likelihood,
-            part_log_likelihoods([fit.tree for fit in fits], [fit.case for fit in fits]),
+            likelihood, part_log_likelihoods([fit.tree for fit in fits], [fit.case for fit in fits])
         )
         for (part, start), fit, (lnl,) in zip(starts, fits, lnls.tolist(), strict=True):
             self._note(part, start.candidate, fit, lnl, start.is_whole)

@@ -86,8 +86,7 @@ def leads(lnl: Float64) -> Float64:
     The best tree's is negative.
     """
     first, second = _best_two(lnl)
-    lead: Float64 = np.where(lnl == first, second, first) - lnl
-    return lead
+    return np.where(lnl == first, second, first) - lnl
 
 
 def _best_two(lnl: Float64) -> tuple[Float64, Float64]:
@@ -295,8 +294,7 @@ def fit(counts: Float64, replicates: Float64) -> tuple[Float64, Float64]:
 def _design() -> Float64:
     """Coefficients of d and c in z, f64 [K, 2]."""
     root = np.sqrt(np.array(SCALES))
-    design: Float64 = np.stack([root, 1 / root], axis=1)
-    return design
+    return np.stack([root, 1 / root], axis=1)
 
 
 def _observed(counts: Float64, replicates: Float64) -> tuple[Float64, Float64]:

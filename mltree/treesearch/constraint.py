@@ -77,8 +77,7 @@ class Constraint(Value, eq=False):
         ground_one = _ground(behind, shown_one, shown_other)
         ground_other = _ground(behind, shown_other, shown_one)
         broken = _product(only_one, ground_other) + _product(only_other, ground_one)
-        forbidden: Bool = broken > 0
-        return forbidden
+        return broken > 0
 
     def _counts(self, behind: Bool) -> tuple[Float32, Float32]:
         """float32[C, E]: taxa of each side behind each edge."""
@@ -112,14 +111,12 @@ def _ground(behind: Bool, direct: Bool, flipped: Bool) -> Bool:
 
 def _product(one: Bool, other: Bool) -> Float32:
     """float32[n, m]: how many rows of bool[r, n] and bool[r, m] are both set."""
-    counts: Float32 = one.T.astype(np.float32) @ other.astype(np.float32)
-    return counts
+    return one.T.astype(np.float32) @ other.astype(np.float32)
 
 
 def _part(count: Float32, whole: Float32) -> Bool:
     """Return True for counts of some taxa, but not all."""
-    part: Bool = (count > 0) & (count < whole)
-    return part
+    return (count > 0) & (count < whole)
 
 
 def _holds_first_tip(tree: Tree, prunes: Int32) -> Bool:
