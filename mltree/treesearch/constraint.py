@@ -30,9 +30,8 @@ from mltree.tree.topology import DEFAULT_LENGTH, Tree, siblings, tree_from_edges
 
 def tips_behind_edges(tree: Tree) -> Bool:
     """bool[E, T]: the tips on the side of each edge that does not hold tip 0."""
-    words = splits(tree)
-    bits = np.unpackbits(words.view(np.uint8), axis=1, bitorder="little")
-    return bits[:, : tree.n_tips].astype(np.bool_)
+    octets = splits(tree).view(np.uint8)
+    return np.unpackbits(octets, axis=1, count=tree.n_tips, bitorder="little").astype(np.bool_)
 
 
 class Constraint(Value, eq=False):
@@ -52,9 +51,7 @@ class Constraint(Value, eq=False):
 
     def shown_by(self, tree: Tree) -> Bool:
         """bool[C, E]: True if the edge has one side's taxa behind it and the other's before it."""
-        behind = tips_behind_edges(tree)
-        one, other = self._counts(behind)
-        ones, others = self._sizes()
+        one, other, ones, others = self._counts(tips_behind_edges(tree))
         shown: Bool = ((one == ones) & (other == 0)) | ((one == 0) & (other == others))
         return shown
 
@@ -64,8 +61,7 @@ class Constraint(Value, eq=False):
         The tree must satisfy the constraint.
         """
         behind = tips_behind_edges(tree)
-        one, other = self._counts(behind)
-        ones, others = self._sizes()
+        one, other, ones, others = self._counts(behind)
         flipped, pendant = _holds_first_tip(tree, prunes), tree.edge[prunes]
         moved_one = np.where(flipped, ones - one[:, pendant], one[:, pendant])
         moved_other = np.where(flipped, others - other[:, pendant], other[:, pendant])
@@ -79,15 +75,12 @@ class Constraint(Value, eq=False):
         broken = _product(only_one, ground_other) + _product(only_other, ground_one)
         return broken > 0
 
-    def _counts(self, behind: Bool) -> tuple[Float32, Float32]:
-        """float32[C, E]: taxa of each side behind each edge."""
-        columns = behind.T.astype(np.float32)
-        return self.one.astype(np.float32) @ columns, self.other.astype(np.float32) @ columns
-
-    def _sizes(self) -> tuple[Float32, Float32]:
-        """float32[C, 1]: taxa of each side."""
-        ones = self.one.sum(axis=1, keepdims=True, dtype=np.float32)
-        return ones, self.other.sum(axis=1, keepdims=True, dtype=np.float32)
+    def _counts(self, behind: Bool) -> tuple[Float32, Float32, Float32, Float32]:
+        """Taxa of either side behind each edge, float32[C, E], and in all, float32[C, 1]."""
+        sides = self.one.T, self.other.T
+        one, other = (_product(side, behind.T) for side in sides)
+        ones, others = (side.sum(axis=0, dtype=np.float32)[:, None] for side in sides)
+        return one, other, ones, others
 
 
 def _ground(behind: Bool, direct: Bool, flipped: Bool) -> Bool:

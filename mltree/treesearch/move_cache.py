@@ -18,7 +18,7 @@ and by more on the way there from a start, so that phases which look farther for
 from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 from typing import NamedTuple
 
 import numpy as np
@@ -163,7 +163,7 @@ class MoveKeys:
 
 @dataclass
 class MoveCache:
-    """The move cache of one search."""
+    """The move cache of one search; its arrays of keys are replaced, not changed in place."""
 
     moves: UInt64 = field(default_factory=NOTHING.copy)
     """Keys of rejected moves, rising."""
@@ -210,10 +210,6 @@ class MoveCache:
         """bool[topologies]: True for converged ones."""
         is_known: list[bool] = _among(np.array(topologies, np.uint64), self.converged).tolist()
         return is_known
-
-    def copy(self) -> MoveCache:
-        """Return a copy that later rounds do not change."""
-        return replace(self)
 
 
 def _among(keys: UInt64, known: UInt64) -> NDArray[np.bool_]:
