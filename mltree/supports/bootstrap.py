@@ -6,7 +6,6 @@ from collections.abc import Callable
 from typing import TypeAlias
 
 import numpy as np
-from numpy.typing import NDArray
 
 from mltree.supports.consensus import (
     SplitTable,
@@ -31,14 +30,13 @@ NARROW = np.iinfo(np.int16).max
 """Taxa up to which counts are int16: a vector instruction takes more of them."""
 
 
-def occurrences(tree: Clades, replicates: Clades) -> NDArray[np.intp]:
+def occurrences(tree: Clades, replicates: Clades) -> Index:
     """Number of replicates that have each inner clade's split (Felsenstein's proportions, 1985).
 
     tree  one tree; its inner clades are those with ``is_inner``, in order
     """
     table = split_table(Clades.joined(tree.taxa, [tree, replicates]))
-    counts: NDArray[np.intp] = table.counts[table.of_clade[: tree.is_inner.sum()]]
-    return counts - 1
+    return table.counts[table.of_clade[: tree.is_inner.sum()]] - 1
 
 
 def transfer_expectations(tree: Clades, replicates: Clades) -> Float64:
@@ -70,8 +68,7 @@ def transfer_expectations(tree: Clades, replicates: Clades) -> Float64:
         excess = running[others.last[clades]] - running[others.first[clades]]
         nearest = np.minimum(size + excess.min(axis=0), n_tips - size - excess.max(axis=0))
         total += np.minimum(nearest, farthest)
-    expectation: Float64 = 1 - total / (farthest * replicates.n_trees)
-    return expectation
+    return np.asarray(1 - total / (farthest * replicates.n_trees))
 
 
 # autoMRE: the test for enough replicates (Pattengale et al. 2010, "How many bootstrap replicates
@@ -133,8 +130,7 @@ def bootstop(
 
     The same seed gives the same halves for a number of trees, whatever was tested before.
     """
-    halves = _Halves(table)
-    n_trees = table.n_trees
+    halves, n_trees = _Halves(table), table.n_trees
     rng = np.random.Generator(np.random.PCG64((seed, n_trees)))
     distance, largest = np.empty(halvings), np.empty(halvings)
     for k in range(halvings):
@@ -289,7 +285,7 @@ class Ultrafast:
             for key in sorted(set(self.held.tolist()))
         }
 
-    def _takers(self, key: np.uint64, resampled: Float64) -> NDArray[np.intp]:
+    def _takers(self, key: np.uint64, resampled: Float64) -> Index:
         """Numbers of the replicates that take a tree.
 
         Chance depends on the tree's key, the replicate's number and how often the tree was met.
