@@ -304,12 +304,20 @@ class Ultrafast:
         return [(int(keys[n]), int(counts[n])) for n in order]
 
     def correlation(self) -> float | None:
-        """Correlation of all splits' supports with those half as many calls ago; None at first."""
+        """Correlation of all splits' supports with those half as many calls ago; None at first.
+
+        Pearson's, over the splits of either time; 1 if they are equal, 0 if one does not vary.
+        """
         self._snapshots.append(self._supports())
         number = len(self._snapshots)
         if number < 2:
             return None
-        return _correlation(self._snapshots[number // 2 - 1], self._snapshots[-1])
+        rows = _side_by_side(self._snapshots[number // 2 - 1], self._snapshots[-1])
+        if np.array_equal(rows[0], rows[1]):
+            return 1.0
+        if (rows == rows[:, :1]).all(axis=1).any():
+            return 0.0
+        return float(np.asarray(np.corrcoef(rows))[0, 1])
 
     def moved(self, calls: int) -> float:
         """Largest change of a split's support since ``calls`` calls of :meth:`correlation` ago.
@@ -333,16 +341,6 @@ class Ultrafast:
         counts = np.repeat(list(holders.values()), len(keys) // len(holders))
         distinct, of_key = np.unique(keys, return_inverse=True)
         return distinct, np.bincount(of_key, counts) / self.replicates
-
-
-def _correlation(one: Supports, other: Supports) -> float:
-    """Pearson's correlation over the splits that either has; 1 if neither varies."""
-    rows = _side_by_side(one, other)
-    if np.array_equal(rows[0], rows[1]):
-        return 1.0
-    if (rows == rows[:, :1]).all(axis=1).any():
-        return 0.0
-    return float(np.asarray(np.corrcoef(rows))[0, 1])
 
 
 def _side_by_side(one: Supports, other: Supports) -> Float64:

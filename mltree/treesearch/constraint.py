@@ -65,8 +65,8 @@ class Constraint(Value, eq=False):
         flipped, pendant = _holds_first_tip(tree, prunes), tree.edge[prunes]
         moved_one = np.where(flipped, ones - one[:, pendant], one[:, pendant])
         moved_other = np.where(flipped, others - other[:, pendant], other[:, pendant])
-        only_one = _part(moved_one, ones) & (moved_other == 0)
-        only_other = _part(moved_other, others) & (moved_one == 0)
+        only_one = (moved_one > 0) & (moved_one < ones) & (moved_other == 0)
+        only_other = (moved_other > 0) & (moved_other < others) & (moved_one == 0)
         shown_one = (one == ones) & (other == 0)
         shown_other = (one == 0) & (other == others)
         # The side of an edge that holds `one` is `behind` it, or what is not behind it.
@@ -98,18 +98,12 @@ def _ground(behind: Bool, direct: Bool, flipped: Bool) -> Bool:
     inside = _product(ground.T, behind.T)
     within = (inside == size) | (ground.sum(axis=1)[:, None] - inside == n_tips - size)
     within[split, last] = False
-    result: Bool = within
-    return result
+    return np.asarray(within)
 
 
 def _product(one: Bool, other: Bool) -> Float32:
     """float32[n, m]: how many rows of bool[r, n] and bool[r, m] are both set."""
     return one.T.astype(np.float32) @ other.astype(np.float32)
-
-
-def _part(count: Float32, whole: Float32) -> Bool:
-    """Return True for counts of some taxa, but not all."""
-    return (count > 0) & (count < whole)
 
 
 def _holds_first_tip(tree: Tree, prunes: Int32) -> Bool:
@@ -148,8 +142,7 @@ def read_constraint(source: str | Path, taxa: Sequence[str]) -> Constraint:
             hint="one tree holds all groups: join those that do not overlap",
         )
     tips = np.array(_tips(tree.labels(tree.tips), taxa, tree.line_of(0), file))
-    present = np.zeros(len(taxa), dtype=np.bool_)
-    present[tips] = True
+    present = np.isin(np.arange(len(taxa)), tips)
     sides: dict[bytes, Bool] = {}
     n_seen = np.cumsum(tree.is_tip)
     for opening, closing in zip(*tree.pairs, strict=True):

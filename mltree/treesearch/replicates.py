@@ -91,8 +91,7 @@ class WeightRows(ReplicateSlots):
         return ReplicateSlot(number, number, 0)
 
     def _load(self, likelihood: SearchLikelihood, fresh: dict[int, Float64]) -> None:
-        for row, weights in fresh.items():
-            self._table[row] = weights
+        self._table[list(fresh)] = list(fresh.values())
         likelihood.load_weights(self._table)
 
 

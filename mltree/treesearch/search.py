@@ -87,7 +87,7 @@ def replicate_search(search: SearchContext) -> Steps[None]:
     """Search for the best tree of a bootstrap replicate, whose model is given."""
     settings, step = search.settings, search.step
     yield from step("smooth starts", smooth_starts(search))
-    yield from step("smooth", smooth(search, settings.rounds.smooth_epsilon))
+    yield from step("smooth", smooth(search))
     for number, phase in enumerate(settings.phases, 1):
         yield from rearrange(search, f"phase {number}", number, phase)
     yield from step("end starts", end_starts(search))
@@ -102,7 +102,7 @@ def fit_model(search: SearchContext, when: str) -> Steps[None]:
     if search.has_site_rates:
         yield from search.step(f"site rates {when}", fit_site_rates(search))
     yield from search.step(f"model {when}", optimise_model(search))
-    yield from search.step(f"smooth {when}", smooth(search, search.settings.rounds.smooth_epsilon))
+    yield from search.step(f"smooth {when}", smooth(search))
 
 
 def rearrange(search: SearchContext, name: str, number: int, phase: PhaseSettings) -> Steps[None]:
@@ -122,15 +122,15 @@ def perturb(search: SearchContext, *, refits: bool = False) -> Steps[None]:
 
     ``refits``: fit the model to a copy that gained much, so that its model is not another tree's.
     """
-    while search.may_perturb:
+    state, settings = search.state, search.settings.perturbation
+    while state.failures < settings.patience and state.returned < settings.returns:
         yield from search.step("copy", copy_best(search))
         while (yield from search.step("repair", repair_round(search))):
             pass
         yield from search.step("accept", accept_copies(search))
-        if refits and search.has_improved:
+        if refits and state.batches > 0 and state.failures == 0:
             yield from search.step("refit", optimise_model(search))
-            smoothing = smooth(search, search.settings.rounds.smooth_epsilon)
-            yield from search.step("smooth refitted", smoothing)
+            yield from search.step("smooth refitted", smooth(search))
 
 
 # The steps, in the order in which they are first taken.
@@ -161,8 +161,9 @@ def smooth_starts(search: SearchContext) -> Steps[None]:
         search.emit(StartTree(candidate.origin, candidate.lnl))
 
 
-def smooth(search: SearchContext, epsilon: float) -> Steps[None]:
+def smooth(search: SearchContext, epsilon: float | None = None) -> Steps[None]:
     """Optimise all branch lengths of every candidate tree, until a pass gains less (lnL)."""
+    epsilon = search.settings.rounds.smooth_epsilon if epsilon is None else epsilon
     yield from search.smooth(search.state.candidates, epsilon)
 
 

@@ -42,12 +42,9 @@ def perturbed_copies(
     """Copy a tree, with random NNIs on a share of its inner edges; lnLs are not known yet.
 
     Edges without length are crossed in every copy: that costs nothing, and of the trees on such a
-    plateau only some lie one move below a better one (50 taxa x 600 sites, a tree with 8 of 47
-    inner edges at the bound and 0.20 lnL short: some copies found that move, none of 32 without
-    such crossings; too few draws to tell a rate).
-
-    Under a constraint only edges are crossed that show none of its splits, so that every split
-    keeps the edges that show it.
+    plateau only some lie one move below a better one (50 taxa x 600 sites, 8 of 47 inner edges at
+    the bound: some copies found that move, none of 32 without such crossings).  Edges that show a
+    split of the constraint are not crossed.
     """
     edges = best.tree.inner_edges
     if constraint is not None:
@@ -137,17 +134,6 @@ class SearchContext:
     def has_site_rates(self) -> bool:
         """True under +PSR, where every site has a rate of its own."""
         return self.state.model.has_site_rates
-
-    @property
-    def may_perturb(self) -> bool:
-        """True while another batch of perturbed copies may be worth its time."""
-        state, settings = self.state, self.settings.perturbation
-        return state.failures < settings.patience and state.returned < settings.returns
-
-    @property
-    def has_improved(self) -> bool:
-        """True after a batch of copies that brought a better tree."""
-        return self.state.batches > 0 and self.state.failures == 0
 
     @property
     def case(self) -> Case:

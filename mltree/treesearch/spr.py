@@ -101,12 +101,6 @@ class Neighbourhood:
         return self.tree_of_prune.take(self.side >> 1)
 
     @property
-    def depth(self) -> Int32:
-        """int32[insertions]: edges from the pruning point; 1 is an NNI."""
-        counts = np.diff(self._layers)
-        return np.repeat(np.arange(1, counts.size + 1, dtype=np.int32), counts)
-
-    @property
     def frontier(self) -> slice:
         """The insertions of the deepest layer, from which the next wave continues."""
         if self.depth_reached == 0:
@@ -406,7 +400,8 @@ def shortlist(
     counts = np.bincount(prune, minlength=len(region.prunes))
     crowded = np.flatnonzero((counts > keep).take(prune))
     best_first = crowded[_falling(s0[insertion[crowded]])]
-    together = best_first[np.argsort(_narrow(prune[best_first], len(region.prunes)), kind="stable")]
+    narrow = np.uint16 if len(region.prunes) <= 1 << 16 else np.int32  # sorts much faster
+    together = best_first[np.argsort(prune[best_first].astype(narrow), kind="stable")]
     counts[counts <= keep] = 0
     place = np.arange(together.size) - np.repeat(np.cumsum(counts) - counts, counts)
     is_kept = np.ones(insertion.size, np.bool_)
@@ -430,11 +425,6 @@ def _falling(values: Float64) -> NDArray[np.intp]:
     return order
 
 
-def _narrow(numbers: Int32, end: int) -> NDArray[Any]:
-    """Return numbers below ``end`` in 16 bits if they fit, which sort much faster."""
-    return numbers.astype(np.uint16) if end <= 1 << 16 else numbers
-
-
 def rescore(
     likelihood: SearchLikelihood,
     cases: Sequence[Case],
@@ -448,25 +438,16 @@ def rescore(
     """
     lnl, lengths = np.empty(0), np.empty((0, 4))
     if selected.size:
-        merged = _merged_lengths(likelihood, cases, region, selected)
+        number, merged = region.side[selected] >> 1, region.merged.copy()
+        used = np.flatnonzero(np.bincount(number))
+        merged[..., used] = likelihood.join_lengths(region.forest, cases, region.prunes[used])
         floors = None if rejected is None else rejected[region.tree[selected]]
         lnl, three = likelihood.refine(region.forest, cases, region.scan(selected, merged), floors)
-        own_merged = merged[..., region.side[selected] >> 1, None]
-        lengths = np.concatenate([three, own_merged], axis=-1)
+        lengths = np.concatenate([three, merged[..., number, None]], axis=-1)
         lengths = np.moveaxis(lengths, (-2, -1), (0, 1))
     prune, target = (region.forest.in_tree(of[selected]) for of in (region.prune, region.target))
     every, tree = RescoredMoves(prune, target, lnl, lengths), region.tree[selected]
     return [every.at(np.flatnonzero(tree == n)) for n in range(len(region.forest))]
-
-
-def _merged_lengths(
-    likelihood: SearchLikelihood, cases: Sequence[Case], region: Neighbourhood, selected: Int32
-) -> Float64:
-    """f64[..., prunes]: merged branches, optimised for prunes with a selected target."""
-    used = np.flatnonzero(np.bincount(region.side[selected] >> 1))
-    merged = region.merged.copy()
-    merged[..., used] = likelihood.join_lengths(region.forest, cases, region.prunes[used])
-    return merged
 
 
 def best_moves(moves: RescoredMoves, lnl: float, min_gain: float) -> RescoredMoves:
@@ -516,11 +497,8 @@ def _applied(tree: Tree, moves: RescoredMoves) -> RescoredMoves:
 #
 # Near the optimum the joint score of three branches undervalues a move by a few tenths of lnL: on
 # the 47-taxon set the two moves that improve the tree score -0.32 and -0.17 and end at +0.27 and
-# +0.11 once all branches follow.  So when a round finds nothing to apply, its best near misses are
-# applied to copies of the tree, one each, and smoothed in one launch.
-#
-# Where inner branches have no length, the nearest misses by far are those that only put them in
-# another order, and end where the tree is: trees that differ only so are not smoothed.
+# +0.11 once all branches follow.  Where inner branches have no length, the nearest misses only put
+# them in another order, and end where the tree is: trees that differ only so are not smoothed.
 
 
 def fully_smoothed_moves(
