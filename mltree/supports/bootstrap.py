@@ -19,7 +19,6 @@ from mltree.supports.consensus import (
 )
 from mltree.system.arrays import Bool, Float64, Index, UInt64
 from mltree.system.events import BootstopChecked
-from mltree.system.values import Value
 from mltree.tree.clades import Clades
 from mltree.tree.splits import splits_of
 from mltree.tree.topology import GOLDEN, Tree, mixed
@@ -91,44 +90,15 @@ REMEMBERED = 1 << 27
 """Pairs of splits, a byte each, whose conflict is cached."""
 
 
-class Verdict(Value):
-    """Result of autoMRE for a number of replicates."""
-
-    replicates: int
-    distance: float
-    """Mean weighted Robinson-Foulds distance (wRF) of the halves' consensus trees: the sum over
-    their splits of the difference in replicates that have them."""
-    share: float
-    """Mean of wRF as a share of the largest possible, 0 to 1."""
-    error: float
-    """Standard error of ``distance``, from the random choice of halvings."""
-    passed: int
-    """Halvings whose distance is within the cutoff."""
-    halvings: int
-    is_converged: bool
-    """True if the replicates are enough: 99 % of the halvings passed, and the mean distance is
-    within the mean cutoff."""
-
-    @property
-    def event(self) -> BootstopChecked:
-        """The verdict as an event."""
-        return BootstopChecked(
-            self.replicates,
-            self.distance,
-            self.error,
-            self.share,
-            self.passed,
-            self.halvings,
-            self.is_converged,
-        )
-
-
 def bootstop(
     table: SplitTable, seed: int, cutoff: float = CUTOFF, halvings: int = HALVINGS
-) -> Verdict:
+) -> BootstopChecked:
     """Test if the trees of a table, an even number, are enough replicates (autoMRE).
 
-    The same seed gives the same halves for a number of trees, whatever was tested before.
+    They are if 99 % of the halvings pass, and the mean distance is within the mean cutoff. The
+    distance (wRF) is the sum over the splits of the halves' consensus trees of the difference in
+    replicates that have them. The same seed gives the same halves for a number of trees, whatever
+    was tested before.
     """
     halves, n_trees = _Halves(table), table.n_trees
     rng = np.random.Generator(np.random.PCG64((seed, n_trees)))
@@ -139,14 +109,14 @@ def bootstop(
         largest[k] = n_trees / 2 * (np.count_nonzero(one) + np.count_nonzero(other))
     passed = int((distance <= cutoff * largest).sum())
     agree = passed >= PASSED * halvings and distance.mean() <= cutoff * largest.mean()
-    return Verdict(
+    return BootstopChecked(
         replicates=n_trees,
-        distance=float(distance.mean()),
-        error=float(distance.std() / np.sqrt(halvings)),
+        wrf=float(distance.mean()),
+        wrf_error=float(distance.std() / np.sqrt(halvings)),
         share=float((distance / np.maximum(largest, 1)).mean()),
         passed=passed,
         halvings=halvings,
-        is_converged=bool(agree),
+        converged=bool(agree),
     )
 
 
