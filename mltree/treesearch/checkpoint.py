@@ -348,7 +348,8 @@ def _unpack(
         for (twin, edge, lengths), row in zip(trees, meta["candidates"], strict=True)
     )
     candidates, copies, waiting, pooled = (list(islice(everyone, n)) for n in meta["counts"])
-    models = [part.with_values(own) for part, own in zip(model.models, meta["models"], strict=True)]
+    pairs = zip(model.models, meta["models"], strict=True)
+    models = [part.with_values(values) for part, values in pairs]
     rng = np.random.default_rng()
     rng.bit_generator.state = meta["rng"]
     cached = {name: arrays[name] for name in _CACHE_ARRAYS}

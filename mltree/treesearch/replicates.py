@@ -190,11 +190,11 @@ class Replicates(Value):
         while batch := list(islice(left, slots.count)):
             weights = np.concatenate([resampling.rows(range(k, k + 1)) for k in batch])
             rngs = [self.rng(number) for number in batch]
-            tries = (
-                [[self.given[number - 1].copy() for number in batch]]
-                if self.given
-                else [self._starts(weights, rngs, n) for n in range(self.settings.parsimony_starts)]
-            )
+            if self.given:
+                tries = [[self.given[number - 1].copy() for number in batch]]
+            else:
+                count = self.settings.parsimony_starts
+                tries = [self._starts(weights, rngs, n) for n in range(count)]
             starts_of = zip(*tries, strict=True)
             for number, row, starts, rng in zip(batch, weights, starts_of, rngs, strict=True):
                 yield self._search(number, row, starts, rng, slots)
