@@ -47,11 +47,12 @@ from mltree.runs.results import BootstrapResult, PhyloTree, support_facts
 from mltree.runs.steps import FIXED_TOPOLOGY, TreeSearch, fit_topology, mark, without_copies
 from mltree.runs.trees import read_tree
 from mltree.runs.workspace import Entry, Head, Journal, MemoryJournal, RunLog, Workspace
-from mltree.supports.bootstrap import STEP, Verdict, bootstop
+from mltree.supports.bootstrap import STEP, bootstop
 from mltree.supports.consensus import Consensus, split_table
 from mltree.system import __version__
 from mltree.system.errors import InputError
 from mltree.system.events import (
+    BootstopChecked,
     BootstrapFinished,
     Emit,
     Notice,
@@ -92,7 +93,7 @@ class BootstrapOutcome(Value):
 
     count: int
     """Replicates 1 to ``count`` are kept."""
-    verdict: Verdict | None
+    verdict: BootstopChecked | None
     """Verdict of the last bootstopping check; None where replicates were too few for one."""
     seconds: float
     """Wall time in this process."""
@@ -194,19 +195,19 @@ class _Checks:
     auto: bool
     """True if the bootstrap ends once its first replicates suffice."""
     emit: Emit
-    verdict: Verdict | None = None
+    verdict: BootstopChecked | None = None
 
     def are_enough(self) -> bool:
         """Check the replicates that have not been checked; True if no more are needed."""
         last = min(self.journal.in_order, self.goal) // STEP * STEP
         asked = self.verdict.replicates if self.verdict else 0
         for count in range(asked + STEP if self.auto else max(last, asked + STEP), last + 1, STEP):
-            if self.auto and self.verdict and self.verdict.is_converged:
+            if self.auto and self.verdict and self.verdict.converged:
                 break
             trees = read_clades(self.journal.newicks(count))
             self.verdict = bootstop(split_table(trees), self.seed)
-            self.emit(self.verdict.event)
-        return bool(self.auto and self.verdict and self.verdict.is_converged)
+            self.emit(self.verdict)
+        return bool(self.auto and self.verdict and self.verdict.converged)
 
 
 def bootstrap_after(
@@ -489,7 +490,7 @@ def replicated(
 
     with on_signal(partial(_leave, options, journal, write, log)):
         outcome = bootstrap.run(plan.replicates, journal, reporter, grown, current_ranks())
-        if plan.replicates is None and not (outcome.verdict and outcome.verdict.is_converged):
+        if plan.replicates is None and not (outcome.verdict and outcome.verdict.converged):
             reporter(Notice(f"{outcome.count:,} replicates have not converged: no more are made"))
         texts, events = _texts(journal.newicks(outcome.count), plan, best, before, reporter)
     return texts, events, outcome
@@ -497,7 +498,7 @@ def replicated(
 
 def finished(outcome: BootstrapOutcome, files: Sequence[Path] = ()) -> BootstrapFinished:
     """The event that ends a bootstrap."""
-    converged = outcome.verdict.is_converged if outcome.verdict else None
+    converged = outcome.verdict.converged if outcome.verdict else None
     return BootstrapFinished(outcome.count, converged, tuple(map(str, files)), outcome.seconds)
 
 

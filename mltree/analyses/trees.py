@@ -304,14 +304,14 @@ def run_bootstop(options: BootstopOptions, reporter: Reporter) -> None:
         raise InputError(problem, file=trees)
     for count in range(STEP, replicates.n_trees + 1, STEP):
         verdict = bootstop(split_table(replicates.part(0, count)), seed, options.cutoff)
-        reporter(verdict.event)
-        if verdict.is_converged:
+        reporter(verdict)
+        if verdict.converged:
             break
     values = {
         "seed": seed,
         "trees": replicates.n_trees,
         "taxa": replicates.n_tips,
-        "enough": verdict.replicates if verdict.is_converged else None,
+        "enough": verdict.replicates if verdict.converged else None,
     }
     found = command_result("bootstop", options.line, values, {}, [trees], reporter)
     reporter.finish("bootstop", found)

@@ -6,17 +6,17 @@ under the model of either; pairs that make the criterion of the whole scheme bet
 best first, no subset twice; until none does. The tree and its lengths stay, times a factor of each
 subset where lengths are scaled.
 
-Given the lengths, the lnL of a subset is the sum of what its parts have under its model
-(:mod:`mltree.runs.merging`), and so is its curvature, about, of what two of one model have.
-Most pairs are far from being worth it: they are left as soon as no step promises enough.
+Given the lengths, the lnL of a subset is the sum of what its parts have under its model, and so is
+its curvature, about, of what two of one model have. Most pairs are far from being worth it: they
+are left as soon as no step promises enough.
 """
 
 from __future__ import annotations
 
 import math
 from collections.abc import Iterator, Sequence
-from dataclasses import field, replace
-from itertools import accumulate
+from dataclasses import dataclass, field, replace
+from itertools import accumulate, islice
 
 import numpy as np
 from numpy.typing import NDArray
@@ -63,6 +63,8 @@ class PartSets(Value):
     tree: Tree
     many: int
     """Number of parts of the likelihood."""
+    categories: int = 1
+    """Categories that the likelihood has."""
 
     def lnls(
         self, parts: Sequence[tuple[int, ...]], arrays: Sequence[Sequence[ModelArrays]]
@@ -85,12 +87,13 @@ class PartSets(Value):
         models = [
             _row([parts[n] for n in row], [arrays[n] for n in row], self.many) for row in rows
         ]
-        lnls = self._part_lnls([Case(own) for of_row in models for own in of_row])
-        lnls_of: dict[int, Float64] = {}
+        lnls = self._part_lnls([Case(of_parts) for of_row in models for of_parts in of_row])
         ends = np.cumsum([len(of_row) for of_row in models])[:-1]
-        for row, own in zip(rows, np.split(lnls, ends), strict=True):
-            for n in row:
-                lnls_of[n] = own[: len(arrays[n]), list(parts[n])].sum(axis=1)
+        lnls_of = {
+            n: of_row[: len(arrays[n]), list(parts[n])].sum(axis=1)
+            for row, of_row in zip(rows, np.split(lnls, ends), strict=True)
+            for n in row
+        }
         return [lnls_of[n] for n in range(len(parts))]
 
     def _of_single_parts(
@@ -108,14 +111,12 @@ class PartSets(Value):
 
     def _part_lnls(self, cases: Sequence[Case]) -> Float64:
         """f64[cases, parts] of the tree."""
-        step = max(1, AT_ONCE // len(cases[0].models))
-        chunks = [cases[first : first + step] for first in range(0, len(cases), step)]
-        return np.concatenate(
-            [
-                self.likelihood.part_log_likelihoods([self.tree] * len(chunk), chunk)
-                for chunk in chunks
-            ]
+        step, lnls_of = (
+            max(1, AT_ONCE // len(cases[0].models)),
+            self.likelihood.part_log_likelihoods,
         )
+        chunks = [cases[first : first + step] for first in range(0, len(cases), step)]
+        return np.concatenate([lnls_of([self.tree] * len(chunk), chunk) for chunk in chunks])
 
 
 def _row(
@@ -205,7 +206,8 @@ def merge_parts(
     Raises:
         DeviceError: a device cannot be found or used.
     """
-    merger = _Merger(problem, choices, tree, resources, criterion)
+    merger = _Merger(problem, tree, criterion)
+    merger.begin(choices, resources)
     for event in merger.rounds():
         emit(event)
     order = () if problem.data is None else problem.data.order
@@ -213,36 +215,37 @@ def merge_parts(
     return [[order[firsts[one.group] + place] for place in one.parts] for one in merger.subsets]
 
 
+@dataclass
 class _Merger:
     """A partitioning scheme while it is merged."""
 
-    def __init__(
-        self,
-        problem: Problem,
-        choices: Sequence[RankedModels],
-        tree: Tree,
-        resources: Resources,
-        criterion: Criterion,
-    ) -> None:
-        self._problem = problem
-        self._tree = tree
-        self._criterion = criterion
-        self._settings = replace(
-            FITTING.model, final_epsilon=EPSILON, scale_limit=math.log(SCALER_MAX / SCALER_MIN)
-        )
-        self._categories: list[int] = []
-        self._likelihoods: list[PartSets] = []
-        starts, left = [], list(choices)
-        for number, patterns in enumerate(problem.groups):
-            own = [left.pop(0) for _ in patterns.parts]
-            self._categories.append(padded_categories([choice.best.model for choice in own]))
-            bounds = FITTING.branches.bounds(problem.n_sites)
-            work = Workload.of_patterns(patterns, self._categories[-1], bounds)
+    problem: Problem
+    tree: Tree
+    criterion: Criterion
+    subsets: list[_Subset] = field(default_factory=list)
+    _sets: list[PartSets] = field(default_factory=list)
+    """Sets of the parts of each group."""
+    _pairs: dict[tuple[_Subset, _Subset], _Subset] = field(default_factory=dict)
+    """Pairs of the subsets, merged."""
+
+    def begin(self, choices: Sequence[RankedModels], resources: Resources) -> None:
+        """Give every part a subset, under its best model."""
+        left, bounds = iter(choices), FITTING.branches.bounds(self.problem.n_sites)
+        starts = []
+        for group, patterns in enumerate(self.problem.groups):
+            best = [choice.best for choice in islice(left, len(patterns.parts))]
+            categories = padded_categories([one.model for one in best])
+            work = Workload.of_patterns(patterns, categories, bounds)
             likelihood = Engines(resources, work).likelihood
-            self._likelihoods.append(PartSets(likelihood, tree, len(own)))
-            starts += [_lone(number, part, choice) for part, choice in enumerate(own)]
+            self._sets.append(PartSets(likelihood, self.tree, len(best), categories))
+            starts += [
+                _Subset(
+                    group, (part,), one.name, one.model, 1.0, float(one.tree.lengths.sum()),
+                    one.sites, free_parameters(one.model),
+                )
+                for part, one in enumerate(best)
+            ]  # fmt: skip
         self.subsets = self._fitted(starts, [-math.inf] * len(starts))
-        self._pairs: dict[tuple[_Subset, _Subset], _Subset] = {}
 
     def rounds(self) -> Iterator[PartsMerged]:
         """Merge round by round, until no pair is worth it."""
@@ -273,12 +276,8 @@ class _Merger:
         """Fit the pairs that are new, under the model of either."""
         kept = set(self.subsets)
         self._pairs = {pair: one for pair, one in self._pairs.items() if kept.issuperset(pair)}
-        owners = [
-            (pair, start)
-            for pair in pairs
-            if pair not in self._pairs
-            for start in self._starts(*pair)
-        ]
+        new = [pair for pair in pairs if pair not in self._pairs]
+        owners = [(pair, start) for pair in new for start in self._starts(*pair)]
         goals = [self._break_even(*owner) for owner in owners]
         fitted = self._fitted([start for _, start in owners], goals)
         for (pair, _), one in zip(owners, fitted, strict=True):
@@ -288,12 +287,11 @@ class _Merger:
 
     def _accept(self, pairs: Sequence[tuple[_Subset, _Subset]]) -> int:
         """Merge the pairs that are worth it, the best first, no subset twice; return how many."""
-        each = ((self._worth(pair, self._pairs[pair]), pair) for pair in pairs)
-        worth = sorted(each, key=lambda row: -row[0])
+        worth = {pair: self._worth(pair, self._pairs[pair]) for pair in pairs}
         gone: set[_Subset] = set()
         new: list[_Subset] = []
-        for gain, pair in worth:
-            if gain > -TIE and gone.isdisjoint(pair):
+        for pair in sorted(pairs, key=lambda pair: -worth[pair]):
+            if worth[pair] > -TIE and gone.isdisjoint(pair):
                 gone |= set(pair)
                 new.append(self._pairs[pair])
         self.subsets = [one for one in self.subsets if one not in gone] + new
@@ -315,24 +313,24 @@ class _Merger:
     def _score(self, lnl: float = 0.0, free: int = 0) -> float:
         """Return the criterion of the scheme, with more lnL and parameters."""
         scalers = self._is_scaled * (len(self.subsets) - 1)
-        free += sum(one.free for one in self.subsets) + scalers + self._tree.n_branches
+        free += sum(one.free for one in self.subsets) + scalers + self.tree.n_branches
         lnl += math.fsum(one.lnl for one in self.subsets)
-        return self._criterion.score(lnl, free, self._problem.n_sites)
+        return self.criterion.score(lnl, free, self.problem.n_sites)
 
     @property
     def _is_scaled(self) -> bool:
-        return self._problem.model.linkage == Linkage.SCALED
+        return self.problem.model.linkage == Linkage.SCALED
 
     def _starts(self, one: _Subset, other: _Subset) -> Iterator[_Subset]:
         """Yield the starts of a pair's fits: one for each model, or between equal models."""
         parts = tuple(sorted((*one.parts, *other.parts)))
-        patterns = side_by_side(self._problem.groups[one.group], parts)
+        patterns = side_by_side(self.problem.groups[one.group], parts)
         share = one.sites / (one.sites + other.sites)
         alike = one.name == other.name
+        log_scaler = share * math.log(one.scaler) + (1.0 - share) * math.log(other.scaler)
         for model_of in (one,) if alike else (one, other):
-            model = parse_model(model_of.name, model_of.model.alphabet).with_empirical_frequencies(
-                patterns
-            )
+            unfitted = parse_model(model_of.name, model_of.model.alphabet)
+            model = unfitted.with_empirical_frequencies(patterns)
             x = vector(model_of.model)
             if alike:
                 x = share * x + (1.0 - share) * vector(other.model)
@@ -340,8 +338,8 @@ class _Merger:
                 model_of,
                 parts=parts,
                 model=with_vector(model, x),
-                scaler=math.exp(_between(math.log(one.scaler), math.log(other.scaler), share)),
-                length=_between(one.length, other.length, share),
+                scaler=math.exp(log_scaler),
+                length=share * one.length + (1.0 - share) * other.length,
                 free=free_parameters(model),
                 sites=one.sites + other.sites,
                 curvature=_of_both(model_of, one, other),
@@ -353,26 +351,22 @@ class _Merger:
         A subset that will not reach its lnL in ``goals`` is left on its way.
         """
         fitted: dict[int, _Subset] = {}
-        for group in range(len(self._likelihoods)):
+        for group, sets in enumerate(self._sets):
             numbers = [n for n, start in enumerate(starts) if start.group == group]
-            fitted |= zip(
-                numbers,
-                self._optimised(group, [starts[n] for n in numbers], [goals[n] for n in numbers]),
-                strict=True,
-            )
+            some = [starts[n] for n in numbers], [goals[n] for n in numbers]
+            fitted |= zip(numbers, self._optimised(sets, *some), strict=True)
         return [fitted[n] for n in range(len(starts))]
 
     def _optimised(
-        self, group: int, starts: Sequence[_Subset], goals: Sequence[float]
+        self, sets: PartSets, starts: Sequence[_Subset], goals: Sequence[float]
     ) -> list[_Subset]:
-        linked, settings = self._problem.model, self._settings
+        linked, limit = self.problem.model, math.log(SCALER_MAX / SCALER_MIN)
+        settings = replace(FITTING.model, final_epsilon=EPSILON, scale_limit=limit)
         optimisers = [
-            PartOptimiser(
-                start.model, scale_bounds(linked, start.scaler, settings.scale_limit),
-                settings, EPSILON, start.curvature,
-            )
+            PartOptimiser(start.model, bounds, settings, EPSILON, start.curvature)
             for start in starts
-        ]  # fmt: skip
+            for bounds in [scale_bounds(linked, start.scaler, limit)]
+        ]
         for _ in range(settings.iterations):
             rows = enumerate(zip(optimisers, goals, strict=True))
             live = [
@@ -392,9 +386,9 @@ class _Merger:
                 [starts[n].model for n in live],
                 [point[:, :-1] for point in points],
                 speeds,
-                [(1, self._categories[group])] * len(live),
+                [(1, sets.categories)] * len(live),
             )
-            values = self._likelihoods[group].lnls([starts[n].parts for n in live], arrays)
+            values = sets.lnls([starts[n].parts for n in live], arrays)
             advance([optimisers[n].optimiser for n in live], values)
         models, scales = optima_of(optimisers)
         ends = zip(starts, optimisers, models, scales.tolist(), strict=True)
@@ -407,21 +401,12 @@ class _Merger:
         ]  # fmt: skip
 
 
-def _lone(group: int, part: int, choice: RankedModels) -> _Subset:
-    """Return the subset of one part, under its best model."""
-    best = choice.best
-    length = float(best.tree.lengths.sum())
-    free = free_parameters(best.model)
-    return _Subset(group, (part,), best.name, best.model, 1.0, length, best.sites, free)
-
-
 def _of_both(base: _Subset, one: _Subset, other: _Subset) -> Float64 | None:
     """Return the curvature of two subsets merged: the sum, or one's scaled by sites."""
     if base.curvature is None or one.curvature is None or other.curvature is None:
         return None
     if one.name == other.name and one.curvature.shape == other.curvature.shape:
-        both: Float64 = one.curvature + other.curvature
-        return both
+        return one.curvature + other.curvature
     return base.curvature * ((one.sites + other.sites) / base.sites)
 
 
@@ -430,7 +415,3 @@ def _ranks(values: Float64) -> NDArray[np.int64]:
     ranks = np.empty(values.size, np.int64)
     ranks[np.argsort(values, kind="stable")] = np.arange(values.size)
     return ranks
-
-
-def _between(one: float, other: float, share: float) -> float:
-    return share * one + (1.0 - share) * other

@@ -11,14 +11,13 @@ patterns of its part.
 
 from __future__ import annotations
 
-import dataclasses
 import math
 from collections import defaultdict
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from enum import StrEnum
 from functools import lru_cache
-from itertools import groupby
+from itertools import compress, groupby
 from typing import Any
 
 import numpy as np
@@ -38,7 +37,7 @@ from mltree.models.names import family_of
 from mltree.models.parameters import free_parameters, vector, with_vectors
 from mltree.models.partitioned import alone
 from mltree.models.portable import exp, log, product
-from mltree.models.rates import Heterogeneity, OneRate
+from mltree.models.rates import OneRate
 from mltree.models.substitution import DNA_MODELS, Model, expand_rates, n_classes
 from mltree.runs.engines import Engines, Resources, Workload
 from mltree.system.arrays import Float64
@@ -128,38 +127,32 @@ def free_rates(categories: int) -> str:
 
 def started_from(model: Model, other: Model) -> Model:
     """Return the model with starting values from another model's estimates, as far as they fit."""
-    if len(model.heterogeneity.variables()) == len(other.heterogeneity.variables()) and isinstance(
-        model.heterogeneity, type(other.heterogeneity)
-    ):
-        model = dataclasses.replace(
-            model, heterogeneity=other.heterogeneity, p_invariant=_of_both(model, other)
-        )
+    form, other_form = model.heterogeneity, other.heterogeneity
+    if isinstance(form, type(other_form)) and len(form.variables()) == len(other_form.variables()):
+        invariant = None if model.p_invariant is None else other.p_invariant or model.p_invariant
+        model = replace(model, heterogeneity=other_form, p_invariant=invariant)
     if model.codon is not None and other.codon is not None:
         return model.with_codon(model.codon.like(other.codon))
     if not model.rate_classes or len(model.rates) != len(other.rates) or not other.rate_classes:
         return model
     classes = np.array(model.rate_classes)
     logs = log(np.maximum(other.rates, np.finfo(np.float64).tiny))
-    means = exp(
-        np.array([logs[classes == one].mean() for one in range(n_classes(model.rate_classes))])
-    )
-    rates = expand_rates(model.rate_classes, means)
-    return dataclasses.replace(model, rates=rates / rates[-1])
+    means = [logs[classes == one].mean() for one in range(n_classes(model.rate_classes))]
+    rates = expand_rates(model.rate_classes, exp(np.array(means)))
+    return replace(model, rates=rates / rates[-1])
 
 
 def with_rates_held(model: Model) -> Model:
     """Return the model with its rates among sites fixed as they are."""
     form: Any = model.heterogeneity
-    held = form if isinstance(form, OneRate) else dataclasses.replace(form, fixed=True)
-    return dataclasses.replace(model, heterogeneity=held, p_invariant_fixed=True)
+    held = form if isinstance(form, OneRate) else replace(form, fixed=True)
+    return replace(model, heterogeneity=held, p_invariant_fixed=True)
 
 
 def thawed(held: Model, model: Model) -> Model:
     """Return the model with the estimates of its partly fixed twin, free where the model is."""
-    values = held.values()
-    values["heterogeneity"] |= {
-        name: value for name, value in vars(model.heterogeneity).items() if name == "fixed"
-    }
+    values, among = held.values(), vars(model.heterogeneity)
+    values["heterogeneity"] |= {name: among[name] for name in among.keys() & {"fixed"}}
     return model.with_values(values)
 
 
@@ -167,16 +160,7 @@ def with_matrix_held(model: Model) -> Model:
     """Return the model with its free exchangeabilities fixed as they are."""
     if model.codon is not None:
         return model.with_codon(model.codon.held())
-    return dataclasses.replace(model, rates_fixed=True) if model.rate_classes else model
-
-
-def is_held(form: Heterogeneity) -> bool:
-    """Return True if rates among sites are fixed."""
-    return not isinstance(form, OneRate) and not form.variables()
-
-
-def _of_both(model: Model, other: Model) -> float | None:
-    return None if model.p_invariant is None else other.p_invariant or model.p_invariant
+    return replace(model, rates_fixed=True) if model.rate_classes else model
 
 
 # How lnL curves in the variables of a model, from how it does in those of a more general one.
@@ -333,34 +317,6 @@ def fit_batches(parts: Sequence[int], models: Sequence[Model]) -> Iterator[tuple
             yield categories, batch
 
 
-class LikelihoodsByCategories:
-    """Likelihoods of trees of single parts, by categories, opened when first asked for."""
-
-    def __init__(
-        self,
-        patterns: Patterns,
-        resources: Resources,
-        bounds: tuple[float, float],
-        known: Mapping[int, Likelihood],
-    ) -> None:
-        """``bounds``: of branch lengths; ``known``: open likelihoods."""
-        self._patterns, self._resources, self._bounds = patterns, resources, bounds
-        self._open = dict(known)
-
-    def __call__(self, categories: int) -> Likelihood:
-        """Return the likelihood with so many categories.
-
-        Raises:
-            DeviceError: a device cannot be found or used.
-        """
-        if categories not in self._open:
-            work = Workload.of_patterns(
-                self._patterns, categories, self._bounds, apart=True, among=current_ranks()
-            )
-            self._open[categories] = Engines(self._resources, work).likelihood
-        return self._open[categories]
-
-
 REFIT_MARGIN = 10.0
 """Score: candidates whose screening ends so much above the best are not fitted whole. ModelFinder
 drops rates that are as much worse. The other half of a model, fitted to it, brings a few units."""
@@ -403,39 +359,44 @@ def choose_models(
     return chooser.choices
 
 
+class _FitStart(Value):
+    """The start of a candidate's fit to a part."""
+
+    part: int
+    candidate: CandidateModel
+    model: Model
+    tree: Tree
+    lnl: float = -np.inf
+    """lnL of model and tree, natural log, if it is known."""
+
+
+@dataclass
 class _Chooser:
     """A model choice under way."""
 
-    def __init__(
-        self,
-        patterns: Patterns,
-        names: Sequence[str],
-        tree: Tree,
-        resources: Resources,
-        criterion: Criterion,
-        emit: Emit,
-        known: KnownModels,
-    ) -> None:
-        self.choices = [RankedModels(name, criterion) for name in names]
-        self._patterns = patterns
-        self._parts = [_patterns_of(patterns, span) for span in patterns.parts]
+    patterns: Patterns
+    names: Sequence[str]
+    tree: Tree
+    resources: Resources
+    criterion: Criterion
+    emit: Emit
+    known: KnownModels
+
+    def __post_init__(self) -> None:
+        self.choices = [RankedModels(name, self.criterion) for name in self.names]
+        self._parts = [_patterns_of(self.patterns, span) for span in self.patterns.parts]
         self._sites = [int(part.weights.sum()) for part in self._parts]
-        self._tree = tree
-        self._matrix = matrices(patterns.alphabet)[0]
-        self._criterion = criterion
-        self._emit = emit
-        self._known = known
-        bounds = FITTING.branches.bounds(max(self._sites))
-        self._likelihood = LikelihoodsByCategories(patterns, resources, bounds, known.likelihoods)
-        self._rates = RateScreening(patterns, FITTING, self._likelihood, PADDED_CATEGORIES[0])
-        self._found: dict[tuple[int, str], FittedAmongSites] = {}
+        self._reference, *self._others = matrices(self.patterns.alphabet)
+        self._likelihoods = dict(self.known.likelihoods)
+        self._rates = RateScreening(self.patterns, FITTING, self._likelihood, PADDED_CATEGORIES[0])
+        self._fitted_rates: dict[tuple[int, str], FittedAmongSites] = {}
         """Fitted rates of candidates, on the profiled trees."""
         self._curvatures: dict[tuple[int, str], Float64] = {}
         """Curvatures of candidates with the reference matrix that were fitted whole."""
 
     def compare_rates(self) -> None:
         """Compare all rates under the reference matrix; free ones until more of them are worse."""
-        self._fit_whole([[CandidateModel(self._matrix, "+G4")]] * len(self.choices))
+        self._fit([[CandidateModel(self._reference, "+G4")]] * len(self.choices))
         self._look(range(len(self.choices)))
         self._screen_rates(self._worth_a_try())
         while any(candidates := [self._next_free(choice) for choice in self.choices]):
@@ -444,21 +405,20 @@ class _Chooser:
 
     def compare_matrices(self) -> None:
         """Compare all matrices under the best rates, and the best one under rates near the best."""
-        every = matrices(self._patterns.alphabet)
-        worth = self._known.matrices or [every] * len(self.choices)
+        worth = self.known.matrices or [self._others] * len(self.choices)
         near = [[one.rates for one in self._near(choice)] for choice in self.choices]
         rates = [choice.best.candidate.rates for choice in self.choices]
-        self._screen_matrices(
-            [
-                [CandidateModel(matrix, rate) for matrix in every[1:] if matrix in some]
-                for rate, some in zip(rates, worth, strict=True)
-            ]
-        )
+        candidates = [
+            [CandidateModel(matrix, rate) for matrix in self._others if matrix in some]
+            for rate, some in zip(rates, worth, strict=True)
+        ]
+        self._fit(candidates, screens=True)
         self._fit_near()
+        best = [choice.best.candidate.matrix for choice in self.choices]
         self._screen_rates(
             [
-                [CandidateModel(choice.best.candidate.matrix, term) for term in terms]
-                for choice, terms in zip(self.choices, near, strict=True)
+                [CandidateModel(matrix, term) for term in terms]
+                for matrix, terms in zip(best, near, strict=True)
             ]
         )
         self._fit_near()
@@ -469,15 +429,16 @@ class _Chooser:
         Raises: ValueError where not all parts were profiled.
         """
         worth = [
-            [CandidateModel(self._matrix, term) for term in REFERENCE_RATES] for _ in self.choices
+            [CandidateModel(self._reference, term) for term in REFERENCE_RATES]
+            for _ in self.choices
         ]
         last = dict.fromkeys(range(len(self.choices)), np.inf)
         for count in range(2, MOST_FREE_RATES + 1):
-            one = CandidateModel(self._matrix, free_rates(count))
+            one = CandidateModel(self._reference, free_rates(count))
             fitted = self._among_sites([(part, one) for part in last])
             for part, rates in zip(list(last), fitted, strict=True):
                 worth[part].append(one)
-                score = self._criterion.score(rates.lnl, self._free(one), self._sites[part])
+                score = self._score(part, one, rates.lnl)
                 if score < last[part]:
                     last[part] = score
                 else:
@@ -487,28 +448,22 @@ class _Chooser:
     def _next_free(self, choice: RankedModels) -> list[CandidateModel]:
         """Return one free rate more, if the most so far are the best of all free ones."""
         tried = [
-            choice.scored[name].score(self._criterion)
+            choice.scored[name].score(self.criterion)
             for count in range(2, MOST_FREE_RATES + 1)
-            if (name := self._matrix + free_rates(count)) in choice.scored
+            if (name := self._reference + free_rates(count)) in choice.scored
         ]
         if len(tried) + 2 > MOST_FREE_RATES or tried[-1] >= tried[-2]:
             return []
-        return [CandidateModel(self._matrix, free_rates(len(tried) + 2))]
+        return [CandidateModel(self._reference, free_rates(len(tried) + 2))]
 
     def _near(self, choice: RankedModels, margin: float = REFIT_MARGIN) -> list[CandidateModel]:
         """Return the candidates within a margin of the best."""
-        limit = choice.best.score(self._criterion) + margin
-        near = (one for one in choice.ranked if one.score(self._criterion) <= limit)
-        return [one.candidate for one in near]
+        limit = choice.best.score(self.criterion) + margin
+        return [one.candidate for one in choice.ranked if one.score(self.criterion) <= limit]
 
     def _fit_near(self, margin: float = REFIT_MARGIN) -> None:
         """Fit the candidates within a margin of the best whole, where that was not done."""
-        self._fit_whole(
-            [
-                [one for one in self._near(choice, margin) if not choice.scored[one.name].whole]
-                for choice in self.choices
-            ]
-        )
+        self._fit([self._near(choice, margin) for choice in self.choices])
 
     def _look(self, parts: Iterable[int]) -> None:
         """Profile the rates of parts, on the best trees and under the best matrices so far."""
@@ -517,18 +472,18 @@ class _Chooser:
 
     def _among_sites(self, pairs: Sequence[tuple[int, CandidateModel]]) -> list[FittedAmongSites]:
         """Fit the rates of candidates to parts, all else as in the best candidate of each part."""
-        names = [(part, one.name) for part, one in pairs]
-        new = [pair for pair, name in zip(pairs, names, strict=True) if name not in self._found]
+        fitted = self._fitted_rates
+        new = [(part, one) for part, one in pairs if (part, one.name) not in fitted]
         starts = [(part, self._starts_of_rates(part, one)) for part, one in new]
         for (part, one), rates in zip(new, self._rates.fitted(starts), strict=True):
-            self._found[part, one.name] = rates
-        return [self._found[name] for name in names]
+            fitted[part, one.name] = rates
+        return [fitted[part, one.name] for part, one in pairs]
 
     def _starts_of_rates(self, part: int, candidate: CandidateModel) -> list[Model]:
         """Return starts for a candidate's rates, with the matrix of the best candidate."""
         scored, best = self.choices[part].scored, self.choices[part].best
         model = self._model(part, candidate)
-        reference = scored.get(self._matrix + candidate.rates)
+        reference = scored.get(self._reference + candidate.rates)
         if reference is not None:
             model = started_from(model, reference.model)
         return starting_models(with_matrix_held(started_from(model, best.model)))
@@ -544,162 +499,134 @@ class _Chooser:
         if not pairs:
             return
         self._look(dict.fromkeys(part for part, _ in pairs))
-        fitted = self._among_sites(pairs)
-        fits = [
-            self._fit_of_rates(part, of_part)
-            for (part, _), of_part in zip(pairs, fitted, strict=True)
-        ]
+        fits = []
+        for (part, _), rates in zip(pairs, self._among_sites(pairs), strict=True):
+            lengths = FITTING.branches.scaled(self.choices[part].best.tree.lengths, rates.scale)
+            categories = padded_categories([rates.model])
+            fits.append(self._fit_of(part, rates.model, lengths, categories, rates.lnl))
         near = within_reach(fits, self._penalties(pairs))
-        self._rates.ascend([fit for fit, is_near in zip(fits, near, strict=True) if is_near])
-        self._rates.score([fit for fit, is_near in zip(fits, near, strict=True) if not is_near])
+        self._rates.ascend(list(compress(fits, near)))
+        self._rates.score(list(compress(fits, np.logical_not(near))))
         for (part, one), fit, is_near in zip(pairs, fits, near, strict=True):
             model = self._model(part, one)
             whole = is_near and with_matrix_held(model) is model
             self._note(part, one, fit, fit.lnl, whole)
-        self._found.clear()
-        self._tell(pairs)
+        self._fitted_rates.clear()
+        self._tell(len(pairs))
 
-    def _fit_of_rates(self, part: int, fitted: FittedAmongSites) -> Fit:
-        """Return the fit that the screening of rates begins with."""
-        lengths = FITTING.branches.scaled(self.choices[part].best.tree.lengths, fitted.scale)
-        return self._fit_of(
-            part, fitted.model, lengths, padded_categories([fitted.model]), fitted.lnl
-        )
+    def _fit(
+        self, candidates: Sequence[Sequence[CandidateModel]], *, screens: bool = False
+    ) -> None:
+        """Fit candidates of every part, from where their screening ended; none a second time.
 
-    def _screen_matrices(self, candidates: Sequence[Sequence[CandidateModel]]) -> None:
-        """Fit the matrices of candidates with the rates of the best one, and branch lengths."""
-        self._score(candidates, screens=True)
-
-    def _fit_whole(self, candidates: Sequence[Sequence[CandidateModel]]) -> None:
-        """Fit candidates from where their screening ended."""
-        self._score(candidates, screens=False)
-
-    def _score(self, candidates: Sequence[Sequence[CandidateModel]], *, screens: bool) -> None:
-        """Fit candidates of every part that are not known yet, by numbers of categories."""
+        ``screens``: with the rates of the part's best candidate, and branch lengths.
+        """
         starts = [
-            (part, start)
+            start
             for part, of_part in enumerate(candidates)
             for one in of_part
             if (start := self._start(part, one, screens)) is not None
         ]
-        parts, models = [part for part, _ in starts], [start.model for _, start in starts]
+        parts, models = [start.part for start in starts], [start.model for start in starts]
         for categories, batch in fit_batches(parts, models):
-            self._fit([starts[n] for n in batch], categories, screens)
+            self._fit_side_by_side([starts[n] for n in batch], categories, screens)
         if starts:
-            self._tell([(part, start.candidate) for part, start in starts])
+            self._tell(len(starts))
 
-    def _tell(self, pairs: Sequence[tuple[int, CandidateModel]]) -> None:
+    def _tell(self, count: int) -> None:
         """Report that candidates of parts were fitted."""
-        best = self.choices[0].best.name
-        self._emit(CandidatesScored(len(pairs), len(self.choices), best))
+        self.emit(CandidatesScored(count, len(self.choices), self.choices[0].best.name))
 
     def _start(self, part: int, candidate: CandidateModel, screens: bool) -> _FitStart | None:
         """Return the start of a candidate's fit; None if the fit has been done."""
-        scored = self.choices[part].scored
+        scored, model = self.choices[part].scored, self._model(part, candidate)
         known = scored.get(candidate.name)
-        if known is not None and (screens or known.whole):
-            return None
-        model = self._model(part, candidate)
         if known is not None:
-            return _FitStart(candidate, thawed(known.model, model), known.tree, known.lnl)
+            if screens or known.whole:
+                return None
+            return _FitStart(part, candidate, thawed(known.model, model), known.tree, known.lnl)
         if not scored:
-            model = started_from(model, self._known.models[part]) if self._known.models else model
-            return _FitStart(candidate, model, self._tree)
+            model = started_from(model, self.known.models[part]) if self.known.models else model
+            return _FitStart(part, candidate, model, self.tree)
         best = self.choices[part].best
         model = started_from(model, best.model)
-        return _FitStart(candidate, with_rates_held(model) if screens else model, best.tree)
+        return _FitStart(part, candidate, with_rates_held(model) if screens else model, best.tree)
+
+    def _fit_side_by_side(
+        self, starts: Sequence[_FitStart], categories: int, screens: bool
+    ) -> None:
+        """Fit starts side by side, each to its part alone."""
+        fits = []
+        for start in starts:
+            lengths = start.tree.lengths.copy()
+            fit = self._fit_of(start.part, start.model, lengths, categories, start.lnl)
+            fit.curvatures = [self._curvature(start)]
+            fits.append(fit)
+        likelihood = self._likelihood(categories)
+        if screens:
+            penalties = self._penalties([(start.part, start.candidate) for start in starts])
+            best = np.array([choice.best.score(self.criterion) for choice in self.choices])
+            ascend_promising(likelihood, fits, penalties, best, FITTING)
+        else:
+            perform(likelihood, ascend(fits, FITTING))
+        trees, cases = [fit.tree for fit in fits], [fit.case for fit in fits]
+        lnls = perform(likelihood, part_log_likelihoods(trees, cases))
+        for start, fit, (lnl,) in zip(starts, fits, lnls.tolist(), strict=True):
+            self._note(start.part, start.candidate, fit, lnl, not screens)
+            (curvature,) = fit.curvatures
+            if start.candidate.matrix == self._reference and curvature is not None:
+                self._curvatures[start.part, start.candidate.name] = curvature
+
+    def _likelihood(self, categories: int) -> Likelihood:
+        """Return the likelihood of trees of single parts, opened when first asked for.
+
+        Raises:
+            DeviceError: a device cannot be found or used.
+        """
+        if categories not in self._likelihoods:
+            bounds = FITTING.branches.bounds(max(self._sites))
+            work = Workload.of_patterns(
+                self.patterns, categories, bounds, apart=True, among=current_ranks()
+            )
+            self._likelihoods[categories] = Engines(self.resources, work).likelihood
+        return self._likelihoods[categories]
+
+    def _curvature(self, start: _FitStart) -> Float64 | None:
+        """Return the approximate curvature at the start of a fit, from the reference matrix."""
+        general = self._reference + start.candidate.rates
+        known = self._curvatures.get((start.part, general))
+        if known is None:
+            return None
+        return projected(known, self.choices[start.part].scored[general].model, start.model)
 
     def _model(self, part: int, candidate: CandidateModel) -> Model:
-        model = model_of(candidate, self._patterns.alphabet)
+        model = model_of(candidate, self.patterns.alphabet)
         return model.with_empirical_frequencies(self._parts[part])
 
     def _free(self, candidate: CandidateModel) -> int:
         """Count the free parameters of a candidate, branch lengths included."""
-        model = model_of(candidate, self._patterns.alphabet)
-        return free_parameters(model) + self._tree.n_branches
+        return free_parameters(model_of(candidate, self.patterns.alphabet)) + self.tree.n_branches
 
-    def _fit(self, starts: Sequence[tuple[int, _FitStart]], categories: int, screens: bool) -> None:
-        """Fit starts of parts side by side, each to its part alone."""
-        fits = [
-            self._fit_of(part, start.model, start.tree.lengths.copy(), categories, start.lnl)
-            for part, start in starts
-        ]
-        for (part, start), fit in zip(starts, fits, strict=True):
-            fit.curvatures = [self._curvature(part, start)]
-        likelihood = self._likelihood(categories)
-        if screens:
-            self._screen(likelihood, starts, fits)
-        else:
-            perform(likelihood, ascend(fits, FITTING))
-        lnls = perform(
-            likelihood,
-            part_log_likelihoods([fit.tree for fit in fits], [fit.case for fit in fits]),
-        )
-        for (part, start), fit, (lnl,) in zip(starts, fits, lnls.tolist(), strict=True):
-            self._note(part, start.candidate, fit, lnl, start.is_whole)
-            (curvature,) = fit.curvatures
-            if start.candidate.matrix == self._matrix and curvature is not None:
-                self._curvatures[part, start.candidate.name] = curvature
-
-    def _curvature(self, part: int, start: _FitStart) -> Float64 | None:
-        """Return the approximate curvature at the start of a fit, from the reference matrix."""
-        general = self._matrix + start.candidate.rates
-        known = self._curvatures.get((part, general))
-        if known is None:
-            return None
-        return projected(known, self.choices[part].scored[general].model, start.model)
-
-    def _screen(
-        self, likelihood: Likelihood, starts: Sequence[tuple[int, _FitStart]], fits: Sequence[Fit]
-    ) -> None:
-        """Fit the starts that may come near the best of their parts."""
-        penalties = self._penalties([(part, start.candidate) for part, start in starts])
-        best = [choice.best.score(self._criterion) for choice in self.choices]
-        ascend_promising(likelihood, fits, penalties, np.array(best), FITTING)
+    def _score(self, part: int, candidate: CandidateModel, lnl: float) -> float:
+        return self.criterion.score(lnl, self._free(candidate), self._sites[part])
 
     def _penalties(self, pairs: Sequence[tuple[int, CandidateModel]]) -> Float64:
         """f64[n]: scores of candidates of parts at an lnL of 0."""
-        return np.array(
-            [self._criterion.score(0.0, self._free(one), self._sites[part]) for part, one in pairs]
-        )
+        return np.array([self._score(part, one, 0.0) for part, one in pairs])
 
     def _fit_of(
         self, part: int, model: Model, lengths: Float64, categories: int, lnl: float
     ) -> Fit:
-        tree = self._tree.with_lengths(lengths)
-        return Fit(
-            tree, replace(alone(model), least_categories=categories), first_part=part, lnl=lnl
-        )
+        padded = replace(alone(model), least_categories=categories)
+        return Fit(self.tree.with_lengths(lengths), padded, first_part=part, lnl=lnl)
 
     def _note(
         self, part: int, candidate: CandidateModel, fit: Fit, lnl: float, whole: bool
     ) -> None:
         """Record the fit of a candidate to a part."""
+        free, sites = self._free(candidate), self._sites[part]
         self.choices[part].scored[candidate.name] = ScoredModel(
-            candidate=candidate,
-            lnl=lnl,
-            parameters=self._free(candidate),
-            sites=self._sites[part],
-            model=fit.model.lone,
-            tree=fit.tree,
-            whole=whole,
-        )
-
-
-class _FitStart(Value):
-    """The start of a candidate's fit to a part."""
-
-    candidate: CandidateModel
-    model: Model
-    tree: Tree
-    lnl: float = -np.inf
-    """lnL of model and tree, natural log, if it is known."""
-
-    @property
-    def is_whole(self) -> bool:
-        """True if no half of the model is held."""
-        return not (self.model.rates_fixed or self.model.p_invariant_fixed) and not is_held(
-            self.model.heterogeneity
+            candidate, lnl, free, sites, fit.model.lone, fit.tree, whole
         )
 
 

@@ -6,7 +6,6 @@ from collections.abc import Callable
 from typing import TypeAlias
 
 import numpy as np
-from numpy.typing import NDArray
 
 from mltree.supports.consensus import (
     SplitTable,
@@ -20,7 +19,6 @@ from mltree.supports.consensus import (
 )
 from mltree.system.arrays import Bool, Float64, Index, UInt64
 from mltree.system.events import BootstopChecked
-from mltree.system.values import Value
 from mltree.tree.clades import Clades
 from mltree.tree.splits import splits_of
 from mltree.tree.topology import GOLDEN, Tree, mixed
@@ -31,14 +29,13 @@ NARROW = np.iinfo(np.int16).max
 """Taxa up to which counts are int16: a vector instruction takes more of them."""
 
 
-def occurrences(tree: Clades, replicates: Clades) -> NDArray[np.intp]:
+def occurrences(tree: Clades, replicates: Clades) -> Index:
     """Number of replicates that have each inner clade's split (Felsenstein's proportions, 1985).
 
     tree  one tree; its inner clades are those with ``is_inner``, in order
     """
     table = split_table(Clades.joined(tree.taxa, [tree, replicates]))
-    counts: NDArray[np.intp] = table.counts[table.of_clade[: tree.is_inner.sum()]]
-    return counts - 1
+    return table.counts[table.of_clade[: tree.is_inner.sum()]] - 1
 
 
 def transfer_expectations(tree: Clades, replicates: Clades) -> Float64:
@@ -70,8 +67,7 @@ def transfer_expectations(tree: Clades, replicates: Clades) -> Float64:
         excess = running[others.last[clades]] - running[others.first[clades]]
         nearest = np.minimum(size + excess.min(axis=0), n_tips - size - excess.max(axis=0))
         total += np.minimum(nearest, farthest)
-    expectation: Float64 = 1 - total / (farthest * replicates.n_trees)
-    return expectation
+    return np.asarray(1 - total / (farthest * replicates.n_trees))
 
 
 # autoMRE: the test for enough replicates (Pattengale et al. 2010, "How many bootstrap replicates
@@ -94,47 +90,17 @@ REMEMBERED = 1 << 27
 """Pairs of splits, a byte each, whose conflict is cached."""
 
 
-class Verdict(Value):
-    """Result of autoMRE for a number of replicates."""
-
-    replicates: int
-    distance: float
-    """Mean weighted Robinson-Foulds distance (wRF) of the halves' consensus trees: the sum over
-    their splits of the difference in replicates that have them."""
-    share: float
-    """Mean of wRF as a share of the largest possible, 0 to 1."""
-    error: float
-    """Standard error of ``distance``, from the random choice of halvings."""
-    passed: int
-    """Halvings whose distance is within the cutoff."""
-    halvings: int
-    is_converged: bool
-    """True if the replicates are enough: 99 % of the halvings passed, and the mean distance is
-    within the mean cutoff."""
-
-    @property
-    def event(self) -> BootstopChecked:
-        """The verdict as an event."""
-        return BootstopChecked(
-            self.replicates,
-            self.distance,
-            self.error,
-            self.share,
-            self.passed,
-            self.halvings,
-            self.is_converged,
-        )
-
-
 def bootstop(
     table: SplitTable, seed: int, cutoff: float = CUTOFF, halvings: int = HALVINGS
-) -> Verdict:
+) -> BootstopChecked:
     """Test if the trees of a table, an even number, are enough replicates (autoMRE).
 
-    The same seed gives the same halves for a number of trees, whatever was tested before.
+    They are if 99 % of the halvings pass, and the mean distance is within the mean cutoff. The
+    distance (wRF) is the sum over the splits of the halves' consensus trees of the difference in
+    replicates that have them. The same seed gives the same halves for a number of trees, whatever
+    was tested before.
     """
-    halves = _Halves(table)
-    n_trees = table.n_trees
+    halves, n_trees = _Halves(table), table.n_trees
     rng = np.random.Generator(np.random.PCG64((seed, n_trees)))
     distance, largest = np.empty(halvings), np.empty(halvings)
     for k in range(halvings):
@@ -143,14 +109,14 @@ def bootstop(
         largest[k] = n_trees / 2 * (np.count_nonzero(one) + np.count_nonzero(other))
     passed = int((distance <= cutoff * largest).sum())
     agree = passed >= PASSED * halvings and distance.mean() <= cutoff * largest.mean()
-    return Verdict(
+    return BootstopChecked(
         replicates=n_trees,
-        distance=float(distance.mean()),
-        error=float(distance.std() / np.sqrt(halvings)),
+        wrf=float(distance.mean()),
+        wrf_error=float(distance.std() / np.sqrt(halvings)),
         share=float((distance / np.maximum(largest, 1)).mean()),
         passed=passed,
         halvings=halvings,
-        is_converged=bool(agree),
+        converged=bool(agree),
     )
 
 
@@ -289,7 +255,7 @@ class Ultrafast:
             for key in sorted(set(self.held.tolist()))
         }
 
-    def _takers(self, key: np.uint64, resampled: Float64) -> NDArray[np.intp]:
+    def _takers(self, key: np.uint64, resampled: Float64) -> Index:
         """Numbers of the replicates that take a tree.
 
         Chance depends on the tree's key, the replicate's number and how often the tree was met.
@@ -308,12 +274,20 @@ class Ultrafast:
         return [(int(keys[n]), int(counts[n])) for n in order]
 
     def correlation(self) -> float | None:
-        """Correlation of all splits' supports with those half as many calls ago; None at first."""
+        """Correlation of all splits' supports with those half as many calls ago; None at first.
+
+        Pearson's, over the splits of either time; 1 if they are equal, 0 if one does not vary.
+        """
         self._snapshots.append(self._supports())
         number = len(self._snapshots)
         if number < 2:
             return None
-        return _correlation(self._snapshots[number // 2 - 1], self._snapshots[-1])
+        rows = _side_by_side(self._snapshots[number // 2 - 1], self._snapshots[-1])
+        if np.array_equal(rows[0], rows[1]):
+            return 1.0
+        if (rows == rows[:, :1]).all(axis=1).any():
+            return 0.0
+        return float(np.asarray(np.corrcoef(rows))[0, 1])
 
     def moved(self, calls: int) -> float:
         """Largest change of a split's support since ``calls`` calls of :meth:`correlation` ago.
@@ -337,16 +311,6 @@ class Ultrafast:
         counts = np.repeat(list(holders.values()), len(keys) // len(holders))
         distinct, of_key = np.unique(keys, return_inverse=True)
         return distinct, np.bincount(of_key, counts) / self.replicates
-
-
-def _correlation(one: Supports, other: Supports) -> float:
-    """Pearson's correlation over the splits that either has; 1 if neither varies."""
-    rows = _side_by_side(one, other)
-    if np.array_equal(rows[0], rows[1]):
-        return 1.0
-    if (rows == rows[:, :1]).all(axis=1).any():
-        return 0.0
-    return float(np.asarray(np.corrcoef(rows))[0, 1])
 
 
 def _side_by_side(one: Supports, other: Supports) -> Float64:

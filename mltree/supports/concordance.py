@@ -17,7 +17,6 @@ Letters: B inner branches, T taxa, Q quartets.
 from __future__ import annotations
 
 from collections.abc import Iterable
-from dataclasses import dataclass
 
 import numpy as np
 from numpy.typing import NDArray
@@ -25,14 +24,14 @@ from numpy.typing import NDArray
 from mltree.data.patterns import Patterns
 from mltree.supports.consensus import split_table
 from mltree.system.arrays import Bool, Float64, Index, UInt64
+from mltree.system.values import Value
 from mltree.tree.clades import Clades
 
 AMBIGUOUS = 255
 """Code of every character that is not a single state."""
 
 
-@dataclass(frozen=True)
-class Branches:
+class Branches(Value, eq=False):
     """Inner branches of a tree and the subtrees around each, as stretches of the tree's tips.
 
     Subtree k lies around branch ``branch[k]``, at the branch's lower end if ``is_below[k]``, and
@@ -59,50 +58,41 @@ class Branches:
         """The inner branches of one tree, of any shape."""
         of_clade = split_table(tree).of_clade.astype(np.intp)
         inner = tree.only(tree.is_inner)
-        rows, seen = [], set()
-        around = _Nodes(tree)
-        spans = zip(inner.first.tolist(), inner.last.tolist(), strict=True)
-        for number, span in zip(of_clade.tolist(), spans, strict=True):
-            if number not in seen:  # a root in the middle of a branch makes two clades of it
-                seen.add(number)
-                rows += [(number, True, *child, False) for child in around.children[span]]
-                rows += [(number, False, *other) for other in around.beyond(span)]
+        children = _children(tree)
+        parent = {child: node for node, below in children.items() for child in below}
+        rows = []
+        # A root in the middle of a branch makes two clades of it.
+        for number, clade in zip(*np.unique(of_clade, return_index=True), strict=True):
+            span = int(inner.first[clade]), int(inner.last[clade])
+            above = parent[span]
+            others = [child for child in children[above] if child != span]
+            is_at_root = above not in parent
+            if is_at_root and len(others) == 1:
+                others = children[others[0]]
+            rows += [(number, True, *child, False) for child in children[span]]
+            rows += [(number, False, *other, False) for other in others]
+            rows += [] if is_at_root else [(number, False, *above, True)]
         table = np.array(sorted(rows), dtype=np.intp).reshape(-1, 5)
         number, below, first, last, outside = table.T
         return cls(tree, of_clade, number, below > 0, first, last, outside > 0)
 
 
-class _Nodes:
-    """Nodes of a tree, each known by the span of its tips."""
-
-    def __init__(self, tree: Clades) -> None:
-        self._root = (0, tree.n_tips)
-        tips = [(tip, tip + 1) for tip in range(tree.n_tips)]
-        spans = {self._root, *zip(tree.first.tolist(), tree.last.tolist(), strict=True), *tips}
-        self.children: dict[tuple[int, int], list[tuple[int, int]]] = {span: [] for span in spans}
-        self._parent: dict[tuple[int, int], tuple[int, int]] = {}
-        above: list[tuple[int, int]] = []
-        for span in sorted(spans, key=lambda span: (span[0], -span[1])):
-            while above and above[-1][1] < span[1]:
-                above.pop()
-            if above:
-                self._parent[span] = above[-1]
-                self.children[above[-1]].append(span)
-            above.append(span)
-
-    def beyond(self, span: tuple[int, int]) -> list[tuple[int, int, bool]]:
-        """Subtrees at the upper end of the branch above a node: first, last, True for the rest."""
-        parent = self._parent[span]
-        others = [child for child in self.children[parent] if child != span]
-        if parent == self._root:
-            if len(others) == 1:
-                others = self.children[others[0]]
-            return [(*other, False) for other in others]
-        return [*((*other, False) for other in others), (*parent, True)]
+def _children(tree: Clades) -> dict[tuple[int, int], list[tuple[int, int]]]:
+    """Children of each node of a tree, all known by the spans of their tips."""
+    tips = [(tip, tip + 1) for tip in range(tree.n_tips)]
+    spans = {(0, tree.n_tips), *zip(tree.first.tolist(), tree.last.tolist(), strict=True), *tips}
+    children: dict[tuple[int, int], list[tuple[int, int]]] = {span: [] for span in spans}
+    above: list[tuple[int, int]] = []
+    for span in sorted(spans, key=lambda span: (span[0], -span[1])):
+        while above and above[-1][1] < span[1]:
+            above.pop()
+        if above:
+            children[above[-1]].append(span)
+        above.append(span)
+    return children
 
 
-@dataclass(frozen=True)
-class GeneConcordance:
+class GeneConcordance(Value, eq=False):
     """Genes by their agreement with each branch, intp [B] each."""
 
     decisive: Index
@@ -137,8 +127,7 @@ def gene_concordance(branches: Branches, genes: Iterable[Clades]) -> GeneConcord
 
 def _gene_counts(branches: Branches, gene: Clades, taxa: Index, keys: UInt64) -> Index:
     """Decisive, concordant, first, second (0 or 1) of one gene tree, intp [4, B]."""
-    is_there = np.zeros(keys.size, dtype=np.bool_)
-    is_there[taxa] = True
+    is_there = np.isin(np.arange(keys.size), taxa)
     gene_keys = np.where(is_there, keys, 0)
     total = np.bitwise_xor.reduce(gene_keys)
     inner = gene.only(gene.is_inner)
@@ -147,11 +136,11 @@ def _gene_counts(branches: Branches, gene: Clades, taxa: Index, keys: UInt64) ->
     tips = np.concatenate([[0], np.cumsum(is_there[order])])
     size = tips[branches.last] - tips[branches.first]
     size = np.where(branches.is_outside, taxa.size - size, size)
-    can_tell = [
-        np.bincount(branches.branch[end & (size > 0)], minlength=branches.count) >= 2
+    lower, upper = (
+        np.bincount(branches.branch[end & (size > 0)], minlength=branches.count)
         for end in (branches.is_below, ~branches.is_below)
-    ]
-    decisive = can_tell[0] & can_tell[1]
+    )
+    decisive = (lower >= 2) & (upper >= 2)
     side = _between(gene_keys[order], branches.first, branches.last)
     side ^= np.where(branches.is_outside, total, 0)
     below = np.zeros(branches.count, np.uint64)
@@ -181,8 +170,7 @@ def _canonical(side: UInt64, total: np.uint64) -> UInt64:
     return canonical
 
 
-@dataclass(frozen=True)
-class SiteConcordance:
+class SiteConcordance(Value, eq=False):
     """Concordance of the sites with each branch, averaged over the branch's quartets."""
 
     shares: Float64

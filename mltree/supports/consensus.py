@@ -84,20 +84,12 @@ def split_table(trees: Clades, *, with_tips: bool = False) -> SplitTable:
         _, example, of_clade = np.unique(hashes, return_index=True, return_inverse=True)
         bits = _bits(branches, example, of_clade)
     n_splits = max(len(bits), 1)
-    occurrence, place = np.unique(
-        branches.tree * np.int64(n_splits) + of_clade, return_inverse=True
-    )
-    tree, split = np.divmod(occurrence, n_splits)
+    occurrences = branches.tree * np.int64(n_splits) + of_clade
+    occurrence, place = np.unique(occurrences, return_inverse=True)
+    tree, split = (of.astype(np.int32) for of in np.divmod(occurrence, n_splits))
     lengths = np.bincount(place, branches.lengths, len(occurrence)).astype(np.float64)
-    return SplitTable(
-        trees.n_trees,
-        trees.taxa,
-        bits,
-        tree.astype(np.int32),
-        split.astype(np.int32),
-        lengths,
-        of_clade.astype(np.int32),
-    )
+    numbers = of_clade.astype(np.int32)
+    return SplitTable(trees.n_trees, trees.taxa, bits, tree, split, lengths, numbers)
 
 
 def sides(trees: Clades, keys: UInt64) -> UInt64:
@@ -159,13 +151,10 @@ def consensus(table: SplitTable, kind: Consensus) -> Index:
     ranked = canonical(table)
     ranked = ranked[np.argsort(-table.counts[ranked], kind="stable")]
     counts = table.counts[ranked]
-    if kind is Consensus.STRICT:
-        ranked = ranked[counts == table.n_trees]
-    elif kind is Consensus.MAJORITY:
-        ranked = ranked[2 * counts > table.n_trees]
-    else:
-        ranked = greedy(ranked, partial(conflicts, table.bits))
-    return ranked
+    if kind is Consensus.EXTENDED:
+        return greedy(ranked, partial(conflicts, table.bits))
+    least = table.n_trees if kind is Consensus.STRICT else table.n_trees // 2 + 1
+    return np.asarray(ranked[counts >= least])
 
 
 def canonical(table: SplitTable) -> Index:
@@ -188,11 +177,10 @@ def greedy(ranked: Index, excludes: Callable[[np.intp, Index], Bool]) -> Index:
     excludes(split, others)  bool [len(others)]: others that a split excludes
     """
     taken = []
-    rest = ranked
-    while rest.size:
-        first, rest = rest[0], rest[1:]
+    while ranked.size:
+        first, rest = ranked[0], ranked[1:]
         taken.append(first)
-        rest = rest[~excludes(first, rest)]
+        ranked = rest[~excludes(first, rest)]
     return np.array(taken, dtype=np.intp)
 
 
@@ -244,7 +232,8 @@ def weighted_distances(table: SplitTable, rows: int) -> Iterator[Float64]:
     tree, split, length = (x[rare[table.split]] for x in (table.tree, table.split, table.lengths))
     bounds = np.searchsorted(tree, np.arange(rows + 1))
     here = np.zeros(table.n_splits)
-    apart = _sums(table, ~common)
+    is_apart = ~common[table.split]
+    apart = np.bincount(table.tree[is_apart], np.abs(table.lengths[is_apart]), table.n_trees)
     for k in range(rows):
         mine, behind = slice(bounds[k], bounds[k + 1]), slice(bounds[k + 1], None)
         row = np.abs(weights[k + 1 :] - weights[k]).sum(axis=1)
@@ -256,13 +245,6 @@ def weighted_distances(table: SplitTable, rows: int) -> Iterator[Float64]:
         row -= np.bincount(tree[behind] - (k + 1), nearer, row.size)
         here[split[mine]] = 0
         yield row
-
-
-def _sums(table: SplitTable, chosen: Bool) -> Float64:
-    """Total weight of the chosen splits, bool [S], in each tree, f64 [n]."""
-    there = chosen[table.split]
-    magnitude = np.abs(table.lengths[there])
-    return np.bincount(table.tree[there], magnitude, table.n_trees).astype(np.float64)
 
 
 def topologies(table: SplitTable, start: int = 0) -> int:

@@ -1,13 +1,12 @@
 """Bootstrap replicates as rows of pattern weights, each from a random stream of its own.
 
 Sites are drawn with replacement, from every part as many as it has, or that number scaled. A
-replicate depends on nothing but the seed, the name of the draws and its number: whatever is drawn
-beside it or before, it is the same.
+replicate depends on nothing but the seed, the name of the draws and its number.
 
 The weights of a replicate are multinomial. For a long part they come from Poisson counts, at a
-fifth of the time with 100,000 patterns: given their sum, such counts are multinomial. Their sum is
-made to fall a little short and the missing sites are drawn one by one; if it exceeds the sites of
-the part, the surplus is removed at random. Either way the distribution is exactly the multinomial.
+fifth of the time with 100,000 patterns: given their sum, such counts are multinomial. Their sum
+mostly falls a little short, and the missing sites are drawn one by one; a surplus is removed at
+random. Either way the distribution is exactly the multinomial.
 """
 
 from __future__ import annotations
@@ -20,7 +19,7 @@ from numpy.typing import NDArray
 
 from mltree.data.patterns import Patterns
 from mltree.program.engine import Weights
-from mltree.system.arrays import Float64
+from mltree.system.arrays import Float64, Index
 from mltree.system.process import parallel_map, prefetched, threads
 
 # Poisson counts of many things at once, from tables: three nanoseconds each, NumPy's take 26.
@@ -99,10 +98,7 @@ class PoissonCounts:
                 rows[:, self._others] = rng.poisson(self._means, size=(len(rows), self._means.size))
 
     def _tell_apart(
-        self,
-        drawn: NDArray[np.uint8],
-        shares: NDArray[np.uint16],
-        rngs: Sequence[np.random.Generator],
+        self, drawn: NDArray[np.uint8], shares: NDArray[Any], rngs: Sequence[np.random.Generator]
     ) -> None:
         """Decide the counts where several meet in a share."""
         row, place = np.divmod(np.flatnonzero(drawn == UNTOLD), drawn.shape[1])
@@ -122,8 +118,8 @@ Streams a power of two apart are not independent: at 2^64 the mean weights were 
 
 BATCH_BYTES = 1 << 21
 """Bytes of the rows drawn at a time, while a device has four times as many of the last. Tests of 60
-trees x 5,000 sites on a CPU took 265 MB in all in batches of 2^23, 203 in these; in batches of 2^27
-pages that are new to the process took longer than the draws."""
+trees x 5,000 sites took 265 MB in batches of 2^23, 203 in these; in batches of 2^27 new pages took
+longer than the draws."""
 
 LEAST_ROWS, MOST_BYTES = 32, 1 << 27
 """Rows of a batch for each CPU that draws, and bytes of a batch, where rows are long: a product of
@@ -137,10 +133,10 @@ BLOCK = 128
 """Replicates of a block at most."""
 
 PATTERNS, SITES = 1 << 20, 1 << 16
-"""Patterns drawn at a time by counts, and sites drawn at a time one by one: the longer NumPy's
-steps are, the less do threads wait for Python's lock. 26,024 patterns by 4 of 16 CPUs, us a row in
-blocks of 2^18 / 2^19 / 2^20: 129 / 83 / 60. Tests of 46 trees x 5,000 sites on two CPUs by 2^15 /
-2^16 / 2^17 sites: 6.0 / 5.1 / 4.9 s, 188 / 192 / 223 MB."""
+"""Patterns drawn at a time by counts, and sites drawn at a time one by one: in longer NumPy steps
+threads wait less for Python's lock. 26,024 patterns by 4 of 16 CPUs, us a row in blocks of 2^18 /
+2^19 / 2^20: 129 / 83 / 60. Tests of 46 trees x 5,000 sites on two CPUs by 2^15 / 2^16 / 2^17 sites:
+6.0 / 5.1 / 4.9 s, 188 / 192 / 223 MB."""
 
 DRAWERS = 4
 """Threads that draw at once: 4 / 6 / 8 took 60 / 64 / 78 us a row."""
@@ -265,7 +261,7 @@ class Resampling:
         shares = np.array_split(blocks, max(1, min(len(blocks), sites // SHARE)))
         step = 1 if self._counts is None else max(1, self._at_once // size)
 
-        def fill(share: NDArray[np.intp]) -> None:
+        def fill(share: Index) -> None:
             bits = [np.random.PCG64DXSM(self._seeds) for _ in range(min(step, share.size))]
             rngs, start = [np.random.Generator(generator) for generator in bits], bits[0].state
             for block in range(0, share.size, len(bits)):
@@ -294,18 +290,14 @@ class Resampling:
             return
         self._counts.draw(rngs, rows)
         sums = np.stack([rows[:, part].sum(axis=1, dtype=np.int64) for part in self._parts])
-        lacking = np.array(self._sizes)[:, None] - sums
-        for block, some, rng in zip(
-            np.split(rows, len(rngs)), np.split(lacking, len(rngs), axis=1), rngs, strict=True
-        ):
+        lacking = np.split(np.array(self._sizes)[:, None] - sums, len(rngs), axis=1)
+        for block, some, rng in zip(np.split(rows, len(rngs)), lacking, rngs, strict=True):
             for row, n in zip(*np.nonzero(some.T < 0), strict=True):
                 _thin(block[row, self._parts[n]], -int(some[n, row]), rng)
             more = self._drawn(rng, np.maximum(some, 0))
             np.add.at(block.reshape(-1), more, rows.dtype.type(1))
 
-    def _drawn(
-        self, rng: np.random.Generator, sizes: Sequence[NDArray[np.intp]] | NDArray[np.intp]
-    ) -> NDArray[np.intp]:
+    def _drawn(self, rng: np.random.Generator, sizes: Sequence[Index] | Index) -> Index:
         """Patterns of ``sizes`` sites, [R] for each part; those of row r are offset by r L."""
         drawn = [NONE]
         for sites, counts in zip(self._sites, sizes, strict=True):

@@ -17,7 +17,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+from functools import cache
 from statistics import NormalDist
 
 import numpy as np
@@ -25,7 +25,7 @@ from numpy.typing import ArrayLike, NDArray
 
 from mltree.program.engine import Weights
 from mltree.supports.resampling import Resampling, share_error
-from mltree.system.arrays import Float64
+from mltree.system.arrays import Float64, Index
 from mltree.system.process import map_blocks, prefetched
 from mltree.system.values import Value
 
@@ -44,18 +44,20 @@ ROUNDING = 1e-12
 
 def normal_share(z: Float64) -> Float64:
     """Standard normal distribution function, of any shape."""
-    tails: Float64 = np.vectorize(math.erfc, otypes=[float])(-np.asarray(z) / math.sqrt(2))
-    return 0.5 * tails
+    return np.asarray(0.5 * np.vectorize(math.erfc, otypes=[float])(-z / math.sqrt(2)))
+
+
+def normal_density(z: Float64) -> Float64:
+    """Standard normal density, of any shape."""
+    return np.asarray(np.exp(-z * z / 2) / np.sqrt(2 * np.pi))
 
 
 def normal_quantile(share: Float64) -> Float64:
     """Inverse of :func:`normal_share`, for shares between 0 and 1, both excluded."""
-    quantiles: Float64 = np.vectorize(NormalDist().inv_cdf, otypes=[float])(share)
-    return quantiles
+    return np.asarray(np.vectorize(NormalDist().inv_cdf, otypes=[float])(share))
 
 
-@dataclass(frozen=True)
-class TreeTest:
+class TreeTest(Value, eq=False):
     """One test of every tree, [n] each."""
 
     values: Float64
@@ -83,19 +85,13 @@ class TreeTest:
 def leads(lnl: Float64) -> Float64:
     """Lead of the best other tree over each tree, f64 as ``lnl``, trees along axis 0.
 
-    The best tree's is negative.
+    The best tree's is negative, or 0 if tied.
     """
-    first, second = _best_two(lnl)
-    lead: Float64 = np.where(lnl == first, second, first) - lnl
-    return lead
-
-
-def _best_two(lnl: Float64) -> tuple[Float64, Float64]:
-    """The largest along axis 0, and the second largest; equal if tied."""
-    first: Float64 = lnl.max(axis=0)
+    first = lnl.max(axis=0)
     is_best = lnl == first
     others = np.where(is_best, -np.inf, lnl).max(axis=0)
-    return first, np.where(np.count_nonzero(is_best, axis=0) > 1, first, others)
+    second = np.where(np.count_nonzero(is_best, axis=0) > 1, first, others)
+    return np.asarray(np.where(is_best, second, first) - lnl)
 
 
 def bootstrap_proportions(resampled: Float64) -> TreeTest:
@@ -107,8 +103,7 @@ def bootstrap_proportions(resampled: Float64) -> TreeTest:
 
 def _centred(resampled: Float64) -> Float64:
     """Resampled lnL minus each tree's mean: the null hypothesis of equally good trees."""
-    centred: Float64 = resampled - resampled.mean(axis=1, keepdims=True)
-    return centred
+    return np.asarray(resampled - resampled.mean(axis=1, keepdims=True))
 
 
 def kishino_hasegawa(lnl: Float64, resampled: Float64) -> TreeTest:
@@ -117,11 +112,16 @@ def kishino_hasegawa(lnl: Float64, resampled: Float64) -> TreeTest:
     best = lnl.argmax()
     rival = np.full(lnl.size, best)
     rival[best] = np.where(np.arange(lnl.size) == best, -np.inf, lnl).argmax()
-    larger = [
-        np.count_nonzero(centred[other] - centred[tree] > lnl[other] - lnl[tree])
-        for tree, other in enumerate(rival)
+    return _share(_larger_leads(lnl, centred, rival), resampled)
+
+
+def _larger_leads(lnl: Float64, centred: Float64, rivals: Index) -> Index:
+    """Replicates in which each tree's rival leads by more than in the data, intp [n]."""
+    counts = [
+        np.count_nonzero(centred[rival] - centred[tree] > lnl[rival] - lnl[tree])
+        for tree, rival in enumerate(rivals)
     ]
-    return _share(larger, resampled)
+    return np.array(counts)
 
 
 def shimodaira_hasegawa(lnl: Float64, resampled: Float64) -> TreeTest:
@@ -148,8 +148,7 @@ def deviations(sites: Float64, weights: Float64) -> Float64:
         product += (centred * weights[some]) @ centred.T
     variances = np.diagonal(product)
     variance = np.maximum(variances[:, None] + variances - product - product.T, 0.0)
-    deviation: Float64 = np.sqrt(variance * n_sites / max(n_sites - 1.0, 1.0))
-    return deviation
+    return np.asarray(np.sqrt(variance * n_sites / max(n_sites - 1.0, 1.0)))
 
 
 def weighted_tests(
@@ -164,20 +163,15 @@ def weighted_tests(
         scale = np.where(deviation > 0.0, 1.0 / deviation, 0.0)
     leading = (lnl - lnl[:, None]) * scale
     np.fill_diagonal(leading, -np.inf)
-    rivals = leading.argmax(axis=1)
-    single = [
-        np.count_nonzero(centred[rival] - centred[tree] > lnl[rival] - lnl[tree])
-        for tree, rival in enumerate(rivals)
-    ]
-
+    single = _larger_leads(lnl, centred, leading.argmax(axis=1))
     lead = leading.max(axis=1)
     farthest = (centred.max(axis=0) - centred).max(axis=1) * scale.max(axis=1)
     contested = np.flatnonzero(farthest > lead)  # the others never lag as far as they do
 
-    def lagging(block: slice) -> NDArray[np.int64]:
-        """int64 [n]: replicates of a block in which a tree lags by more than in the data."""
+    def lagging(block: slice) -> Index:
+        """Replicates of a block in which each tree lags by more than in the data, intp [n]."""
         block_lnl = centred[:, block]
-        ahead, counts = np.empty_like(block_lnl), np.zeros(lnl.size, np.int64)
+        ahead, counts = np.empty_like(block_lnl), np.zeros(lnl.size, np.intp)
         for tree in contested:
             np.subtract(block_lnl, block_lnl[tree], out=ahead)
             ahead *= scale[tree, :, None]
@@ -222,6 +216,9 @@ def _share(larger: ArrayLike, resampled: Float64) -> TreeTest:
 SCALES = tuple(tenths / 10 for tenths in range(5, 15))
 """Sizes of the bootstraps, relative to the data: CONSEL's and IQ-TREE's."""
 
+DESIGN = np.stack([np.sqrt(SCALES), 1 / np.sqrt(SCALES)], axis=1)
+"""Coefficients of d and c in z, f64 [K, 2]."""
+
 LEAST_TELLING = 2
 """Scales needed at which a tree is neither always nor never the best, to determine d and c."""
 
@@ -260,20 +257,16 @@ class Multiscale:
         p, errors = fit(self._counts.T, self._replicates)
         share = self._counts.T / self._replicates
         is_told = ((share > 0.0) & (share < 1.0)).sum(axis=1) >= LEAST_TELLING
-        normal = _least_squares(self._normal(), np.ones_like(share), _design())
-        return TreeTest.of_p(
-            np.where(is_told, p, normal_share(normal[:, 1] - normal[:, 0])),
-            np.where(is_told, errors, 0.0),
-        )
+        d, c = _least_squares(self._normal(), np.ones_like(share)).T
+        values = np.where(is_told, p, normal_share(c - d))
+        return TreeTest.of_p(values, np.where(is_told, errors, 0.0))
 
     def _normal(self) -> Float64:
         """The z of every tree and scale, f64 [n, K], if leads are normal."""
         mean, square = self._sums / self._replicates[:, None]
         deviation = np.sqrt(np.maximum(square - mean * mean, 0.0))
-        least = np.abs(mean) / FARTHEST
-        z: Float64 = np.divide(
-            mean, np.maximum(deviation, least), out=np.zeros_like(mean), where=mean != 0
-        )
+        scale = np.maximum(deviation, np.abs(mean) / FARTHEST)
+        z: Float64 = np.divide(mean, scale, out=np.zeros_like(mean), where=mean != 0)
         return z.T
 
 
@@ -283,20 +276,11 @@ def fit(counts: Float64, replicates: Float64) -> tuple[Float64, Float64]:
     counts      f64 [n, K]: replicates in which a tree was the best
     replicates  f64 [K]
     """
-    design = _design()
-    start = _least_squares(*_observed(counts, replicates), design)
-    best, covariance = _most_likely(start, counts, replicates, design)
+    start = _least_squares(*_observed(counts, replicates))
+    best, covariance = _most_likely(start, counts, replicates)
     z = best[:, 0] - best[:, 1]
     variance = covariance[:, 0, 0] + covariance[:, 1, 1] - 2 * covariance[:, 0, 1]
-    density = np.exp(-z * z / 2) / np.sqrt(2 * np.pi)
-    return normal_share(-z), density * np.sqrt(np.maximum(variance, 0.0))
-
-
-def _design() -> Float64:
-    """Coefficients of d and c in z, f64 [K, 2]."""
-    root = np.sqrt(np.array(SCALES))
-    design: Float64 = np.stack([root, 1 / root], axis=1)
-    return design
+    return normal_share(-z), normal_density(z) * np.sqrt(np.maximum(variance, 0.0))
 
 
 def _observed(counts: Float64, replicates: Float64) -> tuple[Float64, Float64]:
@@ -304,19 +288,16 @@ def _observed(counts: Float64, replicates: Float64) -> tuple[Float64, Float64]:
     share = counts / replicates
     telling = (share > 0) & (share < 1)
     z = -normal_quantile(np.where(telling, share, 0.5))
-    density = np.exp(-z * z / 2) / np.sqrt(2 * np.pi)
     variance = np.where(telling, share * (1 - share), 1.0)
-    return z, np.where(telling, density**2 * replicates / variance, 0.0)
+    return z, np.where(telling, normal_density(z) ** 2 * replicates / variance, 0.0)
 
 
-def _least_squares(z: Float64, weight: Float64, design: Float64) -> Float64:
+def _least_squares(z: Float64, weight: Float64) -> Float64:
     """Fit d and c, f64 [n, 2], to z by weighted least squares."""
-    return _solve(_information(weight, design), np.einsum("nk,kj->nj", weight * z, design))
+    return _solve(_information(weight), np.einsum("nk,kj->nj", weight * z, DESIGN))
 
 
-def _most_likely(
-    start: Float64, counts: Float64, replicates: Float64, design: Float64
-) -> tuple[Float64, Float64]:
+def _most_likely(start: Float64, counts: Float64, replicates: Float64) -> tuple[Float64, Float64]:
     """Maximum-likelihood d and c, f64 [n, 2], and their covariances, f64 [n, 2, 2].
 
     By Fisher scoring: the likelihood of a probit model has one maximum. A fit that diverges keeps
@@ -324,35 +305,31 @@ def _most_likely(
     """
     best = start.copy()
     for _ in range(STEPS):
-        information, score = _scoring(best, counts, replicates, design)
+        information, score = _scoring(best, counts, replicates)
         step = _solve(information, score)
         best += step
         if np.abs(np.einsum("nj,nj->n", step, score)).max(initial=0.0) < PRECISION:
             break
     lost = ~np.isfinite(best).all(axis=1)
     best[lost] = start[lost]
-    information, _ = _scoring(best, counts, replicates, design)
+    information, _ = _scoring(best, counts, replicates)
     unit = np.broadcast_to(np.eye(2), (len(best), 2, 2))
     covariance = np.stack([_solve(information, unit[:, j]) for j in range(2)], axis=2)
     return best, covariance
 
 
-def _scoring(
-    at: Float64, counts: Float64, replicates: Float64, design: Float64
-) -> tuple[Float64, Float64]:
+def _scoring(at: Float64, counts: Float64, replicates: Float64) -> tuple[Float64, Float64]:
     """Fisher's information f64 [n, 2, 2] and the score f64 [n, 2]."""
-    z = at @ design.T
-    share = np.clip(normal_share(-z), LEAST_SHARE, 1 - LEAST_SHARE)
-    density = np.exp(-z * z / 2) / np.sqrt(2 * np.pi)
+    z = at @ DESIGN.T
+    share, density = np.clip(normal_share(-z), LEAST_SHARE, 1 - LEAST_SHARE), normal_density(z)
     spread = share * (1 - share)
     residual = (counts - replicates * share) * density / spread
     weight = replicates * density**2 / spread
-    return _information(weight, design), -residual @ design
+    return _information(weight), -residual @ DESIGN
 
 
-def _information(weight: Float64, design: Float64) -> Float64:
-    information: Float64 = np.einsum("nk,ki,kj->nij", weight, design, design)
-    return information
+def _information(weight: Float64) -> Float64:
+    return np.asarray(np.einsum("nk,ki,kj->nij", weight, DESIGN, DESIGN))
 
 
 def _solve(matrix: Float64, right: Float64) -> Float64:
@@ -404,18 +381,21 @@ def tree_tests(
             if scale == WHOLE:
                 whole.append(lnl_of_batch)
     again = np.concatenate(whole, axis=1)
-    made: dict[str, TreeTest] = {}
-    if {"p-WKH", "p-WSH"} & set(chosen):
-        deviation = deviations(sites(), weights)
-        made["p-WKH"], made["p-WSH"] = weighted_tests(lnl, again, deviation)
+
+    @cache
+    def weighted() -> tuple[TreeTest, TreeTest]:
+        return weighted_tests(lnl, again, deviations(sites(), weights))
+
     makers: dict[str, Callable[[], TreeTest]] = {
         "bp-RELL": lambda: bootstrap_proportions(again),
         "p-KH": lambda: kishino_hasegawa(lnl, again),
         "p-SH": lambda: shimodaira_hasegawa(lnl, again),
+        "p-WKH": lambda: weighted()[0],
+        "p-WSH": lambda: weighted()[1],
         "c-ELW": lambda: expected_weights(again),
         "p-AU": multiscale.test,
     }
-    return {name: made[name] if name in made else makers[name]() for name in chosen}
+    return {name: makers[name]() for name in chosen}
 
 
 # Local tests of inner branches, against the two interchanges across each.
@@ -454,8 +434,7 @@ class BranchTests(Value):
     @property
     def alrt(self) -> Float64:
         """The aLRT statistic, f64 [B]: lnL of the tree minus lnL of the better interchange."""
-        statistic: Float64 = self.lnl[:, 0] - self.lnl[:, 1:].max(axis=1)
-        return statistic
+        return _alrt(self.lnl)
 
 
 def local_tests(
@@ -490,26 +469,26 @@ def _triples(rows: Float64) -> Float64:
     return np.concatenate([tree, rows[:-1].reshape(branches, 2, -1)], axis=1)
 
 
+def _alrt(observed: Float64) -> Float64:
+    return np.asarray(observed[:, 0] - observed[:, 1:].max(axis=1))
+
+
 def sh_alrt(observed: Float64, resampled: Float64) -> Float64:
     """Replicates that support each branch, 0 or 1 [B, R]; from f64 [B, 3] and f64 [B, 3, R]."""
-    statistic = observed[:, 0] - observed[:, 1:].max(axis=1)
     centred = np.sort(resampled - observed[..., None], axis=1)
     lead = centred[:, 2] - centred[:, 1]
-    supports: Float64 = (statistic[:, None] > lead + MARGIN).astype(np.float64)
-    return supports
+    return (_alrt(observed)[:, None] > lead + MARGIN).astype(np.float64)
 
 
 def abayes(observed: Float64) -> Float64:
     """Posterior of the tree's topology among the three, f64 [B], from f64 [B, 3]."""
     likelihood = np.exp(observed - observed.max(axis=1, keepdims=True))
-    posterior: Float64 = likelihood[:, 0] / likelihood.sum(axis=1)
-    return posterior
+    return np.asarray(likelihood[:, 0] / likelihood.sum(axis=1))
 
 
 def parametric(observed: Float64) -> Float64:
     """1 - p of aLRT, f64 [B], from f64 [B, 3]; 0 where an interchange is better."""
-    statistic = observed[:, 0] - observed[:, 1:].max(axis=1)
+    statistic = _alrt(observed)
     roots = np.sqrt(np.maximum(statistic, 0.0)).tolist()
     chi_square = np.array([math.erf(root) for root in roots])  # of 2 aLRT
-    mixed = (1.0 + chi_square) / 2.0
-    return np.where(statistic >= 0.0, mixed**TOPOLOGIES, 0.0)
+    return np.where(statistic >= 0.0, ((1.0 + chi_square) / 2.0) ** TOPOLOGIES, 0.0)

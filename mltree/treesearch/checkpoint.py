@@ -2,9 +2,8 @@
 
 The file is a line with the format's version, the SHA-256 of the rest, and NumPy's ``.npz``: the
 trees as plain arrays, everything else as one JSON text (Python writes floats so that they read back
-to the same bits).  It carries a fingerprint of the data and options; a search never goes on from a
-checkpoint that does not match. It also keeps the devices' layouts, which a search must go on with
-for the same bits.
+to the same bits).  A search never goes on from a checkpoint whose fingerprint, of data and options,
+is not its own, and goes on with the devices' layouts that are kept, for the same bits.
 """
 
 from __future__ import annotations
@@ -19,7 +18,7 @@ from contextlib import suppress
 from copy import deepcopy
 from dataclasses import asdict, dataclass, field, replace
 from functools import cached_property
-from itertools import pairwise
+from itertools import islice
 from pathlib import Path
 from typing import Any
 
@@ -96,13 +95,10 @@ class Pool:
         known = next((entry for entry in self.trees if entry.tree.is_alike(tree)), None)
         if known is None:  # the same may be numbered in another way; the first has none to be like
             known = next((entry for entry in self.trees if entry.key == new.key), None)
-        if known is not None:
-            if known.lnl >= lnl:
-                return
-            self.trees.remove(known)
-        self.trees.append(new)
-        self.trees.sort(key=lambda entry: -entry.lnl)
-        del self.trees[self.limit :]
+        if known is not None and known.lnl >= lnl:
+            return
+        trees = [*(entry for entry in self.trees if entry is not known), new]
+        self.trees = sorted(trees, key=lambda entry: -entry.lnl)[: self.limit]
 
 
 @dataclass
@@ -137,13 +133,13 @@ class SearchState:
     returned: int = 0
     """Copies since the last better tree that came back to the one they were made from."""
     finished: int = -1
-    """RescoredMoves there had been when model and lengths were last at a maximum."""
+    """Moves there had been when model and lengths were last at a maximum."""
     rounds: int = 0
     """SPR rounds done."""
     insertions: int = 0
     """Insertions scored."""
     moves: int = 0
-    """RescoredMoves applied and kept."""
+    """Moves applied and kept."""
 
     @property
     def best(self) -> CandidateTree:
@@ -158,8 +154,8 @@ class SearchState:
             copies=[candidate.copy() for candidate in self.copies],
             waiting=[candidate.copy() for candidate in self.waiting],
             rng=deepcopy(self.rng),
-            cache=self.cache.copy(),
-            pool=replace(self.pool, trees=list(self.pool.trees)),
+            cache=replace(self.cache),
+            pool=replace(self.pool),
         )
 
 
@@ -346,33 +342,25 @@ def _unpack(
     arrays: dict[str, NDArray[Any]], meta: dict[str, Any], model: PartitionModel
 ) -> SearchState:
     n_tips = (arrays["lengths"].shape[-1] + 3) // 2
-    everyone = [
+    trees = zip(arrays["twin"], arrays["edge"], arrays["lengths"], strict=True)
+    everyone = (
         CandidateTree(Tree(twin.copy(), edge.copy(), lengths.copy(), n_tips), *row)
-        for twin, edge, lengths, row in zip(
-            arrays["twin"], arrays["edge"], arrays["lengths"], meta["candidates"], strict=True
-        )
-    ]
-    candidates, copies, waiting, pooled = _split(everyone, meta["counts"])
+        for (twin, edge, lengths), row in zip(trees, meta["candidates"], strict=True)
+    )
+    candidates, copies, waiting, pooled = (list(islice(everyone, n)) for n in meta["counts"])
     pairs = zip(model.models, meta["models"], strict=True)
     models = [part.with_values(values) for part, values in pairs]
     rng = np.random.default_rng()
     rng.bit_generator.state = meta["rng"]
-    pool = Pool(meta["pool_limit"], [PooledTree(x.lnl, x.tree) for x in pooled])
+    cached = {name: arrays[name] for name in _CACHE_ARRAYS}
     return SearchState(
         candidates=candidates,
         copies=copies,
         waiting=waiting,
-        cache=MoveCache(
-            **{name: arrays[name] for name in _CACHE_ARRAYS}, reach=tuple(meta["reach"])
-        ),
+        cache=MoveCache(**cached, reach=tuple(meta["reach"])),
         model=model.with_parts(models, np.array(meta["scalers"])),
         rng=rng,
-        pool=pool,
+        pool=Pool(meta["pool_limit"], [PooledTree(x.lnl, x.tree) for x in pooled]),
         ended=None if meta["ended"] is None else StartsEnded(**meta["ended"]),
         **meta["counters"],
     )
-
-
-def _split(candidates: list[CandidateTree], counts: Sequence[int]) -> list[list[CandidateTree]]:
-    ends = np.cumsum([0, *counts]).tolist()
-    return [candidates[a:b] for a, b in pairwise(ends)]

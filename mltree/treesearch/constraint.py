@@ -30,9 +30,8 @@ from mltree.tree.topology import DEFAULT_LENGTH, Tree, siblings, tree_from_edges
 
 def tips_behind_edges(tree: Tree) -> Bool:
     """bool[E, T]: the tips on the side of each edge that does not hold tip 0."""
-    words = splits(tree)
-    bits = np.unpackbits(words.view(np.uint8), axis=1, bitorder="little")
-    return bits[:, : tree.n_tips].astype(np.bool_)
+    octets = splits(tree).view(np.uint8)
+    return np.unpackbits(octets, axis=1, count=tree.n_tips, bitorder="little").astype(np.bool_)
 
 
 class Constraint(Value, eq=False):
@@ -52,9 +51,7 @@ class Constraint(Value, eq=False):
 
     def shown_by(self, tree: Tree) -> Bool:
         """bool[C, E]: True if the edge has one side's taxa behind it and the other's before it."""
-        behind = tips_behind_edges(tree)
-        one, other = self._counts(behind)
-        ones, others = self._sizes()
+        one, other, ones, others = self._counts(tips_behind_edges(tree))
         shown: Bool = ((one == ones) & (other == 0)) | ((one == 0) & (other == others))
         return shown
 
@@ -64,31 +61,26 @@ class Constraint(Value, eq=False):
         The tree must satisfy the constraint.
         """
         behind = tips_behind_edges(tree)
-        one, other = self._counts(behind)
-        ones, others = self._sizes()
+        one, other, ones, others = self._counts(behind)
         flipped, pendant = _holds_first_tip(tree, prunes), tree.edge[prunes]
         moved_one = np.where(flipped, ones - one[:, pendant], one[:, pendant])
         moved_other = np.where(flipped, others - other[:, pendant], other[:, pendant])
-        only_one = _part(moved_one, ones) & (moved_other == 0)
-        only_other = _part(moved_other, others) & (moved_one == 0)
+        only_one = (moved_one > 0) & (moved_one < ones) & (moved_other == 0)
+        only_other = (moved_other > 0) & (moved_other < others) & (moved_one == 0)
         shown_one = (one == ones) & (other == 0)
         shown_other = (one == 0) & (other == others)
         # The side of an edge that holds `one` is `behind` it, or what is not behind it.
         ground_one = _ground(behind, shown_one, shown_other)
         ground_other = _ground(behind, shown_other, shown_one)
         broken = _product(only_one, ground_other) + _product(only_other, ground_one)
-        forbidden: Bool = broken > 0
-        return forbidden
+        return broken > 0
 
-    def _counts(self, behind: Bool) -> tuple[Float32, Float32]:
-        """float32[C, E]: taxa of each side behind each edge."""
-        columns = behind.T.astype(np.float32)
-        return self.one.astype(np.float32) @ columns, self.other.astype(np.float32) @ columns
-
-    def _sizes(self) -> tuple[Float32, Float32]:
-        """float32[C, 1]: taxa of each side."""
-        ones = self.one.sum(axis=1, keepdims=True, dtype=np.float32)
-        return ones, self.other.sum(axis=1, keepdims=True, dtype=np.float32)
+    def _counts(self, behind: Bool) -> tuple[Float32, Float32, Float32, Float32]:
+        """Taxa of either side behind each edge, float32[C, E], and in all, float32[C, 1]."""
+        sides = self.one.T, self.other.T
+        one, other = (_product(side, behind.T) for side in sides)
+        ones, others = (side.sum(axis=0, dtype=np.float32)[:, None] for side in sides)
+        return one, other, ones, others
 
 
 def _ground(behind: Bool, direct: Bool, flipped: Bool) -> Bool:
@@ -106,20 +98,12 @@ def _ground(behind: Bool, direct: Bool, flipped: Bool) -> Bool:
     inside = _product(ground.T, behind.T)
     within = (inside == size) | (ground.sum(axis=1)[:, None] - inside == n_tips - size)
     within[split, last] = False
-    result: Bool = within
-    return result
+    return np.asarray(within)
 
 
 def _product(one: Bool, other: Bool) -> Float32:
     """float32[n, m]: how many rows of bool[r, n] and bool[r, m] are both set."""
-    counts: Float32 = one.T.astype(np.float32) @ other.astype(np.float32)
-    return counts
-
-
-def _part(count: Float32, whole: Float32) -> Bool:
-    """Return True for counts of some taxa, but not all."""
-    part: Bool = (count > 0) & (count < whole)
-    return part
+    return one.T.astype(np.float32) @ other.astype(np.float32)
 
 
 def _holds_first_tip(tree: Tree, prunes: Int32) -> Bool:
@@ -158,8 +142,7 @@ def read_constraint(source: str | Path, taxa: Sequence[str]) -> Constraint:
             hint="one tree holds all groups: join those that do not overlap",
         )
     tips = np.array(_tips(tree.labels(tree.tips), taxa, tree.line_of(0), file))
-    present = np.zeros(len(taxa), dtype=np.bool_)
-    present[tips] = True
+    present = np.isin(np.arange(len(taxa)), tips)
     sides: dict[bytes, Bool] = {}
     n_seen = np.cumsum(tree.is_tip)
     for opening, closing in zip(*tree.pairs, strict=True):

@@ -18,8 +18,8 @@ and by more on the way there from a start, so that phases which look farther for
 from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
-from dataclasses import dataclass, field, replace
-from typing import NamedTuple, Protocol
+from dataclasses import dataclass, field
+from typing import NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
@@ -54,20 +54,28 @@ class CacheUpdate(NamedTuple):
     """Keys of stalled prunes."""
 
 
-class MovesWithLnl(Protocol):
-    """Moves with their lnL; see :class:`mltree.treesearch.spr.RescoredMoves`."""
+class RescoredMoves(NamedTuple):
+    """Re-scored insertions of one tree, as arrays of equal length."""
 
-    @property
-    def prune(self) -> Int32:
-        """int32[n]: half-edge that faces the pruned subtree."""
+    prune: Int32
+    """int32[n]: half-edge that faces the pruned subtree."""
+    target: Int32
+    """int32[n]: half-edge of the target edge, on its proximal side."""
+    lnl: Float64
+    """float64[n]: lnL of the tree after the move, natural log."""
+    lengths: Float64
+    """float64[n, 4]: proximal, distal, pendant, merged; [n, 4, parts] if parts have their own."""
 
-    @property
-    def target(self) -> Int32:
-        """int32[n]: half-edge of the target edge, on its proximal side."""
+    @classmethod
+    def of(cls, shares: Sequence[RescoredMoves]) -> RescoredMoves:
+        """Concatenate the moves of all shares."""
+        some = [moves for moves in shares if moves.prune.size] or shares[:1]
+        return cls(*map(np.concatenate, zip(*some, strict=True)))
 
-    @property
-    def lnl(self) -> Float64:
-        """float64[n]: lnL after the move, natural log."""
+    def at(self, index: slice | NDArray[np.intp]) -> RescoredMoves:
+        """Select moves, in the order of the indices."""
+        prune, target, lnl, lengths = self
+        return RescoredMoves(prune[index], target[index], lnl[index], lengths[index])
 
 
 class MoveKeys:
@@ -104,11 +112,7 @@ class MoveKeys:
         return is_known
 
     def updates(
-        self,
-        prunes: Int32,
-        rescored: Sequence[MovesWithLnl],
-        floors: Float64,
-        goals: Float64,
+        self, prunes: Int32, rescored: Sequence[RescoredMoves], floors: Float64, goals: Float64
     ) -> list[CacheUpdate]:
         """Return the keys to add for each tree, whose ``prunes`` were scored.
 
@@ -159,7 +163,7 @@ class MoveKeys:
 
 @dataclass
 class MoveCache:
-    """The move cache of one search."""
+    """The move cache of one search; its arrays of keys are replaced, not changed in place."""
 
     moves: UInt64 = field(default_factory=NOTHING.copy)
     """Keys of rejected moves, rising."""
@@ -206,10 +210,6 @@ class MoveCache:
         """bool[topologies]: True for converged ones."""
         is_known: list[bool] = _among(np.array(topologies, np.uint64), self.converged).tolist()
         return is_known
-
-    def copy(self) -> MoveCache:
-        """Return a copy that later rounds do not change."""
-        return replace(self)
 
 
 def _among(keys: UInt64, known: UInt64) -> NDArray[np.bool_]:

@@ -8,7 +8,6 @@ from __future__ import annotations
 
 from abc import ABC, abstractmethod
 from collections.abc import Hashable, Iterable, Iterator, Sequence
-from functools import partial
 from itertools import islice
 from typing import NamedTuple, Protocol, runtime_checkable
 
@@ -40,6 +39,8 @@ from mltree.treesearch.search_context import SearchContext, group_patterns
 class ReplicateSlot(NamedTuple):
     """The place of a replicate in a likelihood."""
 
+    number: int
+    """Number of the slot in its likelihood."""
     row: int
     """Row of weights."""
     first_part: int
@@ -64,7 +65,7 @@ class ReplicateSlots(ABC):
 
     def give_back(self, slot: ReplicateSlot) -> None:
         """Free a slot."""
-        self._free.append(self._number(slot))
+        self._free.append(slot.number)
 
     def load(self, likelihood: SearchLikelihood) -> None:
         """Load the weights that the likelihood lacks."""
@@ -74,9 +75,6 @@ class ReplicateSlots(ABC):
 
     @abstractmethod
     def _slot(self, number: int) -> ReplicateSlot: ...
-
-    @abstractmethod
-    def _number(self, slot: ReplicateSlot) -> int: ...
 
     @abstractmethod
     def _load(self, likelihood: SearchLikelihood, fresh: dict[int, Float64]) -> None: ...
@@ -90,14 +88,10 @@ class WeightRows(ReplicateSlots):
         self._table: Float64 = np.zeros((count, n_patterns))
 
     def _slot(self, number: int) -> ReplicateSlot:
-        return ReplicateSlot(number, 0)
-
-    def _number(self, slot: ReplicateSlot) -> int:
-        return slot.row
+        return ReplicateSlot(number, number, 0)
 
     def _load(self, likelihood: SearchLikelihood, fresh: dict[int, Float64]) -> None:
-        for row, weights in fresh.items():
-            self._table[row] = weights
+        self._table[list(fresh)] = list(fresh.values())
         likelihood.load_weights(self._table)
 
 
@@ -117,10 +111,7 @@ class PatternSlots(ReplicateSlots):
         self._patterns, self._sizes = patterns, tuple(sizes)
 
     def _slot(self, number: int) -> ReplicateSlot:
-        return ReplicateSlot(0, number * len(self._sizes))
-
-    def _number(self, slot: ReplicateSlot) -> int:
-        return slot.first_part // len(self._sizes)
+        return ReplicateSlot(number, 0, number * len(self._sizes))
 
     def _load(self, likelihood: SearchLikelihood, fresh: dict[int, Float64]) -> None:
         if not isinstance(likelihood, _WithPatternSlots):
@@ -200,22 +191,26 @@ class Replicates(Value):
             weights = np.concatenate([resampling.rows(range(k, k + 1)) for k in batch])
             rngs = [self.rng(number) for number in batch]
             if self.given:
-                starts = [[self.given[number - 1].copy()] for number in batch]
+                tries = [[self.given[number - 1].copy() for number in batch]]
             else:
-                starts = self._starts(weights, rngs)
-            for number, row, trees, rng in zip(batch, weights, starts, rngs, strict=True):
-                yield self._search(number, row, trees, rng, slots)
+                count = self.settings.parsimony_starts
+                tries = [self._starts(weights, rngs, n) for n in range(count)]
+            starts_of = zip(*tries, strict=True)
+            for number, row, starts, rng in zip(batch, weights, starts_of, rngs, strict=True):
+                yield self._search(number, row, starts, rng, slots)
 
-    def _starts(self, weights: Float64, rngs: Sequence[np.random.Generator]) -> list[list[Tree]]:
-        """Make the starting trees of every row of weights."""
-        make = partial(
-            replicate_starts, self.distinct.groups, weights, rngs, self.constraint, self.parsimony
-        )
-        tries = [
-            make(improved=number == 0 or self.settings.improves_all_starts)
-            for number in range(self.settings.parsimony_starts)
-        ]
-        return [list(trees) for trees in zip(*tries, strict=True)]
+    def _starts(
+        self, weights: Float64, rngs: Sequence[np.random.Generator], number: int
+    ) -> list[Tree]:
+        """Make a start for every row of weights f64[n, L]: by parsimony, or to fit a constraint.
+
+        A tree depends on its rng, not on the other trees.
+        """
+        if self.constraint is not None:
+            return [constrained_start(self.constraint, rng) for rng in rngs]
+        sites = InformativeSites.of(*self.distinct.groups)
+        improved = number == 0 or self.settings.improves_all_starts
+        return reweighted_trees(sites, weights, rngs, engine=self.parsimony, improved=improved)
 
     def rng(self, number: int) -> np.random.Generator:
         """Return the random stream of a replicate, for all but its weights."""
@@ -238,7 +233,9 @@ class Replicates(Value):
         state = beginning(
             [StartingTree(start, origin) for start in starts], self.model, self.settings, rng
         )
-        search = SearchContext(self.settings, state, ignore, self.constraint, *slot)
+        search = SearchContext(
+            self.settings, state, ignore, self.constraint, slot.row, slot.first_part
+        )
         yield LoadWeights(starts[:1], [search.case], slots)
         yield from group_patterns(search)
         yield from replicate_search(search)
@@ -246,7 +243,9 @@ class Replicates(Value):
         slots.give_back(slot)
         (best,) = state.candidates
         best.tree.lengths = self.model.mean_lengths(best.tree.lengths)
-        tree = self.without_ties(best.tree, self._tied, rng)
+        n_sites = sum(patterns.n_sites for patterns in self.distinct.groups)
+        shortest, _ = self.settings.branches.bounds(n_sites)
+        tree = self.without_ties(best.tree, TIED * shortest, rng)
         return ReplicateTree(number, self.distinct.shuffled(rng).restore(tree), best.lnl)
 
     def _settle(self, search: SearchContext) -> Steps[None]:
@@ -268,14 +267,6 @@ class Replicates(Value):
             if settled.lnl >= best.lnl - epsilon:
                 search.state.candidates = [settled]
 
-    @property
-    def _tied(self) -> float:
-        """Longest inner branch without length, once branches have settled."""
-        shortest, _ = self.settings.branches.bounds(
-            sum(patterns.n_sites for patterns in self.distinct.groups)
-        )
-        return TIED * shortest
-
     def without_ties(self, tree: Tree, longest: float, rng: np.random.Generator) -> Tree:
         """Draw inner branches up to so long anew, but for those of the constraint.
 
@@ -288,21 +279,3 @@ class Replicates(Value):
         if self.constraint is not None:
             tied = tied[~self.constraint.shown_by(tree)[:, tied].any(axis=0)]
         return resolved_at_random(tree, tied, rng)
-
-
-def replicate_starts(
-    groups: Sequence[Patterns],
-    weights: Float64,
-    rngs: Sequence[np.random.Generator],
-    constraint: Constraint | None = None,
-    engine: ParsimonyEngine = REFERENCE,
-    improved: bool = True,
-) -> list[Tree]:
-    """Make a start for every row of weights f64[n, L]: by parsimony, or to fit a constraint.
-
-    A tree depends on its rng, not on the other trees. ``improved``: see :func:`reweighted_trees`.
-    """
-    if constraint is not None:
-        return [constrained_start(constraint, rng) for rng in rngs]
-    sites = InformativeSites.of(*groups)
-    return reweighted_trees(sites, weights, rngs, engine=engine, improved=improved)

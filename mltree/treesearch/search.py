@@ -4,6 +4,7 @@
 plan". Its *steps* follow in the order in which they are called. A step is a launch's worth of work
 (a smoothing, an SPR round on all candidate trees); it turns one :class:`.checkpoint.SearchState`
 into the next, so that a checkpoint between any two steps is enough to go on with the same bits.
+Steps that need no likelihood are generators too, of no requests.
 """
 
 from __future__ import annotations
@@ -14,7 +15,7 @@ import numpy as np
 
 from mltree.fit.coordinate_ascent import ascend_best
 from mltree.fit.model_optimiser import best_fit, optimise_models
-from mltree.fit.settings import SearchSettings
+from mltree.fit.settings import PhaseSettings, SearchSettings
 from mltree.likelihood.requests import Ask, SearchLikelihood, Steps, part_log_likelihoods, perform
 from mltree.models.partitioned import PartitionModel
 from mltree.system.errors import InputError, MltreeError
@@ -62,10 +63,10 @@ def tree_search(search: SearchContext) -> Steps[None]:
         return
     yield from step("smooth starts", smooth_starts(search))
     yield from fit_model(search, "of starts")
-    for number in range(1, len(settings.phases) + 1):
+    for number, phase in enumerate(settings.phases, 1):
         if number > 1:
             yield from fit_model(search, f"before phase {number}")
-        yield from rearrange(search, number, f"phase {number}")
+        yield from rearrange(search, f"phase {number}", number, phase)
         if number == 1:
             yield from step("cull", cull(search))
     if settings.phases:
@@ -73,26 +74,26 @@ def tree_search(search: SearchContext) -> Steps[None]:
     if settings.perturbs:
         yield from fit_model(search, "before perturbation")
         yield from perturb(search, refits=not search.has_site_rates)
-        yield from rearrange(search, len(settings.phases), "last look")
-    elif search.has_site_rates and not settings.phases:
-        yield from fit_model(search, "at the end")
-    if search.has_site_rates:
-        return  # near a maximum is enough: its tree is but where other models begin
+        yield from last_look(search)
+    if search.has_site_rates:  # near a maximum is enough: other models begin at its tree
+        if not (settings.phases or settings.perturbs):
+            yield from fit_model(search, "at the end")
+        return
     while (yield from step("finish", finish(search, looks_again=settings.perturbs))):
-        yield from rearrange(search, len(settings.phases), "last look")
+        yield from last_look(search)
 
 
 def replicate_search(search: SearchContext) -> Steps[None]:
     """Search for the best tree of a bootstrap replicate, whose model is given."""
     settings, step = search.settings, search.step
     yield from step("smooth starts", smooth_starts(search))
-    yield from step("smooth", smooth(search, settings.rounds.smooth_epsilon))
-    for number in range(1, len(settings.phases) + 1):
-        yield from rearrange(search, number, f"phase {number}")
+    yield from step("smooth", smooth(search))
+    for number, phase in enumerate(settings.phases, 1):
+        yield from rearrange(search, f"phase {number}", number, phase)
     yield from step("end starts", end_starts(search))
     if settings.perturbs:
         yield from perturb(search)
-        yield from rearrange(search, len(settings.phases), "last look")
+        yield from last_look(search)
     yield from step("smooth at the end", smooth(search, settings.rounds.full_epsilon))
 
 
@@ -101,14 +102,19 @@ def fit_model(search: SearchContext, when: str) -> Steps[None]:
     if search.has_site_rates:
         yield from search.step(f"site rates {when}", fit_site_rates(search))
     yield from search.step(f"model {when}", optimise_model(search))
-    epsilon = search.settings.rounds.smooth_epsilon
-    yield from search.step(f"smooth {when}", smooth(search, epsilon))
+    yield from search.step(f"smooth {when}", smooth(search))
 
 
-def rearrange(search: SearchContext, number: int, name: str) -> Steps[None]:
+def rearrange(search: SearchContext, name: str, number: int, phase: PhaseSettings) -> Steps[None]:
     """Repeat the SPR rounds of a phase, ``number`` from 1, until no candidate tree gains."""
-    while (yield from search.step(name, phase_round(search, number))):
+    while (yield from search.step(name, phase_round(search, number, phase))):
         pass
+
+
+def last_look(search: SearchContext) -> Steps[None]:
+    """Repeat the last phase, around the best tree."""
+    phases = search.settings.phases
+    yield from rearrange(search, "last look", len(phases), phases[-1])
 
 
 def perturb(search: SearchContext, *, refits: bool = False) -> Steps[None]:
@@ -116,15 +122,15 @@ def perturb(search: SearchContext, *, refits: bool = False) -> Steps[None]:
 
     ``refits``: fit the model to a copy that gained much, so that its model is not another tree's.
     """
-    while search.may_perturb:
+    state, settings = search.state, search.settings.perturbation
+    while state.failures < settings.patience and state.returned < settings.returns:
         yield from search.step("copy", copy_best(search))
         while (yield from search.step("repair", repair_round(search))):
             pass
         yield from search.step("accept", accept_copies(search))
-        if refits and search.has_improved:
+        if refits and state.batches > 0 and state.failures == 0:
             yield from search.step("refit", optimise_model(search))
-            epsilon = search.settings.rounds.smooth_epsilon
-            yield from search.step("smooth refitted", smooth(search, epsilon))
+            yield from search.step("smooth refitted", smooth(search))
 
 
 # The steps, in the order in which they are first taken.
@@ -155,8 +161,9 @@ def smooth_starts(search: SearchContext) -> Steps[None]:
         search.emit(StartTree(candidate.origin, candidate.lnl))
 
 
-def smooth(search: SearchContext, epsilon: float) -> Steps[None]:
+def smooth(search: SearchContext, epsilon: float | None = None) -> Steps[None]:
     """Optimise all branch lengths of every candidate tree, until a pass gains less (lnL)."""
+    epsilon = search.settings.rounds.smooth_epsilon if epsilon is None else epsilon
     yield from search.smooth(search.state.candidates, epsilon)
 
 
@@ -165,21 +172,19 @@ def optimise_model(search: SearchContext) -> Steps[None]:
 
     The lnLs of the other trees are stale until they are smoothed.
     """
-    settings = search.settings
+    model, branches = search.settings.model, search.settings.branches
     best = best_of(search.state.candidates)
     fits = search.fits(best)
-    yield from optimise_models(
-        fits, settings.model, settings.branches, settings.model.rough_epsilon
-    )
+    yield from optimise_models(fits, model, branches, model.rough_epsilon)
     search.adopt(best, best_fit(fits))
 
 
-def phase_round(search: SearchContext, number: int) -> Steps[bool]:
+def phase_round(search: SearchContext, number: int, phase: PhaseSettings) -> Steps[bool]:
     """Do an SPR round of a phase on all candidate trees; True while another may gain.
 
     In the first phase further starts are let in once those before them rest.
     """
-    state, phase = search.state, search.settings.phases[number - 1]
+    state = search.state
     if state.phase_rounds == 0:
         for candidate in state.candidates:
             candidate.active, candidate.rounds = True, 0
@@ -228,12 +233,11 @@ def survivors(candidates: list[CandidateTree], settings: SearchSettings) -> list
 
 def end_starts(search: SearchContext) -> Steps[None]:
     """Go on with the best tree alone, and report how many starts led to it."""
-    state = search.state
+    state, perturbation = search.state, search.settings.perturbation
     ended = sum(candidate.starts for candidate in state.candidates)
     search.pool(state.candidates)
     reached = search.reached(state.candidates)
     if reached >= search.settings.agreement:
-        perturbation = search.settings.perturbation
         state.returned = int(perturbation.agreement_share * perturbation.returns)
     state.ended = StartsEnded(state.starts, ended, reached)
     search.emit(state.ended)
@@ -271,10 +275,9 @@ def accept_copies(search: SearchContext) -> Steps[None]:
     state.failures = 0 if gained else state.failures + 1
     state.returned = 0 if gained else state.returned + fell_back
     state.fraction = next_fraction(state.fraction, fell_back, perturbation)
-    state.candidates = [best_of([best, *better])]
-    lnl = state.candidates[0].lnl
-    search.emit(TreePerturbed(state.batches, len(state.copies), len(better), lnl))
-    state.copies = []
+    best = best_of([best, *better])
+    search.emit(TreePerturbed(state.batches, len(state.copies), len(better), best.lnl))
+    state.candidates, state.copies = [best], []
     yield from ()
 
 
@@ -293,7 +296,7 @@ def finish(search: SearchContext, *, looks_again: bool = False) -> Steps[bool]:
     best = best_of(state.candidates)
     state.candidates = [best]
     rivals = (yield from search.rivals(best)) if looks_again else []
-    fits = search.contenders(best)
+    fits = search.fits(best, distant=True)
     fits += [fit for rival in rivals for fit in search.fits(rival)]
     fits[0].lnl = before = best.lnl
     search.adopt(best, (yield from ascend_best(fits, settings, search.emit)))
@@ -342,12 +345,12 @@ def search(
 ) -> SearchOutcome:
     """Search from all starts side by side; the starting trees are not changed.
 
-    ask  answers the requests of the search in the likelihood's stead
+    ``ask``: answers the requests of the search in the likelihood's stead.
 
     Raises:
         InputError: a start violates the constraint, or the checkpoint belongs to another search.
     """
-    for start in starts if constraint is not None else ():
+    for start in starts:
         if constraint is not None and not constraint.satisfied(start.tree):
             raise unfit_start(start.origin)
     state = checkpoint.load(model) if checkpoint is not None else None

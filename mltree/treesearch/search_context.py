@@ -4,20 +4,19 @@ from __future__ import annotations
 
 from collections.abc import Hashable, Sequence
 from dataclasses import dataclass, replace
-from itertools import compress
-from typing import Any, Protocol, TypeVar, runtime_checkable
+from typing import Any, TypeVar
 
 import numpy as np
 
 from mltree.fit.model_optimiser import Fit, distant_starts, starts_of
 from mltree.fit.settings import PerturbationSettings, PhaseSettings, SearchSettings
 from mltree.likelihood.requests import Request, SearchLikelihood, Steps, smoothed, topology_keys
+from mltree.likelihood.site_rates import PerSiteLikelihood
 from mltree.models.partitioned import Linkage, PartitionModel
 from mltree.models.rates import FittedRates, SiteRates
 from mltree.program.cases import Case
 from mltree.system.events import Emit, ModelOptimised, RoundDone, StartTree
 from mltree.tree.moves import random_nnis
-from mltree.tree.topology import Tree
 from mltree.treesearch.checkpoint import CandidateTree, Checkpoint, SearchState, best_of, shapes
 from mltree.treesearch.constraint import Constraint
 from mltree.treesearch.spr import spr_round
@@ -43,12 +42,9 @@ def perturbed_copies(
     """Copy a tree, with random NNIs on a share of its inner edges; lnLs are not known yet.
 
     Edges without length are crossed in every copy: that costs nothing, and of the trees on such a
-    plateau only some lie one move below a better one (50 taxa x 600 sites, a tree with 8 of 47
-    inner edges at the bound and 0.20 lnL short: some copies found that move, none of 32 without
-    such crossings; too few draws to tell a rate).
-
-    Under a constraint only edges are crossed that show none of its splits, so that every split
-    keeps the edges that show it.
+    plateau only some lie one move below a better one (50 taxa x 600 sites, 8 of 47 inner edges at
+    the bound: some copies found that move, none of 32 without such crossings).  Edges that show a
+    split of the constraint are not crossed.
     """
     edges = best.tree.inner_edges
     if constraint is not None:
@@ -140,17 +136,6 @@ class SearchContext:
         return self.state.model.has_site_rates
 
     @property
-    def may_perturb(self) -> bool:
-        """True while another batch of perturbed copies may be worth its time."""
-        state, settings = self.state, self.settings.perturbation
-        return state.failures < settings.patience and state.returned < settings.returns
-
-    @property
-    def has_improved(self) -> bool:
-        """True after a batch of copies that brought a better tree."""
-        return self.state.batches > 0 and self.state.failures == 0
-
-    @property
     def case(self) -> Case:
         """Model and data that the trees are computed under now."""
         return Case(self.state.model.arrays(), self.weights, self.first_part)
@@ -170,17 +155,13 @@ class SearchContext:
         if not unfinished:
             return False
         topologies, active = list(unfinished), list(unfinished.values())
+        rounds, free_length = self.settings.rounds, self.settings.perturbation.free_length
         outcomes = yield from spr_round(
-            active,
-            self.case,
-            phase,
-            self.settings.rounds,
-            self.constraint,
-            state.cache,
-            self.settings.perturbation.free_length,
+            active, self.case, phase, rounds, self.constraint, state.cache, free_length
         )
-        stalled = [outcome.moves == 0 for outcome in outcomes]
-        state.cache.add_converged(compress(topologies, stalled))
+        state.cache.add_converged(
+            key for key, outcome in zip(topologies, outcomes, strict=True) if outcome.moves == 0
+        )
         insertions = sum(outcome.insertions for outcome in outcomes)
         moves = sum(outcome.moves for outcome in outcomes)
         state.rounds += 1
@@ -200,11 +181,11 @@ class SearchContext:
         for candidate, key in zip(candidates, keys, strict=True):
             candidate.active = False
             best[key] = max(best.get(key, candidate), candidate, key=lambda one: one.lnl)
-        for candidate, is_over in zip(
-            best.values(), self.state.cache.has_converged(list(best)), strict=True
-        ):
-            candidate.active = not is_over
-        return {key: candidate for key, candidate in best.items() if candidate.active}
+        is_over = self.state.cache.has_converged(list(best))
+        unfinished = {key: best[key] for key, over in zip(best, is_over, strict=True) if not over}
+        for candidate in unfinished.values():
+            candidate.active = True
+        return unfinished
 
     def admit(self) -> Steps[bool]:
         """Let the next starts in unless those before agree; True if any came."""
@@ -264,35 +245,23 @@ class SearchContext:
         candidate.tree, candidate.lnl = fit.tree, fit.lnl
         self.emit(ModelOptimised(fit.model.text, fit.lnl))
 
-    def fits(self, candidate: CandidateTree) -> list[Fit]:
-        """Return fits of a tree that begin at the model, and at other starts that it may have."""
-        row = self.weights, self.first_part
-        return [Fit(candidate.tree.copy(), start, *row) for start in starts_of(self.state.model)]
+    def fits(self, candidate: CandidateTree, *, distant: bool = False) -> list[Fit]:
+        """Return fits of a tree that begin at the model, and at other starts that it may have.
 
-    def contenders(self, candidate: CandidateTree) -> list[Fit]:
-        """Return the same fits and distant ones: lnL has several maxima in branch lengths too."""
-        tree, row = candidate.tree, (self.weights, self.first_part)
-        distant = [
-            Fit(tree.with_lengths(np.full_like(tree.lengths, length)), model, *row)
-            for length, model in distant_starts(self.state.model)
-        ]
-        return [*self.fits(candidate), *distant]
+        ``distant``: at distant ones too, since lnL has several maxima in branch lengths.
+        """
+        tree, model = candidate.tree, self.state.model
+        starts = [(tree.copy(), start) for start in starts_of(model)]
+        for length, start in distant_starts(model) if distant else ():
+            starts.append((tree.with_lengths(np.full_like(tree.lengths, length)), start))
+        return [Fit(*start, self.weights, self.first_part) for start in starts]
 
 
 # Rates of sites (+PSR) in a search: fitted to the best tree, between the phases.
 
 
-@runtime_checkable
-class _PerSite(Protocol):
-    """Protocol of :class:`mltree.likelihood.site_rates.PerSiteLikelihood`."""
-
-    def group(self, rates: Sequence[SiteRates]) -> None: ...
-
-    def site_rates(self, tree: Tree, case: Case) -> list[FittedRates]: ...
-
-
-def _per_site(likelihood: SearchLikelihood) -> _PerSite:
-    if not isinstance(likelihood, _PerSite):
+def _per_site(likelihood: SearchLikelihood) -> PerSiteLikelihood:
+    if not isinstance(likelihood, PerSiteLikelihood):
         raise ValueError("a likelihood whose patterns have no rates of their own")
     return likelihood
 
@@ -302,8 +271,7 @@ class _SiteRates(Request, eq=False):
 
     def answer(self, likelihood: SearchLikelihood) -> list[list[FittedRates]]:
         """Return the fitted rates of the parts of every tree."""
-        pairs = zip(self.trees, self.cases, strict=True)
-        return [_per_site(likelihood).site_rates(tree, case) for tree, case in pairs]
+        return list(map(_per_site(likelihood).site_rates, self.trees, self.cases))
 
 
 class _GroupPatterns(Request, eq=False):

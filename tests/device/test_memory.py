@@ -52,8 +52,8 @@ def searched(engine: Any, problem: Problem) -> list[np.ndarray]:
     lnls = likelihood.smooth(trees, [problem.case] * len(trees), 0.1)
     candidates = [CandidateTree(tree, lnl, "start") for tree, lnl in zip(trees, lnls, strict=True)]
     phase, settings = PhaseSettings(8, 60.0, fully_smoothed=3), RoundSettings(keep=4, window=60.0)
-    outcomes = perform(likelihood, spr_round(candidates, problem.case, phase, settings))
-    return [lnls, *(tree.lengths for tree in trees), np.array([o.lnl for o in outcomes])]
+    perform(likelihood, spr_round(candidates, problem.case, phase, settings))
+    return [lnls, *(tree.lengths for tree in trees), np.array([one.lnl for one in candidates])]
 
 
 def assert_same_bits(got: list[np.ndarray], expected: list[np.ndarray]) -> None:

@@ -18,7 +18,7 @@ from mltree.program.cases import Case
 from mltree.program.engine import Engine, ReferenceEngine, Room
 from mltree.tree.topology import Tree, random_topology
 from mltree.treesearch.move_cache import MoveCache
-from mltree.treesearch.spr import MoveRules, ScoredMoves, score_moves
+from mltree.treesearch.spr import MoveRules, ScoredMoves, ScoreMoves
 
 if TYPE_CHECKING:
     from conftest import Problem
@@ -114,7 +114,8 @@ def test_smoothing(open_engine: Callable[..., Engine], gene_trees: GeneTrees) ->
 
 def scored(used: Likelihood, trees: list[Tree], cases: list[Case]) -> list[ScoredMoves]:
     known = [MoveCache() for _ in trees]
-    return score_moves(used, trees, cases, [-1e6] * len(trees), known, MoveRules(PHASE, ROUNDS))
+    rules = MoveRules(PHASE, ROUNDS)
+    return ScoreMoves(trees, cases, [-1e6] * len(trees), known, rules).answer(used)
 
 
 @pytest.mark.cases(4, 60)

@@ -50,8 +50,8 @@ def test_the_mean_distance_is_that_of_all_halves(case: int, grower: Any) -> None
             shares.append(exact[-1] / (3 * (len(one) + len(other))))
     verdict = bootstop(table_of(trees), seed=case, cutoff=0.3, halvings=400)
     error = np.std(exact) * np.sqrt(1 / 400 + 1 / 20)
-    assert abs(verdict.distance - np.mean(exact)) <= 5 * error
-    assert verdict.error == pytest.approx(np.std(exact) / 20, rel=0.3)
+    assert abs(verdict.wrf - np.mean(exact)) <= 5 * error
+    assert verdict.wrf_error == pytest.approx(np.std(exact) / 20, rel=0.3)
     spread = np.std(np.array(shares) <= 0.3) * np.sqrt(1 / 400 + 1 / 20)
     assert abs(verdict.passed / 400 - np.mean(np.array(shares) <= 0.3)) <= 5 * spread + 1e-9
 
@@ -59,20 +59,20 @@ def test_the_mean_distance_is_that_of_all_halves(case: int, grower: Any) -> None
 def test_trees_that_are_all_alike_have_converged(grower: Any) -> None:
     tree = grower(0).tree([f"t{k}" for k in range(12)])
     verdict = bootstop(table_of([tree] * 50), seed=1)
-    assert (verdict.distance, verdict.share, verdict.error) == (0, 0, 0)
+    assert (verdict.wrf, verdict.share, verdict.wrf_error) == (0, 0, 0)
     assert verdict.passed == verdict.halvings == 1000
-    assert verdict.is_converged
+    assert verdict.converged
 
 
 def test_stars_have_converged_and_random_trees_have_not(grower: Any) -> None:
     star = "(a,b,c,d,e,f);"
     verdict = bootstop(split_table(read_clades(star * 50)), seed=1)
-    assert verdict.is_converged
-    assert np.isfinite([verdict.distance, verdict.share, verdict.error]).all()
+    assert verdict.converged
+    assert np.isfinite([verdict.wrf, verdict.share, verdict.wrf_error]).all()
     grow = grower(0)
     names = [f"t{k}" for k in range(30)]
     verdict = bootstop(table_of([grow.tree(names, wild=False) for _ in range(50)]), 1)
-    assert not verdict.is_converged
+    assert not verdict.converged
     assert verdict.passed == 0
 
 
@@ -82,7 +82,7 @@ def test_a_seed_and_a_number_of_trees_make_the_halves(grower: Any) -> None:
     trees = [grow.tree(names, base=names) for _ in range(20)]
     once, again, other = (bootstop(table_of(trees), seed, halvings=50) for seed in (1, 1, 2))
     assert once == again
-    assert once.distance != other.distance
+    assert once.wrf != other.wrf
 
 
 def test_what_is_forgotten_is_worked_out_again(
@@ -104,4 +104,4 @@ def test_ninety_nine_of_a_hundred_halvings_have_to_pass(grower: Any) -> None:
     passed = [verdict.passed for verdict in verdicts]
     assert passed == sorted(passed)
     assert passed[0] == 0
-    assert [v.is_converged for v in verdicts] == [v.passed >= 198 for v in verdicts]
+    assert [v.converged for v in verdicts] == [v.passed >= 198 for v in verdicts]

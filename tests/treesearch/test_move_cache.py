@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 import numpy as np
 import pytest
 
@@ -199,6 +201,6 @@ def test_it_forgets_before_it_grows_too_large(monkeypatch: pytest.MonkeyPatch) -
 def test_a_copy_keeps_what_was_known() -> None:
     cache = MoveCache()
     cache.add_converged([1])
-    kept = cache.copy()
+    kept = replace(cache)
     cache.add_converged([2])
     assert kept.has_converged([1, 2]) == [True, False]

@@ -16,7 +16,6 @@ from mltree.tree.splits import same_topology, splits, topology_key
 from mltree.tree.topology import Tree, random_topology
 from mltree.treesearch.checkpoint import CandidateTree
 from mltree.treesearch.spr import (
-    FullSmoothing,
     Neighbourhood,
     RescoredMoves,
     fully_smoothed_moves,
@@ -81,9 +80,7 @@ def distinct_near(tree: Tree, moves: RescoredMoves) -> list[int]:
 def smoothed_of(
     oracle: Oracle, own: CandidateTree, moves: RescoredMoves, count: int
 ) -> RescoredMoves:
-    (found,) = perform(
-        oracle, fully_smoothed_moves([own], UNDER, [moves], FullSmoothing(count, SETTINGS))
-    )  # type: ignore[arg-type]
+    (found,) = perform(oracle, fully_smoothed_moves([own], UNDER, [moves], count, SETTINGS))  # type: ignore[arg-type]
     return found
 
 
@@ -125,9 +122,7 @@ def test_the_order_of_branches_without_length_is_not_smoothed(case: int) -> None
         expected.append(shape(moved))
     distinct = [found for found in dict.fromkeys(expected) if found != shape(own.tree)]
     oracle = Oracle()
-    perform(
-        oracle, fully_smoothed_moves([own], UNDER, [moves], FullSmoothing(1000, SETTINGS, FREE))
-    )  # type: ignore[arg-type]
+    perform(oracle, fully_smoothed_moves([own], UNDER, [moves], 1000, SETTINGS, FREE))  # type: ignore[arg-type]
     assert [shape(tree) for tree in oracle.trees] == distinct
     assert 5 < len(distinct) < len(expected)
 
@@ -166,7 +161,7 @@ def test_every_tree_has_candidates_of_its_own() -> None:
         for own, lnl in zip(every, depths, strict=True)
     ]
     oracle = Oracle([BEFORE, BEFORE + 1.0, BEFORE + 4.0, BEFORE + 3.0])
-    found = perform(oracle, fully_smoothed_moves(every, UNDER, moves, FullSmoothing(2, SETTINGS)))  # type: ignore[arg-type]
+    found = perform(oracle, fully_smoothed_moves(every, UNDER, moves, 2, SETTINGS))  # type: ignore[arg-type]
     assert [part.lnl.tolist() for part in found] == [[BEFORE + 1.0], [], [BEFORE + 4.0]]
 
 

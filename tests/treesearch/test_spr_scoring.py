@@ -17,9 +17,9 @@ from mltree.treesearch.spr import (
     MoveRules,
     Neighbourhood,
     ScoredMoves,
+    ScoreMoves,
     rescore,
     scan,
-    score_moves,
     shortlist,
 )
 
@@ -128,7 +128,7 @@ def test_shares_score_as_the_whole(data: Simulated, monkeypatch: pytest.MonkeyPa
     known = [MoveCache(), MoveCache()]
 
     def scored() -> list[ScoredMoves]:
-        return score_moves(data.likelihood, trees, cases, lnls, known, rules)
+        return ScoreMoves(trees, cases, lnls, known, rules).answer(data.likelihood)
 
     whole = scored()
     for found in whole:  # so that some prunes and moves are known to be hopeless the second time

@@ -31,9 +31,17 @@ def textbook(tree: Tree, radius: int) -> dict[tuple[int, int], tuple[int, int]]:
     return found
 
 
+def depths(neighbourhood: Neighbourhood) -> np.ndarray:
+    """Edges from the pruning point to each target."""
+    depth = np.ones(neighbourhood.size, np.int32)
+    for n, parent in enumerate(neighbourhood.parent.tolist()):
+        depth[n] += depth[parent] if parent >= 0 else 0
+    return depth
+
+
 def found_by(neighbourhood: Neighbourhood) -> dict[tuple[int, int], tuple[int, int]]:
     before = np.where(neighbourhood.parent < 0, -1, neighbourhood.target[neighbourhood.parent])
-    columns = (neighbourhood.prune, neighbourhood.target, neighbourhood.depth, before)
+    columns = (neighbourhood.prune, neighbourhood.target, depths(neighbourhood), before)
     rows = np.stack(columns, axis=1).tolist()
     return {(p, g): (d, b) for p, g, d, b in rows}
 
@@ -134,9 +142,11 @@ def test_a_selection_walks_only_its_ancestors() -> None:
     tree = tree_of(40, seed=9)
     neighbourhood = Neighbourhood(tree)
     neighbourhood.extend(25)
-    deepest = np.flatnonzero(neighbourhood.depth == neighbourhood.depth.max())[:1].astype(np.int32)
+    deepest = np.flatnonzero(depths(neighbourhood) == depths(neighbourhood).max())[:1].astype(
+        np.int32
+    )
     scan = neighbourhood.scan(deepest)
-    assert scan.level_in.size == neighbourhood.depth.max()
+    assert scan.level_in.size == depths(neighbourhood).max()
     assert scan.outputs == 1
     assert scan.output.tolist() == [
         [-1] * (scan.level_in.size - 1) + [0],
@@ -160,7 +170,7 @@ def test_trees_side_by_side_have_the_candidates_of_each() -> None:
     together.extend(3)
     halves = trees[0].twin.size
     before = np.where(together.parent < 0, -1, together.target[together.parent] % halves)
-    columns = (together.prune % halves, together.target % halves, together.depth, before)
+    columns = (together.prune % halves, together.target % halves, depths(together), before)
     for n, tree in enumerate(trees):
         own = np.stack(columns, axis=1)[together.tree == n].tolist()
         assert {(p, g): (d, b) for p, g, d, b in own} == textbook(tree, 3)
