@@ -13,8 +13,8 @@ from typing import TYPE_CHECKING, NamedTuple, TypeAlias
 
 import numpy as np
 
+from mltree.analyses.html_report import REPORT
 from mltree.analyses.options import SearchOptions
-from mltree.analyses.report import REPORT
 from mltree.analyses.search import CHECKPOINT, OF_ONE_ALIGNMENT, TREE, run_search, search_settings
 from mltree.data.alignments import MIN_TAXA
 from mltree.data.alphabet import DNA

@@ -23,7 +23,7 @@ from mltree.analyses.options import (
     SearchOptions,
 )
 from mltree.analyses.search import SUPPORT, run_search, search_in_memory
-from mltree.analyses.trees import CONSENSUS_FILES, METRICS
+from mltree.analyses.tree_sets import CONSENSUS_FILES, METRICS
 from mltree.api.calls import Call, Progress, calling
 from mltree.api.inputs import AlignmentLike, source_of, written
 from mltree.api.results import (

@@ -17,7 +17,7 @@ from numpy.typing import NDArray
 
 from mltree.analyses.options import DistanceOptions, SupportOptions
 from mltree.analyses.search import SupportResult
-from mltree.analyses.trees import METRICS, support_facts, support_kinds, support_texts
+from mltree.analyses.tree_sets import METRICS, support_facts, support_kinds, support_texts
 from mltree.api.calls import in_turn
 from mltree.program.cases import Case
 from mltree.runs.engines import Resources, Workload, open_engines

@@ -185,13 +185,13 @@ ANALYSES = {
     ),
     "compare": Analysis(
         options.CompareOptions,
-        "inspect:run_compare",
+        "check:run_compare",
         "datasets/primates.phy --tree primates.mltree.bestTree --model primates.mltree.bestModel",
     ),
-    "devices": Analysis(options.DevicesOptions, "inspect:run_devices", ""),
-    "check": Analysis(options.CheckOptions, "inspect:run_check", "datasets/frogs.phy"),
+    "devices": Analysis(options.DevicesOptions, "check:run_devices", ""),
+    "check": Analysis(options.CheckOptions, "check:run_check", "datasets/frogs.phy"),
     "run": Analysis(
-        options.RunOptions, "whole:run_whole", "datasets/primates.phy --prefix primates"
+        options.RunOptions, "pipeline:run_pipeline", "datasets/primates.phy --prefix primates"
     ),
     "bootstrap": Analysis(
         options.BootstrapOptions,
@@ -209,22 +209,22 @@ ANALYSES = {
     ),
     "support": Analysis(
         options.SupportOptions,
-        "trees:run_support",
+        "tree_sets:run_support",
         "primates.mltree.bestTree --trees datasets/primates.bootstraps --metric fbp,tbe",
     ),
     "consensus": Analysis(
         options.ConsensusOptions,
-        "trees:run_consensus",
+        "tree_sets:run_consensus",
         "datasets/primates.bootstraps --type majority,extended --prefix primates",
     ),
     "rf": Analysis(
         options.DistanceOptions,
-        "trees:run_rf",
+        "tree_sets:run_rf",
         "datasets/primates.bootstraps --reference primates.mltree.bestTree --weighted "
         "--prefix primates",
     ),
     "bootstop": Analysis(
-        options.BootstopOptions, "trees:run_bootstop", "datasets/primates.bootstraps"
+        options.BootstopOptions, "tree_sets:run_bootstop", "datasets/primates.bootstraps"
     ),
     "alrt": Analysis(
         options.BranchTestOptions,
@@ -239,11 +239,11 @@ ANALYSES = {
     ),
     "concordance": Analysis(
         options.ConcordanceOptions,
-        "trees:run_concordance",
+        "tree_sets:run_concordance",
         "primates.mltree.bestTree --gene-trees datasets/primates.bootstraps "
         "--alignment datasets/primates.phy",
     ),
-    "report": Analysis(options.ReportOptions, "report:run_report", "primates"),
+    "report": Analysis(options.ReportOptions, "html_report:run_report", "primates"),
     "draw": Analysis(
         options.DrawOptions, "convert:run_draw", "primates.mltree.bestTree -o primates.svg"
     ),

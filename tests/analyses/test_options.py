@@ -43,7 +43,10 @@ def test_loci_are_several_alignments() -> None:
     ("modules", "absent"),
     [
         ("mltree.analyses.options", {"numpy", "pyopencl", "rich", "typer", "scipy"}),
-        ("mltree.analyses.whole, mltree.analyses.trees, mltree.api", {"rich", "typer", "click"}),
+        (
+            "mltree.analyses.pipeline, mltree.analyses.tree_sets, mltree.api",
+            {"rich", "typer", "click"},
+        ),
     ],
 )
 def test_options_load_nothing_heavy_and_the_library_no_command_line(

@@ -10,8 +10,8 @@ import json
 from dataclasses import asdict, replace
 from typing import TYPE_CHECKING
 
+from mltree.analyses.html_report import REPORT, write_report
 from mltree.analyses.options import RunOptions, SearchOptions
-from mltree.analyses.report import REPORT, write_report
 from mltree.analyses.search import CHECKPOINT, RESULT, SupportPlan, load_for_search, run_search
 from mltree.data.alignments import MIN_TAXA
 from mltree.device.discovery import choose_devices
@@ -37,7 +37,7 @@ ULTRAFAST = 1000
 """Replicates of the ultrafast bootstrap that stands in for them elsewhere: what is usual."""
 
 
-def run_whole(options: RunOptions, reporter: Reporter) -> None:
+def run_pipeline(options: RunOptions, reporter: Reporter) -> None:
     """Choose, search, compute supports, write the report; or what of it is not done yet.
 
     Raises:
