@@ -1,8 +1,12 @@
-"""``mltree simulate``: sequences that evolve along a tree."""
+"""``mltree simulate``: sequences that evolve along a tree under a model.
+
+A site draws a rate category and a root state, and then at every branch its next state from the
+row of P(t) of its category. The model is reversible, so tip 0 serves as the root. The same tree,
+model and random numbers give the same sites.
+"""
 
 from __future__ import annotations
 
-import gzip
 from collections.abc import Sequence
 from dataclasses import replace
 from pathlib import Path
@@ -11,6 +15,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 from numpy.typing import NDArray
 
+from mltree.analyses.convert import write_out
 from mltree.analyses.options import SimulateOptions
 from mltree.data.alignments import MIN_TAXA, Alignment, read_alignment, refuse_few
 from mltree.data.alphabet import Alphabet
@@ -22,12 +27,10 @@ from mltree.models.partitioned import model_alphabet
 from mltree.models.rates import SiteRates
 from mltree.models.substitution import Model
 from mltree.runs.problem import model_text, read_model
-from mltree.runs.request import command_result
 from mltree.runs.workspace import claim_files
-from mltree.system.arrays import UInt8
+from mltree.system.arrays import Float64, UInt8
 from mltree.system.errors import InputError, ModelError
-from mltree.system.events import AlignmentWritten, Notice, RunStarted, TreesWritten
-from mltree.system.files import write_together
+from mltree.system.events import AlignmentWritten, Event, Notice, RunStarted, TreesWritten
 from mltree.system.process import host_memory
 from mltree.system.version import __version__
 from mltree.tree.clades import read_clades
@@ -37,12 +40,6 @@ from mltree.tree.topology import Tree, uniform_tree, yule_tree
 if TYPE_CHECKING:
     from mltree.report.progress import Reporter
 
-
-# Sequences that evolve along a tree under a model, with the gaps of real ones where asked for.
-#
-# A site draws a rate category and a root state, and then at every branch its next state from the
-# row of P(t) of its category. The model is reversible, so tip 0 serves as the root. The same tree,
-# model and random numbers give the same sites.
 
 MAX_BARREN_BATCHES = 20
 """Batches in a row without a new column, after which there are hardly more to find."""
@@ -55,11 +52,9 @@ BATCH_SITES = 1 << 16
 
 
 def sites(tree: Tree, arrays: ModelArrays, count: int, rng: np.random.Generator) -> UInt8:
-    """As many sites as asked for."""
-    batches = -(-count // FEW_SITES)
-    return np.concatenate([evolve(tree, arrays, FEW_SITES, rng) for _ in range(batches)], axis=1)[
-        :, :count
-    ]
+    """u8 [T, count]: states of the tips at as many sites as asked for."""
+    batches = [evolve(tree, arrays, FEW_SITES, rng) for _ in range(-(-count // FEW_SITES))]
+    return np.concatenate(batches, axis=1)[:, :count]
 
 
 def distinct_sites(tree: Tree, arrays: ModelArrays, count: int, rng: np.random.Generator) -> UInt8:
@@ -68,36 +63,32 @@ def distinct_sites(tree: Tree, arrays: ModelArrays, count: int, rng: np.random.G
     Raises:
         InputError: new columns have stopped turning up.
     """
-    found = np.empty((0, tree.n_tips), np.uint8)
+    columns = np.empty((0, tree.n_tips), np.uint8)
     barren = 0
     evolve(tree, arrays, BATCH_SITES, rng)  # the files of bench/results can be made again
-    while True:
-        batch = evolve(tree, arrays, BATCH_SITES, rng)
-        before = len(found)
-        found = _without_repeats(np.concatenate((found, batch.T)))
-        if len(found) >= count:
-            break
-        barren = barren + 1 if len(found) == before else 0
+    while len(columns) < count:
         if barren == MAX_BARREN_BATCHES:
-            problem = f"only {before:,} distinct columns turned up"
+            problem = f"only {len(columns):,} distinct columns turned up"
             raise InputError(problem, hint="a longer tree or more taxa give more")
-    return np.ascontiguousarray(found[:count].T)
+        before = len(columns)
+        batch = evolve(tree, arrays, BATCH_SITES, rng)
+        columns = _without_repeats(np.concatenate((columns, batch.T)))
+        barren = barren + 1 if len(columns) == before else 0
+    return np.ascontiguousarray(columns[:count].T)
 
 
 def evolve(tree: Tree, arrays: ModelArrays, count: int, rng: np.random.Generator) -> UInt8:
-    """Sites that evolved from tip 0 outwards, all at a time: [sites, states] for every branch."""
+    """u8 [T, count]: sites that evolved from tip 0 outwards, all of them branch by branch."""
     states = np.empty((tree.n_tips, count), np.uint8)
-    systems = _systems(arrays)
-    transitions = np.concatenate([p_matrices(own, tree.lengths) for own in systems], axis=1)
+    transitions, frequencies = by_category(arrays, tree.lengths)
     steps = np.cumsum(transitions, axis=-1)[..., :-1]
     category = _drawn(np.cumsum(arrays.weights)[:-1], rng.random(count))
-    roots = np.cumsum([own.frequencies for own in systems], axis=-1)[:, :-1]
-    states[0] = _drawn(roots[category // systems[0].n_categories], rng.random(count))
+    roots = np.cumsum(frequencies, axis=-1)[:, :-1]
+    states[0] = _drawn(roots[category], rng.random(count))
     pending = [(tree.twin.item(0), states[0])]
     while pending:
         half, parent = pending.pop()
-        bounds = steps[tree.edge.item(half), category, parent]
-        child = _drawn(bounds, rng.random(count))
+        child = _drawn(steps[tree.edge.item(half), category, parent], rng.random(count))
         if half < 3 * tree.n_tips:
             states[half // 3] = child
         else:
@@ -105,25 +96,29 @@ def evolve(tree: Tree, arrays: ModelArrays, count: int, rng: np.random.Generator
     return states
 
 
-def _systems(arrays: ModelArrays) -> list[ModelArrays]:
-    """The eigen systems of a mixture, each with its share of the categories; else the one."""
-    if arrays.n_systems == 1:
-        return [arrays]
-    stacked = replace(
-        arrays,
-        rates=arrays.rates.reshape(arrays.n_systems, -1),
-        weights=arrays.weights.reshape(arrays.n_systems, -1),
-    )
-    return stacked.unstacked()
+def by_category(arrays: ModelArrays, lengths: Float64) -> tuple[Float64, Float64]:
+    """P f64 [E, K, S, S] of every branch length, and frequencies f64 [K, S], by rate category.
+
+    Each class of a mixture has an eigen system, and its share of the categories in turn.
+    """
+    classes = [arrays]
+    if arrays.eigenvalues.ndim > 1:
+        rates, weights = (
+            values.reshape(arrays.n_systems, -1) for values in (arrays.rates, arrays.weights)
+        )
+        classes = replace(arrays, rates=rates, weights=weights).unstacked()
+    transitions = np.concatenate([p_matrices(one, lengths) for one in classes], axis=1)
+    frequencies = np.stack([one.frequencies for one in classes])
+    return transitions, frequencies.repeat(arrays.n_categories // len(classes), axis=0)
 
 
-def _drawn(bounds: NDArray[np.float64], u: NDArray[np.float64]) -> UInt8:
-    """Where each u falls between rising bounds, [..., S-1]: u8, how many of them are not above."""
+def _drawn(bounds: Float64, u: Float64) -> UInt8:
+    """Number of the bounds, rising along [..., S-1], that are not above each u."""
     number: UInt8 = np.sum(u[:, None] >= bounds, axis=-1, dtype=np.uint8)
     return number
 
 
-def _without_repeats(rows: NDArray[np.uint8]) -> NDArray[np.uint8]:
+def _without_repeats(rows: UInt8) -> UInt8:
     keys = np.ascontiguousarray(rows).view(np.dtype((np.void, rows.shape[1])))
     _, first = np.unique(keys, return_index=True)
     return rows[np.sort(first)]
@@ -175,10 +170,10 @@ def run_simulate(options: SimulateOptions, reporter: Reporter) -> None:
         ModelError: the model cannot be used.
     """
     file_format = options.file_format or format_of(options.out)
-    out = Path(options.out)
-    true_tree = None if options.true_tree is None else Path(options.true_tree)
-    written = [out] if true_tree is None else [out, true_tree]
-    claim_files(written, options.inputs, options.redo)
+    files = {"out": options.out}
+    if options.true_tree is not None:
+        files["true_tree"] = str(Path(options.true_tree))
+    claim_files([*map(Path, files.values())], options.inputs, options.redo)
     reporter(RunStarted(__version__, options.line, options.seed))
     model = _model(options.model, options.frequencies_from)
     if isinstance(model.heterogeneity, SiteRates):
@@ -196,19 +191,13 @@ def run_simulate(options: SimulateOptions, reporter: Reporter) -> None:
     characters = letters(evolve(tree, arrays, count, rng), model.alphabet)
     if is_gap is not None:
         characters[is_gap] = ord("-")
-    text = write_alignment(taxa, characters, model.alphabet, file_format)
-    contents = {out: gzip.compress(text, mtime=0) if out.suffix == ".gz" else text}
-    if true_tree is not None:
-        contents[true_tree] = (write_newick(tree, taxa) + "\n").encode()
-    claim_files(written, options.inputs, options.redo)  # once more: another may be quicker
-    write_together(contents)
-    reporter(AlignmentWritten(str(out), file_format, *characters.shape))
-    if true_tree is not None:
-        reporter(TreesWritten(str(true_tree), 1, len(taxa)))
-    files = {"out": options.out} | ({"true_tree": str(true_tree)} if true_tree else {})
+    contents = {"out": write_alignment(taxa, characters, model.alphabet, file_format)}
+    events: list[Event] = [AlignmentWritten(str(Path(options.out)), file_format, *characters.shape)]
+    if options.true_tree is not None:
+        contents["true_tree"] = (write_newick(tree, taxa) + "\n").encode()
+        events.append(TreesWritten(files["true_tree"], 1, len(taxa)))
     values = {"seed": options.seed, "taxa": len(taxa), "sites": characters.shape[1]}
-    result = command_result("simulate", options.line, values, files, options.inputs, reporter)
-    reporter.finish("simulate", result)
+    write_out("simulate", options, contents, files, events, values, reporter)
 
 
 def _refuse_large(options: SimulateOptions) -> None:
