@@ -1,10 +1,11 @@
-"""``mltree compare``, ``devices`` and ``check``: looking, without writing anything."""
+"""Checks of data and devices, without files: ``mltree check``, ``devices`` and ``compare``."""
 
 from __future__ import annotations
 
-import time
+import timeit
 from collections.abc import Iterator
 from dataclasses import asdict, fields
+from functools import partial
 from typing import TYPE_CHECKING
 
 import numpy as np
@@ -36,6 +37,7 @@ from mltree.runs.trees import check_possible, read_tree
 from mltree.system.errors import DeviceError, MltreeError, NumericalError
 from mltree.system.events import (
     AlignmentChecked,
+    AlignmentSummary,
     Busy,
     EnginesCompared,
     EngineScore,
@@ -48,8 +50,6 @@ from mltree.tree.topology import Tree, random_topology
 if TYPE_CHECKING:
     from mltree.report.progress import Reporter
 
-
-# One likelihood from every engine that there is: each device in two layouts, and the reference.
 
 TOLERANCE = 1e-9
 """Relative difference in lnL between two fp64 engines: rounding over some 1e4 patterns, with room.
@@ -71,48 +71,109 @@ NARROW_ON_GPU = 8
 """Patterns of a block that a GPU is compared in; its work-items need neighbours to read with."""
 
 
-def score_everywhere(
-    patterns: Patterns, tree: Tree, model: PartitionModel, mixed: bool
-) -> Iterator[EngineScore]:
-    """The reference's score, then every device's in two layouts."""
-    yield _score("NumPy reference", Resources(device=REFERENCE), patterns, tree, model)
-    for device in find_devices():
-        for vw in _widths(device):
-            resources = Resources(device=str(device.index), mixed=mixed, vw=vw)
-            name = f"{device.name} VW={vw or 'native'}"
-            yield _score(name, resources, patterns, tree, model)
+def run_check(options: CheckOptions, reporter: Reporter) -> None:
+    """Show an alignment, or its parts.
+
+    Raises: MltreeError: a search would refuse it; facts that can be shown are shown before.
+    """
+    if options.device is not None:
+        choose_devices(options.device)
+    chooses = is_choice(options.model)
+    model = None if chooses else options.model
+    problem = read_problem(
+        options.alignment, model, options.data_type, partitions=options.partitions,
+        chooses=chooses, site_rates=True,
+    )  # fmt: skip
+    if options.partitions is not None:
+        _show_parts(options, options.partitions, model, reporter)
+    elif problem.summary is None:
+        assert options.model is not None, "a partition file has stood for it"
+        _show_parts(options, options.model, None, reporter)
+    else:
+        _show_alignment(options, problem, problem.summary, reporter)
 
 
-def _widths(device: DeviceInfo) -> tuple[int | None, ...]:
-    """A narrow block's, and None for the layout that a search takes."""
-    return AVX_WIDTH if device.is_cpu else NARROW_ON_GPU, None
-
-
-def _score(
-    name: str, resources: Resources, patterns: Patterns, tree: Tree, model: PartitionModel
-) -> EngineScore:
-    """Log-likelihood and time of an engine, called ``name`` where it cannot even be opened."""
-    case, bounds = Case(model.arrays()), BranchSettings().bounds(patterns.n_sites)
-    try:
-        work = Workload.of_patterns(
-            patterns, max(model.categories), bounds, systems=max(model.systems)
+def _show_parts(
+    options: CheckOptions, partitions: str, model: str | None, reporter: Reporter
+) -> None:
+    """The parts of an alignment: what each is and holds, and whether its model can be used."""
+    scheme = in_our_words(read_partitions(partitions))
+    data = read_partitioned(options.alignment, scheme, model_alphabet, options.data_type)
+    part_models(data, model)
+    for text in data.notices:
+        reporter(Notice(text))
+    patterns_of = map(data.patterns, range(len(data.parts)))
+    facts = tuple(
+        PartFacts(
+            name=part.name,
+            data_type=patterns.alphabet.name,
+            model=name,
+            sites=patterns.n_sites,
+            patterns=patterns.n_patterns,
+            gap_share=patterns.gap_share,
+            taxa=int(has_data.sum()),
         )
-        likelihood = Engines(resources, work).likelihood
-        lnl = float(likelihood.log_likelihoods([tree], [case])[0])
-        times = []
-        for _ in range(REPETITIONS):
-            began = time.perf_counter()
-            likelihood.log_likelihoods([tree], [case])
-            times.append(time.perf_counter() - began)
-    except MltreeError as error:
-        return EngineScore(name, float("nan"), 0.0, error.message)
-    return EngineScore(likelihood.engine.name, lnl, min(times))
+        for part, name, patterns, has_data in zip(
+            data.parts, model_names(data, model), patterns_of, data.has_data, strict=True
+        )
+    )
+    loaded = PartitionsLoaded(partitions, len(data.taxa), data.n_sites, facts)
+    reporter(loaded)
+    reporter.finish("check", asdict(loaded))
 
 
-def is_close(lnl: float, reference: float, mixed: bool) -> bool:
-    """True if two lnL differ by no more than rounding explains."""
-    tolerance = MIXED_TOLERANCE if mixed else TOLERANCE
-    return abs(lnl - reference) <= tolerance * abs(reference)
+def _show_alignment(
+    options: CheckOptions, problem: Problem, summary: AlignmentSummary, reporter: Reporter
+) -> None:
+    """Everything worth knowing about an alignment before a search."""
+    resources, memory = Resources(device=options.device), None
+    try:
+        memory = Engines(resources, search_workload(problem, resources=resources)).memory
+        line = "no device's" if memory is None else describe(memory).removeprefix("memory: ")
+    except DeviceError as error:
+        if options.device is not None:
+            raise
+        line = f"not known: {error.message}"
+    reporter(AlignmentChecked(summary, memory))
+    reporter.say(f"Memory       {line}")
+    values = {
+        **asdict(summary),
+        "warnings": tables.warning_lines(summary),
+        "model": problem.model.text,
+        "memory": None if memory is None else asdict(memory),
+    }
+    refuse_gap_taxa(problem)
+    reporter.finish("check", values)
+
+
+def run_devices(options: DevicesOptions, reporter: Reporter) -> None:
+    """Every device with what matters, and whether it computes rightly.
+
+    Measures what layouts suit the device where nobody has, or where that is asked for.
+    """
+    devices = find_devices()
+    if not devices:
+        raise no_device()
+    for text in notices(devices):
+        reporter(Notice(text))
+    due = [device for device in devices if options.calibrate or not load(device).layouts]
+
+    def tell(text: str) -> None:
+        reporter(Busy(text))
+
+    build_all(due, tell)
+    listed = []
+    for device in devices:
+        verdict, known = self_test(device), load(device)
+        if not is_ok(verdict):
+            known = Calibration()
+        elif device in due:
+            known = calibrate(device, tell)
+        reporter.say("\n".join(tables.device_lines(device, verdict, known)))
+        names = [field.name for field in fields(device) if field.name != "handle"]
+        facts = {name: getattr(device, name) for name in names}
+        listed.append({**facts, "self_test": verdict, "copy_bytes": known.copy_bytes})
+    reporter.finish("devices", {"devices": listed})
 
 
 def self_test(device: DeviceInfo) -> str:
@@ -121,28 +182,21 @@ def self_test(device: DeviceInfo) -> str:
     patterns = _random_patterns(rng)
     tree = random_topology(patterns.n_tips, rng)
     model = parse_model("GTR{1/3/1/1/4/1}+FU{0.3/0.2/0.2/0.3}+G4{0.5}", DNA)
-    case = Case((model.arrays(),))
-    bounds = BranchSettings().bounds(patterns.n_sites)
-
+    case, bounds = Case((model.arrays(),)), BranchSettings().bounds(patterns.n_sites)
     work = Workload.of_patterns(patterns, model.arrays().n_categories, bounds)
-
-    def planned(name: str) -> Engines:
-        return Engines(Resources(device=name), work)
-
     try:
-        here = planned(str(device.index))
-        lnl, d1, d2 = here.likelihood.derivatives(tree, case)
+        engines = Engines(Resources(device=str(device.index)), work)
+        lnl, d1, d2 = engines.likelihood.derivatives(tree, case)
     except MltreeError as error:
         return error.message
-    reference = planned(REFERENCE).likelihood
+    reference = Engines(Resources(device=REFERENCE), work).likelihood
     expected, e1, e2 = reference.derivatives(tree, case)
-    is_mixed = not here.is_exact
-    same = is_close(lnl, expected, is_mixed) and (
-        is_mixed or (np.allclose(d1, e1) and np.allclose(d2, e2))
-    )
-    if not same:
+    is_same = is_close(lnl, expected, mixed=not engines.is_exact)
+    if engines.is_exact:
+        is_same = is_same and np.allclose(d1, e1) and np.allclose(d2, e2)
+    if not is_same:
         return f"wrong: lnL {lnl:.6f}, not {expected:.6f}"
-    return f"{OK} ({here.layouts[0]})"
+    return f"{OK} ({engines.layouts[0]})"
 
 
 def is_ok(verdict: str) -> bool:
@@ -188,128 +242,43 @@ def run_compare(options: CompareOptions, reporter: Reporter) -> None:
     reporter.finish("compare", {"scores": [asdict(score) for score in scores]})
 
 
-def run_devices(options: DevicesOptions, reporter: Reporter) -> None:
-    """Every device with what matters, and whether it computes rightly.
-
-    Measures what layouts suit the device where nobody has, or where that is asked for.
-    """
-    found = find_devices()
-    if not found:
-        raise no_device()
-    for text in notices(found):
-        reporter(Notice(text))
-    due = [device for device in found if options.calibrate or not load(device).layouts]
-
-    def tell(text: str) -> None:
-        reporter(Busy(text))
-
-    build_all(due, tell)
-    listed = []
-    for device in found:
-        verdict, known = self_test(device), load(device)
-        if not is_ok(verdict):
-            known = Calibration()
-        elif device in due:
-            known = calibrate(device, tell)
-        reporter.say("\n".join(tables.device_lines(device, verdict, known)))
-        listed.append({**_facts(device), "self_test": verdict, "copy_bytes": known.copy_bytes})
-    reporter.finish("devices", {"devices": listed})
+def score_everywhere(
+    patterns: Patterns, tree: Tree, model: PartitionModel, mixed: bool
+) -> Iterator[EngineScore]:
+    """The reference's score, then every device's in a narrow layout and in that of a search."""
+    score = partial(_score, Case(model.arrays()), patterns, tree, model)
+    yield score("NumPy reference", Resources(device=REFERENCE))
+    for device in find_devices():
+        for vw in (AVX_WIDTH if device.is_cpu else NARROW_ON_GPU, None):
+            resources = Resources(device=str(device.index), mixed=mixed, vw=vw)
+            yield score(f"{device.name} VW={vw or 'native'}", resources)
 
 
-def _facts(device: DeviceInfo) -> dict[str, object]:
-    """Facts about a device, without its handle."""
-    names = [field.name for field in fields(device) if field.name != "handle"]
-    return {name: getattr(device, name) for name in names}
-
-
-def run_check(options: CheckOptions, reporter: Reporter) -> None:
-    """Show an alignment, or its parts.
-
-    Raises: MltreeError: a search would refuse it.
-    """
-    if options.partitions is not None:
-        _show_parts(options, options.partitions, options.model, reporter)
-    else:
-        _show_alignment(options, reporter)
-
-
-def _show_parts(
-    options: CheckOptions, partitions: str, model: str | None, reporter: Reporter
-) -> None:
-    """The parts of an alignment: what each is and holds, and whether its model can be used.
-
-    Raises: MltreeError: a search would refuse them, or the device.
-    """
-    if options.device is not None:
-        choose_devices(options.device)
-    _as_a_search_reads(options, model, partitions)
-    model = None if is_choice(model) else model
-    scheme = in_our_words(read_partitions(partitions))
-    data = read_partitioned(options.alignment, scheme, model_alphabet, options.data_type)
-    part_models(data, model)
-    for text in data.notices:
-        reporter(Notice(text))
-    facts = tuple(
-        PartFacts(
-            name=part.name,
-            data_type=patterns.alphabet.name,
-            model=name,
-            sites=patterns.n_sites,
-            patterns=patterns.n_patterns,
-            gap_share=patterns.gap_share,
-            taxa=int(data.has_data[number].sum()),
-        )
-        for number, (part, name) in enumerate(
-            zip(data.parts, model_names(data, model), strict=True)
-        )
-        for patterns in [data.patterns(number)]
-    )
-    loaded = PartitionsLoaded(partitions, len(data.taxa), data.n_sites, facts)
-    reporter(loaded)
-    reporter.finish("check", asdict(loaded))
-
-
-def _as_a_search_reads(
-    options: CheckOptions, model: str | None, partitions: str | None = None
-) -> Problem:
-    """The problem, as a search begins with it.
-
-    Raises: MltreeError: a search would refuse the data or the model.
-    """
-    chooses = is_choice(model)
-    name = None if chooses else model
-    return read_problem(
-        options.alignment, name, options.data_type, partitions=partitions, chooses=chooses,
-        site_rates=True,
-    )  # fmt: skip
-
-
-def _show_alignment(options: CheckOptions, reporter: Reporter) -> None:
-    """Everything worth knowing about an alignment before a search.
-
-    Raises: MltreeError: a search would refuse it; what can be shown is shown before.
-    """
-    problem = _as_a_search_reads(options, options.model)
-    if problem.summary is None:
-        assert options.model is not None, "a partition file has stood for it"
-        _show_parts(options, options.model, None, reporter)
-        return
-    resources = Resources(device=options.device)
-    memory = None
+def _score(
+    case: Case,
+    patterns: Patterns,
+    tree: Tree,
+    model: PartitionModel,
+    name: str,
+    resources: Resources,
+) -> EngineScore:
+    """Log-likelihood and time of an engine, called ``name`` where it cannot even be opened."""
+    bounds = BranchSettings().bounds(patterns.n_sites)
     try:
-        memory = Engines(resources, search_workload(problem, resources=resources)).memory
-        line = "no device's" if memory is None else describe(memory).removeprefix("memory: ")
-    except DeviceError as error:
-        if options.device is not None:
-            raise
-        line = f"not known: {error.message}"
-    reporter(AlignmentChecked(problem.summary, memory))
-    reporter.say(f"Memory       {line}")
-    values = {
-        **asdict(problem.summary),
-        "warnings": tables.warning_lines(problem.summary),
-        "model": problem.model.text,
-        "memory": None if memory is None else asdict(memory),
-    }
-    refuse_gap_taxa(problem)
-    reporter.finish("check", values)
+        work = Workload.of_patterns(
+            patterns, max(model.categories), bounds, systems=max(model.systems)
+        )
+        likelihood = Engines(resources, work).likelihood
+        lnl = float(likelihood.log_likelihoods([tree], [case])[0])
+        times = timeit.repeat(
+            lambda: likelihood.log_likelihoods([tree], [case]), number=1, repeat=REPETITIONS
+        )
+    except MltreeError as error:
+        return EngineScore(name, float("nan"), 0.0, error.message)
+    return EngineScore(likelihood.engine.name, lnl, min(times))
+
+
+def is_close(lnl: float, reference: float, mixed: bool) -> bool:
+    """True if two lnL differ by no more than rounding explains."""
+    tolerance = MIXED_TOLERANCE if mixed else TOLERANCE
+    return abs(lnl - reference) <= tolerance * abs(reference)
