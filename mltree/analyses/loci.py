@@ -1,4 +1,11 @@
-"""``mltree search`` of many loci: alignments, folders, a list of files, or the parts of one."""
+"""``mltree search`` of many loci: alignments, folders, a list of files, or the parts of one.
+
+Each has a tree and a model of its own, and is what it is whatever is searched beside it: its search
+is that of ``mltree search`` on its alignment alone, with the same seed. Loci are taken in a few at
+a time, share launches, and are kept in a journal as they end, so that a run goes on where it was
+stopped, whichever loci are added. Taxa that have nothing but gaps are left out, and a notice tells
+of a locus that cannot be searched.
+"""
 
 from __future__ import annotations
 
@@ -21,7 +28,7 @@ from mltree.data.alphabet import DNA
 from mltree.data.partitions import table_of_tips
 from mltree.data.patterns import Patterns
 from mltree.data.source import STDIN, expect_file, read_text
-from mltree.device.discovery import choose_devices, company_pays
+from mltree.device.discovery import DeviceInfo, choose_devices, company_pays
 from mltree.device.layout import Layout
 from mltree.device.layout_choice import KeptLayouts, choose_layout, measured_layouts
 from mltree.device.memory import cla_memory
@@ -73,10 +80,239 @@ if TYPE_CHECKING:
     from mltree.report.progress import Reporter
 
 
-# A locus: its data, as they are read, and its tree, as it is kept.
-#
-# Taxa that have nothing but gaps are left out of its tree, and a locus that cannot be searched is
-# told of.
+LOG, RESULT = "log", "json"
+TREES, TABLE, JOURNAL = LOCI_KINDS
+"""Kinds of files. The journal stays, so that loci can be added."""
+
+COLUMNS = ("locus", "taxa", "sites", "patterns", "lnl", "tree_length", "model")
+
+FOR_LONE_TREES = (
+    "constraint", "outgroup", "bootstrap", "metric", "sh_alrt", "lbp", "alrt", "abayes", "ufboot",
+    "bnni", "report", "site_rates", "brlen", "merge", "site_freqs", "guide_tree",
+)  # fmt: skip
+"""Options of a search that say nothing of many trees."""
+
+OF_ANY_NUMBER = "MULTI"
+"""Beginning of models whose states are as many as the data have."""
+
+HINT = "search one alignment, or give the options on the trees afterwards"
+
+AT_ONCE = 256
+"""Loci that are in memory at a time, at most."""
+
+CPU_BYTES, GPU_SHARE = 1 << 25, 0.5
+"""Bytes of CLAs of the loci that are searched at a time, a tree each: on a CPU, where more bring
+little but memory (120 loci of 20 taxa x 350 sites: 263 MB, and as much time as with half or eight
+times as many); and the share of those that a GPU holds, which has work for all."""
+
+SHARES, LEAST_SHARE = 2, 4
+"""Part that a rank takes next of the loci left for each of several ranks, and loci of the smallest
+such share: what they take gets less towards the end, so that all end at about the same time."""
+
+LOCUS_PATTERNS = 512
+"""Patterns that layouts are chosen for: the same for all loci, whatever stands beside them."""
+
+
+def run_searches(options: SearchOptions, reporter: Reporter) -> None:
+    """Search the tree of an alignment, or of every locus."""
+    if options.has_loci:
+        run_loci(options, reporter)
+        return
+    origins = options.origins
+    if "alignment" in origins:
+        origins = {**origins, "alignment": (options.alignment, "typed")}
+    run_search(replace(options, origins=origins), reporter)
+
+
+def run_loci(options: SearchOptions, reporter: Reporter) -> None:
+    """Search every locus, show the result, write the files."""
+    _refuse(options)
+    workspace, kinds = options.workspace, (TREES, TABLE, RESULT)
+    loci, files = _loci(options)
+    workspace.check((LOG, *kinds, JOURNAL), [*options.inputs, *files])
+    share_loci(options, len(loci))
+    held = (*kinds, JOURNAL, *(kind for kind in OF_ONE_ALIGNMENT if kind != REPORT))
+    with open_log(workspace.path(LOG), reporter) as log, workspace.held(held):
+        resumes = not options.redo and workspace.path(JOURNAL).exists()
+        if not resumes:
+            workspace.claim((*kinds, JOURNAL, TREE, CHECKPOINT), options.redo)
+        elif not _is_alike(options):
+            workspace.claim(kinds, redo=False)
+        reporter(RunStarted(__version__, options.line, options.seed))
+        reporter(Notice(f"{len(loci):,} loci, each with a tree and a model of its own"))
+        search = LociSearch(
+            settings=search_settings(options), resources=options.resources, seed=options.seed,
+            starts=terms_of(options.tree) if options.tree else None, collapse=options.collapse,
+        )  # fmt: skip
+        with LociJournal(workspace.path(JOURNAL), afresh=not resumes) as journal:
+            begin_log(log, options, reporter, resumes, inputs=files)
+            if journal.done:
+                reporter(Notice(f"{journal.path} has {len(journal.done):,} loci"))
+            with on_signal(partial(_leave, options, journal, log)):
+                trees = search.run(loci, journal, reporter, current_ranks())
+            _finish(options, loci, trees, log, files, reporter)
+
+
+def _refuse(options: SearchOptions) -> None:
+    """Raise what cannot be asked of many trees."""
+    for name in FOR_LONE_TREES:
+        if options.origins.get(name, (None, "default"))[1] != "default":
+            option = name.replace("_", "-")
+            raise InputError(f"--{option} is for the search of one alignment", hint=HINT)
+    if options.tree is not None and terms_of(options.tree) is None:
+        hint = "pars{N} and rand{N} can be"
+        raise InputError("--tree: a file of trees cannot be for many loci", hint=hint)
+    if options.chooses:
+        hint = "give --model a model, or leave it out"
+        raise InputError("--model auto is for the search of one alignment", hint=hint)
+    if options.model is not None and not names_parts(options.model):
+        text = model_text(options.model)
+        if model_alphabet(text) is None and not text.upper().startswith(OF_ANY_NUMBER):
+            parse_model(text, DNA)  # of no data at all: it says why
+
+
+def _is_alike(options: SearchOptions) -> bool:
+    """True if the same options made the existing results; more loci then replace them."""
+    try:
+        before = json.loads(read_own(options.workspace.path(RESULT)))
+        return bool(before["asked"] == options.asked)
+    except (InputError, ValueError, KeyError, TypeError):
+        return False
+
+
+def _leave(options: SearchOptions, journal: LociJournal, log: RunLog) -> ExitMessage:
+    """Say how the run goes on; the loci that are done are kept already."""
+    without = " without --redo" if options.redo else ""
+    text = f"{len(journal.done):,} loci are kept; the same command{without} goes on from here"
+    log.close(f"stopped: {text}\n")
+    return ExitMessage(text)
+
+
+def _finish(
+    options: SearchOptions,
+    loci: Sequence[Locus],
+    trees: Sequence[LocusTree | None],
+    log: RunLog,
+    inputs: Sequence[str],
+    reporter: Reporter,
+) -> None:
+    """Write the trees and their table, and tell the result."""
+    workspace, made = options.workspace, [tree for tree in trees if tree is not None]
+    if not made:
+        raise InputError("no locus could be searched", hint=f"{log.path} says why")
+    lnl, skipped = sum(tree.lnl for tree in made), len(trees) - len(made)
+    rows = [
+        {"name": locus.name, **(tree._asdict() if tree else {})}
+        for locus, tree in zip(loci, trees, strict=True)
+    ]
+    values = {
+        "asked": options.asked, "seed": options.seed, "trees": len(made), "skipped": skipped,
+        "lnl": lnl, "loci": rows,
+    }  # fmt: skip
+    texts = {TREES: "".join(f"{tree.newick}\n" for tree in made), TABLE: _table(loci, trees)}
+    files = by_kind([log.path, *map(workspace.path, (*texts, RESULT))])
+    result = command_result(
+        "search", options.line, values, files, [*options.inputs, *inputs], reporter
+    )
+    spent = OF_ONE_ALIGNMENT if options.redo else ()
+    deliver(workspace, {**texts, RESULT: result_text(result)}, reporter, spent)
+    reporter(LociFinished(len(made), skipped, lnl, tuple(files.values()), reporter.elapsed))
+    reporter.finish("search", result)
+
+
+def _table(loci: Sequence[Locus], trees: Sequence[LocusTree | None]) -> str:
+    """A line a locus, in their order, with tabs; of those skipped nothing but the name."""
+    rows = [list(COLUMNS)]
+    for locus, tree in zip(loci, trees, strict=True):
+        cells = [""] * (len(COLUMNS) - 1)
+        if tree is not None:
+            lnl, length = f"{tree.lnl:.6f}", f"{tree.tree_length:.6f}"
+            values = tree._asdict() | {"lnl": lnl, "tree_length": length}
+            cells = [str(values[column]) for column in COLUMNS[1:]]
+        rows.append([locus.name, *cells])
+    return "".join("\t".join(row) + "\n" for row in rows)
+
+
+def _loci(options: SearchOptions) -> tuple[list[Locus], list[str]]:
+    """The loci that were asked for, and the files that they are in.
+
+    Raises: InputError where a file is missing, or there is no locus.
+    """
+    alignments = options.alignments or (options.alignment,)
+    if STDIN in alignments:
+        raise InputError("standard input is one alignment, not many", hint="name files")
+    scheme, model = options.partitions, options.model
+    if scheme is None and model is not None and names_parts(model):
+        scheme = model
+    is_lone = options.separate and len(alignments) == 1
+    if scheme is not None:
+        if not is_lone:
+            hint = "give one alignment and --separate: every part is a locus then"
+            raise InputError("a partition file is for one alignment", file=scheme, hint=hint)
+        return _parts(options), [options.alignment, scheme]
+    paths = _listed(options.alignment) if is_lone else list(_expanded(alignments))
+    for path in paths:
+        expect_file(path)
+    if not paths:
+        raise InputError("there is no alignment in it", file=options.alignment)
+    odd = next((path for path in paths if not path.isprintable()), None)
+    if odd is not None:
+        message = f"{odd!r}: a locus cannot have that name in a table"
+        raise InputError(message, hint="rename the file: no tabs, no line ends")
+    count = Counter(Path(path).name for path in paths)
+    read = partial(
+        read_problem, model=model, datatype=options.data_type, summarises=False, computes=False
+    )
+    return [
+        Locus(path if count[Path(path).name] > 1 else Path(path).name, partial(read, path))
+        for path in paths
+    ], paths
+
+
+def _expanded(paths: Iterable[str]) -> Iterable[str]:
+    """Files, and those in folders in the order of their names, without what mltree has written.
+
+    Links in folders that lead nowhere are among them: files that are missing.
+    """
+    for path in paths:
+        if not is_folder(path):
+            yield path
+            continue
+        for file in sorted(Path(path).iterdir()):
+            is_taken = file.is_file() or not is_there(file)
+            if is_taken and not file.name.startswith(".") and ".mltree." not in file.name:
+                yield str(file)
+
+
+def _listed(path: str) -> list[str]:
+    """The files that a list names, a line each; beside the list where they are not here."""
+    lines = read_text(path).decode(errors="replace").split("\n")
+    names = [line.strip() for line in lines if line.strip() and not line.startswith("#")]
+    files = []
+    for name in names:
+        here = [file for file in (Path(name), Path(path).parent / name) if is_there(file)]
+        if not here:
+            hint = "a list has a file a line; for the parts of an alignment, give --partitions"
+            raise InputError(f"there is no file {name[:80]}", file=path, hint=hint)
+        files.append(str(here[0]))
+    return files
+
+
+def _parts(options: SearchOptions) -> list[Locus]:
+    """A locus for every part of a partition file, in its order."""
+    whole = read_problem(
+        options.alignment, options.model, options.data_type, partitions=options.partitions
+    )
+    assert whole.data is not None, "a partition file has one part at least"
+    models = dict(zip(whole.data.order, whole.model.models, strict=True))
+    return [
+        Locus(part.name, partial(_part, whole, number, models[number]))
+        for number, part in enumerate(whole.data.parts)
+    ]
+
+
+def _part(whole: Problem, number: int, model: Model) -> Problem:
+    return Problem(whole.path, (whole.part(number),), alone(model), None)
 
 
 @dataclass(frozen=True)
@@ -103,12 +339,6 @@ class LocusTree(NamedTuple):
     """One line, without its end."""
 
 
-class LociJournal(LineJournal[str, LocusTree]):
-    """The loci that are done, by their :attr:`Ready.mark`."""
-
-    FORMAT, WHAT, RECORD = "mltree loci 2", "loci", LocusTree
-
-
 @dataclass(frozen=True)
 class Ready:
     """A locus that has been read."""
@@ -119,6 +349,16 @@ class Ready:
     problem: Problem
     mark: str
     """Digest of the name, data and model of the locus."""
+
+    def skipped(self, why: str) -> LocusSkipped:
+        """The event that tells why the locus has no tree."""
+        return LocusSkipped(self.name, self.number + 1, why)
+
+
+class LociJournal(LineJournal[str, LocusTree]):
+    """The loci that are done, by their :attr:`Ready.mark`."""
+
+    FORMAT, WHAT, RECORD = "mltree loci 2", "loci", LocusTree
 
 
 def read_loci(
@@ -143,17 +383,18 @@ def read_loci(
         yield Ready(number, locus.name, problem, mark)
 
 
-def computable(loci: Sequence[Ready]) -> tuple[list[Ready], list[LocusSkipped]]:
-    """Split loci by whether their models can be computed; eigen systems are made together."""
+def computable(loci: Sequence[Ready]) -> Iterator[Ready | LocusSkipped]:
+    """Loci whose models can be computed, and events of the others; all eigen systems at once."""
     try:
         arrays_of_all([locus.problem.model.lone for locus in loci])
     except (ModelError, NumericalError) as error:
         if len(loci) == 1:
-            (locus,) = loci
-            return [], [LocusSkipped(locus.name, locus.number + 1, error.message)]
-        each = [computable([locus]) for locus in loci]
-        return [one for own, _ in each for one in own], [one for _, own in each for one in own]
-    return list(loci), []
+            yield loci[0].skipped(error.message)
+        else:
+            for locus in loci:
+                yield from computable([locus])
+    else:
+        yield from loci
 
 
 def without_gaps(problem: Problem) -> tuple[Problem, int]:
@@ -167,39 +408,17 @@ def without_gaps(problem: Problem) -> tuple[Problem, int]:
     patterns = problem.patterns
     if patterns.unseen:
         raise InputError("data without constant sites (+ASC) are searched one at a time")
-    has = (patterns.codes != patterns.alphabet.gap_code).any(axis=1)
-    kept = np.flatnonzero(has)
+    kept = np.flatnonzero((patterns.codes != patterns.alphabet.gap_code).any(axis=1))
     if kept.size < MIN_TAXA:
         taxa = "taxon has" if kept.size == 1 else "taxa have"
         raise InputError(f"{kept.size} {taxa} characters: it takes {MIN_TAXA}")
-    if kept.size == len(has):
+    dropped = patterns.n_tips - int(kept.size)
+    if not dropped:
         return problem, 0
     taxa_kept = tuple(patterns.taxa[tip] for tip in kept)
     patterns = replace(patterns, taxa=taxa_kept, codes=patterns.codes[kept])
-    return replace(problem, groups=(patterns,)), int(len(has) - kept.size)
+    return replace(problem, groups=(patterns,)), dropped
 
-
-# Many loci, each with a tree and a model of its own, searched side by side in one process.
-#
-# A locus is what it is whatever runs beside it: its search is that of ``mltree search`` on its
-# alignment alone, with the same seed. Loci are taken in a few at a time, share launches, and are
-# kept in a journal as they end, so that a run goes on where it was stopped, whichever loci are
-# added.
-
-AT_ONCE = 256
-"""Loci that are in memory at a time, at most."""
-
-CPU_BYTES, GPU_SHARE = 1 << 25, 0.5
-"""Bytes of CLAs of the loci that are searched at a time, a tree each: on a CPU, where more bring
-little but memory (120 loci of 20 taxa x 350 sites: 263 MB, and as much time as with half or eight
-times as many); and the share of those that a GPU holds, which has work for all."""
-
-SHARES, LEAST_SHARE = 2, 4
-"""Part that a rank takes next of the loci left for each of several ranks, and loci of the smallest
-such share: what they take gets less towards the end, so that all end at about the same time."""
-
-LOCUS_PATTERNS = 512
-"""Patterns that layouts are chosen for: the same for all loci, whatever stands beside them."""
 
 _Ended: TypeAlias = tuple[int, str, LocusTree | None] | Event
 """A locus by number and mark, with its tree where it had none; or what is said of one."""
@@ -239,36 +458,40 @@ class LociSearch:
 
         Raises: InputError: the journal is another run's, or cannot be written.
         """
-        kept = measured_layouts(choose_devices(self.resources.device))
-        journal.begin(Head(self._mark(), kept))
+        mark = self._mark()
+        journal.begin(Head(mark, measured_layouts(self._devices)))
         assert journal.head is not None, "it has begun"
         search = replace(self, kept=journal.head.layouts)
-        found: list[LocusTree | None] = [None] * len(loci)
+        work = search, tuple(loci), frozenset(journal.done)
+        trees: list[LocusTree | None] = [None] * len(loci)
         done = 0
-        among = _Among(search, tuple(loci), frozenset(journal.done), self._mark())
         batches = _batches(len(loci), ranks.size)
-        for ended in ranks.deal(batches, among.searched, among.helping):
+        for ended in ranks.deal(batches, partial(_searched, *work), partial(_helping, mark, *work)):
             if isinstance(ended, Event):
                 emit(ended)
                 continue
-            locus, mark, tree = ended
+            locus, key, tree = ended
             if tree is not None:
-                journal.add(mark, tree)
-            found[locus] = tree = journal.done[mark]
+                journal.add(key, tree)
+            trees[locus] = tree = journal.done[key]
             done += 1
             emit(LocusDone(loci[locus].name, locus + 1, tree.lnl, tree.taxa, done, len(loci)))
-        return found
+        return trees
+
+    @property
+    def _devices(self) -> list[DeviceInfo]:
+        return choose_devices(self.resources.device)
 
     def _mark(self) -> str:
-        devices = choose_devices(self.resources.device)
+        """Digest of all that decides how a locus is searched, and where."""
         return fingerprint(
             __version__, repr(asdict(self.settings)), str(self.seed), str(self.starts),
             str(self.collapse), str(self.resources.mixed), str(self.resources.vw),
-            "\n".join(f"{device.platform} {device.name}" for device in devices),
+            "\n".join(f"{device.platform} {device.name}" for device in self._devices),
         )  # fmt: skip
 
-    def _searched(self, loci: Sequence[Ready]) -> Iterator[tuple[Ready, LocusTree]]:
-        """Loci that are in memory, as they end."""
+    def in_memory(self, loci: Sequence[Ready]) -> Iterator[tuple[Ready, LocusTree]]:
+        """Search loci that have been read, and yield them as they end."""
         groups: dict[_Kind, list[Ready]] = {}
         for locus in loci:
             groups.setdefault(self._kind(locus.problem), []).append(locus)
@@ -278,34 +501,41 @@ class LociSearch:
                 yield from self._side_by_side(kind, some)
 
     def _kind(self, problem: Problem) -> _Kind:
-        bounds = self.settings.branches.bounds(problem.n_sites)
-        model = problem.model
-        return _Kind(
-            problem.patterns.alphabet.name, model.categories[0], model.systems[0], bounds
-        )  # fmt: skip
+        model, bounds = problem.model, self.settings.branches.bounds(problem.n_sites)
+        alphabet = problem.patterns.alphabet
+        return _Kind(alphabet.name, model.categories[0], model.systems[0], bounds)
 
     def _bytes(self) -> int:
         """Bytes of the CLAs of loci that are searched at a time."""
-        devices = choose_devices(self.resources.device)
+        devices, limit = self._devices, self.resources.memory_limit
         if not devices or devices[0].is_cpu:
-            return min(self.resources.memory_limit or CPU_BYTES, CPU_BYTES)
-        whole = cla_memory(devices[0].handle, self.resources.memory_limit)
-        return int(GPU_SHARE * whole) // devices[0].sharers
+            return min(limit or CPU_BYTES, CPU_BYTES)
+        return int(GPU_SHARE * cla_memory(devices[0].handle, limit)) // devices[0].sharers
 
-    def _layout(self, kind: _Kind, patterns: Patterns, own: Resources) -> Layout | None:
+    def _layout(self, kind: _Kind, patterns: Patterns, resources: Resources) -> Layout | None:
         """Layout of a kind's loci, whichever stand side by side; None on the reference."""
-        for device in choose_devices(own.device)[:1]:
-            alphabet = patterns.alphabet
-            return choose_layout(
-                device, alphabet.n_states, alphabet.n_codes, kind.categories, LOCUS_PATTERNS,
-                own.mixed, own.vw, self.kept,
-            )  # fmt: skip
-        return None
+        devices, alphabet = choose_devices(resources.device), patterns.alphabet
+        if not devices:
+            return None
+        return choose_layout(
+            devices[0], alphabet.n_states, alphabet.n_codes, kind.categories, LOCUS_PATTERNS,
+            resources.mixed, resources.vw, self.kept,
+        )  # fmt: skip
+
+    def _engines(self, kind: _Kind, patterns: Patterns, resources: Resources) -> Engines:
+        """The engines of some loci, in a layout that does not depend on which loci they are."""
+        if layout := self._layout(kind, patterns, resources):
+            resources = replace(resources, vw=layout.vw)
+        work = Workload.of_patterns(
+            patterns, kind.categories, kind.bounds, self.settings.most_trees,
+            systems=kind.systems, parted=True,
+        )  # fmt: skip
+        return Engines(resources, work)
 
     def _side_by_side(
         self, kind: _Kind, loci: Sequence[Ready]
     ) -> Iterator[tuple[Ready, LocusTree]]:
-        """Loci of one kind, by one engine."""
+        """Search loci of one kind by one engine."""
         searches = self._prepared(loci)
         patterns = table_of_tips([search.distinct.groups[0] for search in searches])
         engines = self._engines(kind, patterns, self.resources)
@@ -317,93 +547,71 @@ class LociSearch:
             for part, search in enumerate(searches)
         )
         for part, result in perform_all(likelihood, steps, len(searches)):
-            case = Case(result.model.arrays(), first_part=part)
             lnl = result.lnl
             if exact is not likelihood:
+                case = Case(result.model.arrays(), first_part=part)
                 lnl = float(exact.log_likelihoods([result.tree], [case])[0])
-            yield loci[part], self._found(searches[part], result, lnl)
-
-    def _engines(self, kind: _Kind, patterns: Patterns, own: Resources) -> Engines:
-        """The engines of some loci, in a layout that does not depend on which loci they are."""
-        if layout := self._layout(kind, patterns, own):
-            own = replace(own, vw=layout.vw)
-        work = Workload.of_patterns(
-            patterns, kind.categories, kind.bounds, self.settings.most_trees,
-            systems=kind.systems, parted=True,
-        )  # fmt: skip
-        return Engines(own, work)
+            yield loci[part], searches[part].tree_of(result, lnl, self.collapse)
 
     @cached_property
     def _parsimony(self) -> ParsimonyEngine:
-        return parsimony_engine(choose_devices(self.resources.device))
+        return parsimony_engine(self._devices)
 
     def _prepared(self, loci: Sequence[Ready]) -> list[_Prepared]:
         problems = [locus.problem for locus in loci]
         every = [without_copies(problem.groups, None, ignore) for problem in problems]
         settings = [self._settings(problem) for problem in problems]
-        terms = [self.starts or usual_terms(own) for own in settings]
+        terms = [self.starts or usual_terms(fitting) for fitting in settings]
         rngs = [np.random.default_rng(self.seed) for _ in loci]
         starts = starting_trees_of_each(terms, every, rngs, self._parsimony)
         return list(map(_Prepared, problems, every, settings, starts, rngs))
 
     def _settings(self, problem: Problem) -> SearchSettings:
-        own = self.settings.for_data(len(problem.taxa), problem.n_sites)
-        if not company_pays(choose_devices(self.resources.device), problem.cla_size):
-            own = own.one_by_one(all_starts=self.starts is not None)
-        return own
-
-    def _found(self, search: _Prepared, result: SearchOutcome, lnl: float) -> LocusTree:
-        problem, tree = search.problem, search.distinct.restore(result.tree)
-        return LocusTree(
-            taxa=len(problem.taxa),
-            sites=problem.n_sites,
-            patterns=problem.n_patterns,
-            lnl=lnl,
-            model=format_model(result.model.lone),
-            tree_length=float(tree.lengths.sum()),
-            newick=write_newick(tree, problem.taxa, outgroup=[0], collapse=self.collapse),
-        )
+        fitting = self.settings.for_data(len(problem.taxa), problem.n_sites)
+        if company_pays(self._devices, problem.cla_size):
+            return fitting
+        return fitting.one_by_one(all_starts=self.starts is not None)
 
 
-@dataclass(frozen=True)
-class _Among:
-    """The loci of a search, as any rank goes through some of them."""
+def _helping(
+    mark: str, search: LociSearch, loci: Sequence[Locus], done: frozenset[str]
+) -> Work[range, _Ended]:
+    """How another rank than the first goes through loci.
 
-    search: LociSearch
-    loci: Sequence[Locus]
-    done: frozenset[str]
-    """Marks of those that need no search."""
-    mark: str
-    """Mark that every rank's search must agree with."""
-
-    def helping(self) -> Work[range, _Ended]:
-        """The way of another rank than the first.
-
-        Raises: InputError: it would find something else.
-        """
-        if self.search._mark() != self.mark:
-            raise InputError("its devices are not those of rank 0", hint=ALIKE_HINT)
-        return self.searched
-
-    def searched(self, batches: Iterator[range]) -> Iterator[_Ended]:
-        """Loci of batches, by their numbers, as they end, and what is said of others."""
-        for batch in batches:
-            fresh = []
-            for locus in read_loci(self.loci, batch):
-                if isinstance(locus, Event):
-                    yield locus
-                elif locus.mark in self.done:
-                    yield locus.number, locus.mark, None
-                else:
-                    fresh.append(locus)
-            sound, skipped = computable(fresh)
-            yield from skipped
-            for locus, tree in self.search._searched(sound):
-                yield locus.number, locus.mark, tree
+    Raises: InputError: it would find something else.
+    """
+    if search._mark() != mark:
+        raise InputError("its devices are not those of rank 0", hint=ALIKE_HINT)
+    return partial(_searched, search, loci, done)
 
 
-@dataclass(frozen=True)
-class _Prepared:
+def _searched(
+    search: LociSearch, loci: Sequence[Locus], done: frozenset[str], batches: Iterator[range]
+) -> Iterator[_Ended]:
+    """Loci of batches, by their numbers, as they end, and what is said of others.
+
+    done  marks of those that need no search
+    """
+    for batch in batches:
+        fresh = []
+        for locus in read_loci(loci, batch):
+            if isinstance(locus, Event):
+                yield locus
+            elif locus.mark in done:
+                yield locus.number, locus.mark, None
+            else:
+                fresh.append(locus)
+        sound = []
+        for locus in computable(fresh):
+            if isinstance(locus, Event):
+                yield locus
+            else:
+                sound.append(locus)
+        for locus, tree in search.in_memory(sound):
+            yield locus.number, locus.mark, tree
+
+
+class _Prepared(NamedTuple):
     """A locus about to be searched."""
 
     problem: Problem
@@ -421,6 +629,19 @@ class _Prepared:
         state = beginning(starts, model, settings, self.rng)
         return SearchContext(settings, state, ignore, first_part=part)
 
+    def tree_of(self, result: SearchOutcome, lnl: float, collapse: float | None) -> LocusTree:
+        """The tree that the search has ended with, with all sequences; its lnL in fp64."""
+        problem, tree = self.problem, self.distinct.restore(result.tree)
+        return LocusTree(
+            taxa=len(problem.taxa),
+            sites=problem.n_sites,
+            patterns=problem.n_patterns,
+            lnl=lnl,
+            model=format_model(result.model.lone),
+            tree_length=float(tree.lengths.sum()),
+            newick=write_newick(tree, problem.taxa, outgroup=[0], collapse=collapse),
+        )
+
 
 def _batches(loci: int, ranks: int) -> Iterator[range]:
     """Loci by their numbers, those that a rank has in memory at a time."""
@@ -437,253 +658,16 @@ def _fitting(loci: Sequence[Ready], most: int, layout: Layout | None) -> Iterato
 
     Of several no more patterns than are summed in the smallest chunks, as those of one are.
     """
-    patterns = layout.patterns_in_least_chunks if layout else math.inf
-    some: list[Ready] = []
+    most_patterns = layout.patterns_in_least_chunks if layout else math.inf
+    batch: list[Ready] = []
     slots = words = count = 0
     for locus in loci:
         problem = locus.problem
-        own = problem.n_patterns * problem.model.categories[0] * problem.patterns.alphabet.n_states
-        slots = max(slots, 3 * (len(problem.taxa) - 2))
-        words += own
-        count += problem.n_patterns
-        if some and (8 * slots * words > most or count > patterns):
-            yield some
-            some, slots = [], 3 * (len(problem.taxa) - 2)
-            words, count = own, problem.n_patterns
-        some.append(locus)
-    if some:
-        yield some
-
-
-LOG, RESULT = "log", "json"
-TREES, TABLE, JOURNAL = LOCI_KINDS
-"""Kinds of files. The journal stays, so that loci can be added."""
-
-COLUMNS = ("locus", "taxa", "sites", "patterns", "lnl", "tree_length", "model")
-
-FOR_LONE_TREES = (
-    "constraint", "outgroup", "bootstrap", "metric", "sh_alrt", "lbp", "alrt", "abayes", "ufboot",
-    "bnni", "report", "site_rates",
-    "brlen", "merge", "site_freqs", "guide_tree",
-)  # fmt: skip
-"""Options of a search that say nothing of many trees."""
-
-OF_ANY_NUMBER = "MULTI"
-"""Beginning of models whose states are as many as the data have."""
-
-HINT = "search one alignment, or give the options on the trees afterwards"
-
-
-def run_searches(options: SearchOptions, reporter: Reporter) -> None:
-    """Search the tree of an alignment, or of every locus."""
-    if options.has_loci:
-        run_loci(options, reporter)
-        return
-    origins = options.origins
-    if "alignment" in origins:
-        origins = {**origins, "alignment": (options.alignment, "typed")}
-    run_search(replace(options, origins=origins), reporter)
-
-
-def _refuse(options: SearchOptions) -> None:
-    """Raise what cannot be asked of many trees."""
-    for name in FOR_LONE_TREES:
-        if options.origins.get(name, (None, "default"))[1] != "default":
-            option = name.replace("_", "-")
-            raise InputError(f"--{option} is for the search of one alignment", hint=HINT)
-    if options.tree is not None and terms_of(options.tree) is None:
-        hint = "pars{N} and rand{N} can be"
-        raise InputError("--tree: a file of trees cannot be for many loci", hint=hint)
-    if options.chooses:
-        hint = "give --model a model, or leave it out"
-        raise InputError("--model auto is for the search of one alignment", hint=hint)
-    if options.model is not None and not names_parts(options.model):
-        text = model_text(options.model)
-        if model_alphabet(text) is None and not text.upper().startswith(OF_ANY_NUMBER):
-            parse_model(text, DNA)  # of no data at all: it says why
-
-
-def run_loci(options: SearchOptions, reporter: Reporter) -> None:
-    """Search every locus, show the result, write the files."""
-    _refuse(options)
-    workspace, kinds = options.workspace, (TREES, TABLE, RESULT)
-    loci, files = _loci(options)
-    workspace.check((LOG, *kinds, JOURNAL), [*options.inputs, *files])
-    share_loci(options, len(loci))
-    held = (*kinds, JOURNAL, *(kind for kind in OF_ONE_ALIGNMENT if kind != REPORT))
-    with open_log(workspace.path(LOG), reporter) as log, workspace.held(held):
-        resumes = not options.redo and workspace.path(JOURNAL).exists()
-        if not resumes:
-            workspace.claim((*kinds, JOURNAL, TREE, CHECKPOINT), options.redo)
-        elif not _is_alike(options):
-            workspace.claim(kinds, redo=False)
-        reporter(RunStarted(__version__, options.line, options.seed))
-        reporter(Notice(f"{len(loci):,} loci, each with a tree and a model of its own"))
-        search = LociSearch(
-            settings=search_settings(options), resources=options.resources, seed=options.seed,
-            starts=terms_of(options.tree) if options.tree else None, collapse=options.collapse,
-        )  # fmt: skip
-        with LociJournal(workspace.path(JOURNAL), afresh=not resumes) as journal:
-            begin_log(log, options, reporter, resumes, inputs=files)
-            if journal.done:
-                reporter(Notice(f"{journal.path} has {len(journal.done):,} loci"))
-            with on_signal(partial(_leave, options, journal, log)):
-                found = search.run(loci, journal, reporter, current_ranks())
-            _conclude(options, loci, found, log, files, reporter)
-
-
-def _is_alike(options: SearchOptions) -> bool:
-    """True if the same options made the existing results; more loci then replace them."""
-    try:
-        before = json.loads(read_own(options.workspace.path(RESULT)))
-        return bool(before["asked"] == options.asked)
-    except (InputError, ValueError, KeyError, TypeError):
-        return False
-
-
-def _conclude(
-    options: SearchOptions,
-    loci: Sequence[Locus],
-    found: Sequence[LocusTree | None],
-    log: RunLog,
-    inputs: Sequence[str],
-    reporter: Reporter,
-) -> None:
-    """Write and tell what was found."""
-    trees = [tree for tree in found if tree is not None]
-    if not trees:
-        raise InputError("no locus could be searched", hint=f"{log.path} says why")
-    lnl, skipped, workspace = (
-        sum(tree.lnl for tree in trees),
-        len(found) - len(trees),
-        options.workspace,
-    )
-    values = {
-        "asked": options.asked,
-        "seed": options.seed,
-        "trees": len(trees),
-        "skipped": skipped,
-        "lnl": lnl,
-        "loci": [
-            {"name": locus.name, **({} if tree is None else tree._asdict())}
-            for locus, tree in zip(loci, found, strict=True)
-        ],
-    }
-    texts = {TREES: "".join(f"{tree.newick}\n" for tree in trees), TABLE: _table(loci, found)}
-    files = by_kind([log.path, *map(workspace.path, (*texts, RESULT))])
-    result = command_result(
-        "search", options.line, values, files, [*options.inputs, *inputs], reporter
-    )
-    spent = OF_ONE_ALIGNMENT if options.redo else ()
-    deliver(workspace, {**texts, RESULT: result_text(result)}, reporter, spent)
-    reporter(LociFinished(len(trees), skipped, lnl, tuple(files.values()), reporter.elapsed))
-    reporter.finish("search", result)
-
-
-def _table(loci: Sequence[Locus], found: Sequence[LocusTree | None]) -> str:
-    """A line a locus, in their order, with tabs; of those skipped nothing but the name."""
-    rows = ["\t".join(COLUMNS)]
-    for locus, tree in zip(loci, found, strict=True):
-        cells = [""] * (len(COLUMNS) - 1)
-        if tree is not None:
-            values = tree._asdict() | {
-                "lnl": f"{tree.lnl:.6f}",
-                "tree_length": f"{tree.tree_length:.6f}",
-            }
-            cells = [str(values[column]) for column in COLUMNS[1:]]
-        rows.append("\t".join([locus.name, *cells]))
-    return "\n".join(rows) + "\n"
-
-
-def _leave(options: SearchOptions, journal: LociJournal, log: RunLog) -> ExitMessage:
-    """Say how the run goes on; what is done is kept already."""
-    without = " without --redo" if options.redo else ""
-    text = f"{len(journal.done):,} loci are kept; the same command{without} goes on from here"
-    log.close(f"stopped: {text}\n")
-    return ExitMessage(text)
-
-
-def _loci(options: SearchOptions) -> tuple[list[Locus], list[str]]:
-    """The loci that were asked for, and the files that they are in.
-
-    Raises: InputError where a file is missing, or there is no locus.
-    """
-    alignments = options.alignments or (options.alignment,)
-    if STDIN in alignments:
-        raise InputError("standard input is one alignment, not many", hint="name files")
-    scheme = options.partitions
-    if scheme is None and options.model is not None and names_parts(options.model):
-        scheme = options.model
-    lone = options.separate and len(alignments) == 1
-    if scheme is not None:
-        if not lone:
-            hint = "give one alignment and --separate: every part is a locus then"
-            raise InputError("a partition file is for one alignment", file=scheme, hint=hint)
-        return _parts(options), [options.alignment, scheme]
-    paths = _listed(options.alignment) if lone else list(_expanded(alignments))
-    for path in paths:
-        expect_file(path)
-    if not paths:
-        raise InputError("there is no alignment in it", file=options.alignment)
-    odd = next((path for path in paths if not path.isprintable()), None)
-    if odd is not None:
-        message = f"{odd!r}: a locus cannot have that name in a table"
-        raise InputError(message, hint="rename the file: no tabs, no line ends")
-    names = [Path(path).name for path in paths]
-    twice = {name for name, count in Counter(names).items() if count > 1}
-    return [
-        Locus(path if name in twice else name, _reader(options, path))
-        for path, name in zip(paths, names, strict=True)
-    ], paths
-
-
-def _reader(options: SearchOptions, path: str) -> Callable[[], Problem]:
-    own = path, options.model, options.data_type
-    return partial(read_problem, *own, summarises=False, computes=False)
-
-
-def _expanded(paths: Iterable[str]) -> Iterable[str]:
-    """Files, and those in folders in the order of their names, without what mltree has written.
-
-    Links in folders that lead nowhere are among them: files that are missing.
-    """
-    for path in paths:
-        if not is_folder(path):
-            yield path
-            continue
-        for file in sorted(Path(path).iterdir()):
-            is_taken = file.is_file() or not is_there(file)
-            if is_taken and not file.name.startswith(".") and ".mltree." not in file.name:
-                yield str(file)
-
-
-def _listed(path: str) -> list[str]:
-    """The files that a list names, a line each; beside the list where they are not here."""
-    lines = read_text(path).decode(errors="replace").split("\n")
-    names = [line.strip() for line in lines if line.strip() and not line.startswith("#")]
-    beside = Path(path).parent
-    found = []
-    for name in names:
-        here = [file for file in (Path(name), beside / name) if is_there(file)]
-        if not here:
-            hint = "a list has a file a line; for the parts of an alignment, give --partitions"
-            raise InputError(f"there is no file {name[:80]}", file=path, hint=hint)
-        found.append(str(here[0]))
-    return found
-
-
-def _parts(options: SearchOptions) -> list[Locus]:
-    """A locus for every part of a partition file, in its order."""
-    whole = read_problem(
-        options.alignment, options.model, options.data_type, partitions=options.partitions
-    )
-    assert whole.data is not None, "a partition file has one part at least"
-    models = dict(zip(whole.data.order, whole.model.models, strict=True))
-    return [
-        Locus(part.name, partial(_part, whole, number, models[number]))
-        for number, part in enumerate(whole.data.parts)
-    ]
-
-
-def _part(whole: Problem, number: int, model: Model) -> Problem:
-    return Problem(whole.path, (whole.part(number),), alone(model), None)
+        size = 3 * (len(problem.taxa) - 2), problem.cla_size, problem.n_patterns
+        slots, words, count = max(slots, size[0]), words + size[1], count + size[2]
+        if batch and (8 * slots * words > most or count > most_patterns):
+            yield batch
+            batch, (slots, words, count) = [], size
+        batch.append(locus)
+    if batch:
+        yield batch
