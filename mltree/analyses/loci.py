@@ -12,7 +12,7 @@ from __future__ import annotations
 import json
 import math
 from collections import Counter
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Hashable, Iterable, Iterator, Sequence
 from dataclasses import asdict, dataclass, replace
 from functools import cached_property, partial
 from pathlib import Path
@@ -51,7 +51,7 @@ from mltree.runs.request import (
     result_text,
     share_loci,
 )
-from mltree.runs.steps import with_own_lengths, without_copies
+from mltree.runs.steps import without_copies
 from mltree.runs.trees import StartSpec, starting_trees_of_each, terms_of, usual_terms
 from mltree.runs.workspace import Head, LineJournal, RunLog
 from mltree.system.errors import InputError, ModelError, NumericalError
@@ -197,7 +197,7 @@ def _finish(
     reporter: Reporter,
 ) -> None:
     """Write the trees and their table, and tell the result."""
-    workspace, made = options.workspace, [tree for tree in trees if tree is not None]
+    workspace, made = options.workspace, list(filter(None, trees))
     if not made:
         raise InputError("no locus could be searched", hint=f"{log.path} says why")
     lnl, skipped = sum(tree.lnl for tree in made), len(trees) - len(made)
@@ -286,10 +286,11 @@ def _expanded(paths: Iterable[str]) -> Iterable[str]:
 
 def _listed(path: str) -> list[str]:
     """The files that a list names, a line each; beside the list where they are not here."""
-    lines = read_text(path).decode(errors="replace").split("\n")
-    names = [line.strip() for line in lines if line.strip() and not line.startswith("#")]
     files = []
-    for name in names:
+    for line in read_text(path).decode(errors="replace").split("\n"):
+        name = line.strip()
+        if not name or line.startswith("#"):
+            continue
         here = [file for file in (Path(name), Path(path).parent / name) if is_there(file)]
         if not here:
             hint = "a list has a file a line; for the parts of an alignment, give --partitions"
@@ -350,10 +351,6 @@ class Ready:
     mark: str
     """Digest of the name, data and model of the locus."""
 
-    def skipped(self, why: str) -> LocusSkipped:
-        """The event that tells why the locus has no tree."""
-        return LocusSkipped(self.name, self.number + 1, why)
-
 
 class LociJournal(LineJournal[str, LocusTree]):
     """The loci that are done, by their :attr:`Ready.mark`."""
@@ -389,7 +386,7 @@ def computable(loci: Sequence[Ready]) -> Iterator[Ready | LocusSkipped]:
         arrays_of_all([locus.problem.model.lone for locus in loci])
     except (ModelError, NumericalError) as error:
         if len(loci) == 1:
-            yield loci[0].skipped(error.message)
+            yield LocusSkipped(loci[0].name, loci[0].number + 1, error.message)
         else:
             for locus in loci:
                 yield from computable([locus])
@@ -422,15 +419,6 @@ def without_gaps(problem: Problem) -> tuple[Problem, int]:
 
 _Ended: TypeAlias = tuple[int, str, LocusTree | None] | Event
 """A locus by number and mark, with its tree where it had none; or what is said of one."""
-
-
-class _Kind(NamedTuple):
-    """Loci of one kind are computed by one engine."""
-
-    alphabet: str
-    categories: int
-    systems: int
-    bounds: tuple[float, float]
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -492,18 +480,18 @@ class LociSearch:
 
     def in_memory(self, loci: Sequence[Ready]) -> Iterator[tuple[Ready, LocusTree]]:
         """Search loci that have been read, and yield them as they end."""
-        groups: dict[_Kind, list[Ready]] = {}
+        kinds: dict[Hashable, list[Ready]] = {}
         for locus in loci:
-            groups.setdefault(self._kind(locus.problem), []).append(locus)
-        for kind, group in groups.items():
-            layout = self._layout(kind, group[0].problem.patterns, self.resources)
-            for some in _fitting(group, self._bytes(), layout):
-                yield from self._side_by_side(kind, some)
+            patterns, model = locus.problem.patterns, locus.problem.model
+            kind = patterns.alphabet.name, *model.categories, *model.systems, *self._bounds(locus)
+            kinds.setdefault(kind, []).append(locus)
+        for alike in kinds.values():
+            layout = self._layout(alike, alike[0].problem.patterns, self.resources)
+            for some in _fitting(alike, self._bytes(), layout):
+                yield from self._side_by_side(some)
 
-    def _kind(self, problem: Problem) -> _Kind:
-        model, bounds = problem.model, self.settings.branches.bounds(problem.n_sites)
-        alphabet = problem.patterns.alphabet
-        return _Kind(alphabet.name, model.categories[0], model.systems[0], bounds)
+    def _bounds(self, locus: Ready) -> tuple[float, float]:
+        return self.settings.branches.bounds(locus.problem.n_sites)
 
     def _bytes(self) -> int:
         """Bytes of the CLAs of loci that are searched at a time."""
@@ -512,36 +500,37 @@ class LociSearch:
             return min(limit or CPU_BYTES, CPU_BYTES)
         return int(GPU_SHARE * cla_memory(devices[0].handle, limit)) // devices[0].sharers
 
-    def _layout(self, kind: _Kind, patterns: Patterns, resources: Resources) -> Layout | None:
-        """Layout of a kind's loci, whichever stand side by side; None on the reference."""
+    def _layout(
+        self, loci: Sequence[Ready], patterns: Patterns, resources: Resources
+    ) -> Layout | None:
+        """Layout of loci of one kind, whichever they are; None on the reference."""
         devices, alphabet = choose_devices(resources.device), patterns.alphabet
         if not devices:
             return None
+        (categories,) = loci[0].problem.model.categories
         return choose_layout(
-            devices[0], alphabet.n_states, alphabet.n_codes, kind.categories, LOCUS_PATTERNS,
+            devices[0], alphabet.n_states, alphabet.n_codes, categories, LOCUS_PATTERNS,
             resources.mixed, resources.vw, self.kept,
         )  # fmt: skip
 
-    def _engines(self, kind: _Kind, patterns: Patterns, resources: Resources) -> Engines:
-        """The engines of some loci, in a layout that does not depend on which loci they are."""
-        if layout := self._layout(kind, patterns, resources):
+    def _engines(self, loci: Sequence[Ready], patterns: Patterns, resources: Resources) -> Engines:
+        if layout := self._layout(loci, patterns, resources):
             resources = replace(resources, vw=layout.vw)
+        model = loci[0].problem.model
         work = Workload.of_patterns(
-            patterns, kind.categories, kind.bounds, self.settings.most_trees,
-            systems=kind.systems, parted=True,
+            patterns, model.categories[0], self._bounds(loci[0]), self.settings.most_trees,
+            systems=model.systems[0], parted=True,
         )  # fmt: skip
         return Engines(resources, work)
 
-    def _side_by_side(
-        self, kind: _Kind, loci: Sequence[Ready]
-    ) -> Iterator[tuple[Ready, LocusTree]]:
+    def _side_by_side(self, loci: Sequence[Ready]) -> Iterator[tuple[Ready, LocusTree]]:
         """Search loci of one kind by one engine."""
         searches = self._prepared(loci)
         patterns = table_of_tips([search.distinct.groups[0] for search in searches])
-        engines = self._engines(kind, patterns, self.resources)
+        engines = self._engines(loci, patterns, self.resources)
         likelihood = exact = engines.likelihood
         if not engines.is_exact:
-            exact = self._engines(kind, patterns, engines.exactly).likelihood
+            exact = self._engines(loci, patterns, engines.exactly).likelihood
         steps = (
             search_steps(search.context(part, engines.is_exact))
             for part, search in enumerate(searches)
@@ -622,25 +611,17 @@ class _Prepared(NamedTuple):
 
     def context(self, part: int, exact: bool) -> SearchContext:
         """Return the locus's search from its beginning, on a part of the engine."""
-        settings, model = self.settings.for_precision(exact), self.problem.model
-        starts = [
-            StartingTree(with_own_lengths(start.tree, model), start.origin) for start in self.starts
-        ]
-        state = beginning(starts, model, settings, self.rng)
+        settings = self.settings.for_precision(exact)
+        state = beginning(self.starts, self.problem.model, settings, self.rng)
         return SearchContext(settings, state, ignore, first_part=part)
 
     def tree_of(self, result: SearchOutcome, lnl: float, collapse: float | None) -> LocusTree:
         """The tree that the search has ended with, with all sequences; its lnL in fp64."""
         problem, tree = self.problem, self.distinct.restore(result.tree)
-        return LocusTree(
-            taxa=len(problem.taxa),
-            sites=problem.n_sites,
-            patterns=problem.n_patterns,
-            lnl=lnl,
-            model=format_model(result.model.lone),
-            tree_length=float(tree.lengths.sum()),
-            newick=write_newick(tree, problem.taxa, outgroup=[0], collapse=collapse),
-        )
+        model, length = format_model(result.model.lone), float(tree.lengths.sum())
+        newick = write_newick(tree, problem.taxa, outgroup=[0], collapse=collapse)
+        sizes = len(problem.taxa), problem.n_sites, problem.n_patterns
+        return LocusTree(*sizes, lnl, model, length, newick)
 
 
 def _batches(loci: int, ranks: int) -> Iterator[range]:
