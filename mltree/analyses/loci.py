@@ -73,7 +73,7 @@ from mltree.tree.newick import write_newick
 from mltree.tree.parsimony import ParsimonyEngine
 from mltree.treesearch.checkpoint import fingerprint
 from mltree.treesearch.duplicates import Collapsed
-from mltree.treesearch.search import SearchOutcome, StartingTree, beginning, search_steps
+from mltree.treesearch.search import beginning, search_steps
 from mltree.treesearch.search_context import SearchContext
 
 if TYPE_CHECKING:
@@ -525,35 +525,41 @@ class LociSearch:
 
     def _side_by_side(self, loci: Sequence[Ready]) -> Iterator[tuple[Ready, LocusTree]]:
         """Search loci of one kind by one engine."""
-        searches = self._prepared(loci)
-        patterns = table_of_tips([search.distinct.groups[0] for search in searches])
+        every = [without_copies(locus.problem.groups, None, ignore) for locus in loci]
+        patterns = table_of_tips([distinct.groups[0] for distinct in every])
         engines = self._engines(loci, patterns, self.resources)
         likelihood = exact = engines.likelihood
         if not engines.is_exact:
             exact = self._engines(loci, patterns, engines.exactly).likelihood
-        steps = (
-            search_steps(search.context(part, engines.is_exact))
-            for part, search in enumerate(searches)
-        )
-        for part, result in perform_all(likelihood, steps, len(searches)):
+        steps = map(search_steps, self._begun(loci, every, engines.is_exact))
+        for part, result in perform_all(likelihood, steps, len(loci)):
             lnl = result.lnl
             if exact is not likelihood:
                 case = Case(result.model.arrays(), first_part=part)
                 lnl = float(exact.log_likelihoods([result.tree], [case])[0])
-            yield loci[part], searches[part].tree_of(result, lnl, self.collapse)
+            problem, tree = loci[part].problem, every[part].restore(result.tree)
+            newick = write_newick(tree, problem.taxa, outgroup=[0], collapse=self.collapse)
+            model, length = format_model(result.model.lone), float(tree.lengths.sum())
+            sizes = len(problem.taxa), problem.n_sites, problem.n_patterns
+            yield loci[part], LocusTree(*sizes, lnl, model, length, newick)
+
+    def _begun(
+        self, loci: Sequence[Ready], every: Sequence[Collapsed], is_exact: bool
+    ) -> Iterator[SearchContext]:
+        """The search of each locus from its beginning, on a part of the engine."""
+        problems = [locus.problem for locus in loci]
+        fitting = [self._settings(problem) for problem in problems]
+        terms = [self.starts or usual_terms(settings) for settings in fitting]
+        rngs = [np.random.default_rng(self.seed) for _ in loci]
+        starts = starting_trees_of_each(terms, every, rngs, self._parsimony)
+        for part, problem in enumerate(problems):
+            settings = fitting[part].for_precision(is_exact)
+            state = beginning(starts[part], problem.model, settings, rngs[part])
+            yield SearchContext(settings, state, ignore, first_part=part)
 
     @cached_property
     def _parsimony(self) -> ParsimonyEngine:
         return parsimony_engine(self._devices)
-
-    def _prepared(self, loci: Sequence[Ready]) -> list[_Prepared]:
-        problems = [locus.problem for locus in loci]
-        every = [without_copies(problem.groups, None, ignore) for problem in problems]
-        settings = [self._settings(problem) for problem in problems]
-        terms = [self.starts or usual_terms(fitting) for fitting in settings]
-        rngs = [np.random.default_rng(self.seed) for _ in loci]
-        starts = starting_trees_of_each(terms, every, rngs, self._parsimony)
-        return list(map(_Prepared, problems, every, settings, starts, rngs))
 
     def _settings(self, problem: Problem) -> SearchSettings:
         fitting = self.settings.for_data(len(problem.taxa), problem.n_sites)
@@ -598,30 +604,6 @@ def _searched(
                 sound.append(locus)
         for locus, tree in search.in_memory(sound):
             yield locus.number, locus.mark, tree
-
-
-class _Prepared(NamedTuple):
-    """A locus about to be searched."""
-
-    problem: Problem
-    distinct: Collapsed
-    settings: SearchSettings
-    starts: Sequence[StartingTree]
-    rng: np.random.Generator
-
-    def context(self, part: int, exact: bool) -> SearchContext:
-        """Return the locus's search from its beginning, on a part of the engine."""
-        settings = self.settings.for_precision(exact)
-        state = beginning(self.starts, self.problem.model, settings, self.rng)
-        return SearchContext(settings, state, ignore, first_part=part)
-
-    def tree_of(self, result: SearchOutcome, lnl: float, collapse: float | None) -> LocusTree:
-        """The tree that the search has ended with, with all sequences; its lnL in fp64."""
-        problem, tree = self.problem, self.distinct.restore(result.tree)
-        model, length = format_model(result.model.lone), float(tree.lengths.sum())
-        newick = write_newick(tree, problem.taxa, outgroup=[0], collapse=collapse)
-        sizes = len(problem.taxa), problem.n_sites, problem.n_patterns
-        return LocusTree(*sizes, lnl, model, length, newick)
 
 
 def _batches(loci: int, ranks: int) -> Iterator[range]:
