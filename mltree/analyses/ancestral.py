@@ -37,9 +37,131 @@ if TYPE_CHECKING:
     from mltree.report.progress import Reporter
 
 
+PROBABILITIES, STATES, TREE = "ancestralProbs", "ancestralStates", "ancestralTree"
+IQTREE = "state"
+"""Kinds of files: RAxML-NG's names, and IQ-TREE's, which has the tables in one file."""
+
+FORMATS = {"raxml": (PROBABILITIES, STATES, TREE), "iqtree": (IQTREE, TREE)}
+"""Formats by name, and the kinds of files that are written."""
+
+UNKNOWN = "-"
+"""The state of a node at a site where no taxon has data."""
+
+HEAD = """# Ancestral state reconstruction for all nodes in {tree}
+# This file can be read in MS Excel or in R with command:
+#   tab=read.table('{file}',header=TRUE)
+# Columns are tab-separated with following meaning:
+#   Node:  Node name in the tree
+{part}#   Site:  Alignment site ID
+#   State: Most likely state assignment
+#   p_X:   Posterior probability for state X (empirical Bayesian method)
+"""
+"""Head of the table, as IQ-TREE writes it."""
+
 AT_ONCE = 1 << 26
 """Bytes that the messages of some patterns take: 200 taxa with DNA under +G4 go 800 patterns at a
 time, within a processor's caches by a node."""
+
+
+def run_ancestral(options: AncestralOptions, reporter: Reporter) -> None:
+    """Score the tree, compute the states of its inner nodes, write the files.
+
+    Raises:
+        InputError: the data or the tree cannot be used, or the files cannot be written.
+        NumericalError: a tree whose lengths stay as they are has no likelihood.
+    """
+    workspace, kinds = options.workspace, FORMATS[options.file_format]
+    with workspace.taken(kinds, options.redo, options.inputs):
+        reporter(RunStarted(__version__, options.line))
+        problem = load(options, reporter)
+        tree = given_tree(options.tree, problem, reporter, not options.no_opt_branches)
+        engines = open_engines(options.resources, Workload.of(problem), reporter)
+        fit = fitted(engines, tree, problem.model, options, reporter).scored(engines, reporter)
+        reporter(TreeScored(fit.lnl))
+        texts = _texts(options, fit, problem)
+        stale = {kind for kinds in FORMATS.values() for kind in kinds} - texts.keys()
+        files = deliver(workspace, texts, reporter, sorted(stale) if options.redo else [])
+        reporter.say("\n".join(f"Wrote {file}" for file in files))
+        nodes = len(inner_nodes(fit.tree))
+        values = {"lnl": fit.lnl, "model": fit.model.text, "nodes": nodes}
+        result = command_result(
+            "ancestral", options.line, values, by_kind(files), options.inputs, reporter
+        )
+        reporter.finish("ancestral", result)
+
+
+def _texts(options: AncestralOptions, fit: TreeResult, problem: Problem) -> dict[str, str]:
+    """The files, by kind."""
+    tree = fit.mean_tree
+    nodes = inner_nodes(tree)
+    names = [f"Node{n}" for n in range(1, len(nodes) + 1)]
+    labels = dict(zip(tree.edge[nodes[1:]].tolist(), names[1:], strict=True))
+    newick = write_newick(tree, problem.taxa, labels=labels)
+    texts = {TREE: f"{newick[:-1]}{names[0]};\n"}  # the first node is where the text is rooted
+    parts = list(_parts(fit, problem))
+    table = "".join(_table(names, parts))
+    if options.file_format == "iqtree":
+        explained = "#   Part:  Partition ID\n" if len(parts) > 1 else ""
+        path = options.workspace.path
+        head = HEAD.format(tree=path(TREE), file=path(IQTREE), part=explained)
+        return {IQTREE: head + table, **texts}
+    states = "".join(
+        f"{name}\t{''.join(part.best[n][pattern] for part in parts for pattern in part.sites)}\n"
+        for n, name in enumerate(names)
+    )
+    return {PROBABILITIES: table, STATES: states, **texts}
+
+
+def _parts(fit: TreeResult, problem: Problem) -> Iterator[_Part]:
+    """The parts in the order of their file."""
+    order = (0,) if problem.data is None else problem.data.order
+    arrays = fit.model.arrays()
+    trees = fit.part_trees or [fit.tree] * len(order)
+    for place in np.argsort(order).tolist():
+        yield _Part.of(trees[place], problem.part(order[place]), arrays[place])
+
+
+def _table(names: Sequence[str], parts: Sequence[_Part]) -> Iterator[str]:
+    """A line for every node and site. Parts of several state counts have columns of their own."""
+    is_parted = len(parts) > 1
+    states = max((part.states for part in parts), key=len)
+    columns = ["Node", *["Part"] * is_parted, "Site", "State", *(f"p_{state}" for state in states)]
+    yield "\t".join(columns) + "\n"
+    for n, name in enumerate(names):
+        for number, part in enumerate(parts, 1):
+            first = f"{name}\t{number}" if is_parted else name
+            row = "\t".join(["%.5f"] * len(part.states))
+            ends = [
+                f"{state}\t{row % tuple(probabilities)}\n"
+                for state, probabilities in zip(
+                    part.best[n], part.probabilities[n].tolist(), strict=True
+                )
+            ]
+            for site, pattern in enumerate(part.sites, 1):
+                yield f"{first}\t{site}\t{ends[pattern]}"
+
+
+class _Part(NamedTuple):
+    """States of all nodes in a part."""
+
+    states: Sequence[str]
+    """States of the alphabet, in the order of the columns."""
+    probabilities: Float64
+    """f64 [N', L, S]: :func:`marginal_states`"""
+    best: list[list[str]]
+    """N' rows of L: the most probable states."""
+    sites: list[int]
+    """The pattern of each site."""
+
+    @classmethod
+    def of(cls, tree: Tree, patterns: Patterns, arrays: ModelArrays) -> _Part:
+        """The states of a part, from its tree, patterns and model."""
+        alphabet, probabilities = patterns.alphabet, marginal_states(tree, patterns, arrays)
+        best = probabilities.argmax(axis=2)
+        best[:, (patterns.codes == alphabet.gap_code).all(axis=0)] = len(alphabet.states)
+        letters = np.array([*alphabet.states, UNKNOWN * alphabet.width])
+        sites = patterns.site_pattern.tolist()
+        return cls(alphabet.states, probabilities, letters[best].tolist(), sites)
 
 
 def inner_nodes(tree: Tree) -> list[int]:
@@ -128,128 +250,3 @@ def _scaled(values: Float64, logs: Float64) -> tuple[Float64, Float64]:
     is_possible = largest > 0
     divisor = np.where(is_possible, largest, 1.0)
     return values / divisor[:, :, None], np.where(is_possible, logs + np.log(divisor), -np.inf)
-
-
-PROBABILITIES, STATES, TREE = "ancestralProbs", "ancestralStates", "ancestralTree"
-"""Kinds of files: RAxML-NG's names."""
-
-IQTREE = "state"
-"""IQ-TREE's, which has the tables in one file."""
-
-FORMATS = {"raxml": (PROBABILITIES, STATES, TREE), "iqtree": (IQTREE, TREE)}
-"""Formats by name, and the kinds of files that are written."""
-
-UNKNOWN = "-"
-"""The state of a node at a site where no taxon has data."""
-
-HEAD = """# Ancestral state reconstruction for all nodes in {tree}
-# This file can be read in MS Excel or in R with command:
-#   tab=read.table('{file}',header=TRUE)
-# Columns are tab-separated with following meaning:
-#   Node:  Node name in the tree
-{part}#   Site:  Alignment site ID
-#   State: Most likely state assignment
-#   p_X:   Posterior probability for state X (empirical Bayesian method)
-"""
-"""Head of the table, as IQ-TREE writes it."""
-
-
-class _Part(NamedTuple):
-    """States of all nodes in a part."""
-
-    states: Sequence[str]
-    """States of the alphabet, in the order of the columns."""
-    probabilities: Float64
-    """f64 [N', L, S]: :func:`marginal_states`"""
-    best: list[list[str]]
-    """N' rows of L: the most probable states."""
-    sites: list[int]
-    """The pattern of each site."""
-
-    @classmethod
-    def of(cls, tree: Tree, patterns: Patterns, arrays: ModelArrays) -> _Part:
-        """The states of a part, from its tree, patterns and model."""
-        alphabet, probabilities = patterns.alphabet, marginal_states(tree, patterns, arrays)
-        best = probabilities.argmax(axis=2)
-        best[:, (patterns.codes == alphabet.gap_code).all(axis=0)] = len(alphabet.states)
-        letters = np.array([*alphabet.states, UNKNOWN * alphabet.width])
-        sites = patterns.site_pattern.tolist()
-        return cls(alphabet.states, probabilities, letters[best].tolist(), sites)
-
-
-def run_ancestral(options: AncestralOptions, reporter: Reporter) -> None:
-    """Score the tree, compute the states of its inner nodes, write the files.
-
-    Raises:
-        InputError: the data or the tree cannot be used, or the files cannot be written.
-        NumericalError: a tree whose lengths stay as they are has no likelihood.
-    """
-    workspace, kinds = options.workspace, FORMATS[options.file_format]
-    with workspace.taken(kinds, options.redo, options.inputs):
-        reporter(RunStarted(__version__, options.line))
-        problem = load(options, reporter)
-        tree = given_tree(options.tree, problem, reporter, not options.no_opt_branches)
-        engines = open_engines(options.resources, Workload.of(problem), reporter)
-        fit = fitted(engines, tree, problem.model, options, reporter).scored(engines, reporter)
-        reporter(TreeScored(fit.lnl))
-        texts = _texts(options, fit, problem)
-        stale = {kind for kinds in FORMATS.values() for kind in kinds} - texts.keys()
-        files = deliver(workspace, texts, reporter, sorted(stale) if options.redo else [])
-        reporter.say("\n".join(f"Wrote {file}" for file in files))
-        nodes = len(inner_nodes(fit.tree))
-        values = {"lnl": fit.lnl, "model": fit.model.text, "nodes": nodes}
-        result = command_result(
-            "ancestral", options.line, values, by_kind(files), options.inputs, reporter
-        )
-        reporter.finish("ancestral", result)
-
-
-def _texts(options: AncestralOptions, fit: TreeResult, problem: Problem) -> dict[str, str]:
-    """The files, by kind."""
-    tree = fit.mean_tree
-    nodes = inner_nodes(tree)
-    names = [f"Node{n}" for n in range(1, len(nodes) + 1)]
-    labels = dict(zip(tree.edge[nodes[1:]].tolist(), names[1:], strict=True))
-    newick = write_newick(tree, problem.taxa, labels=labels)
-    texts = {TREE: f"{newick[:-1]}{names[0]};\n"}  # the first node is where the text is rooted
-    parts = list(_parts(fit, problem))
-    table = "".join(_table(names, parts))
-    if options.file_format == "iqtree":
-        explained = "#   Part:  Partition ID\n" if len(parts) > 1 else ""
-        path = options.workspace.path
-        head = HEAD.format(tree=path(TREE), file=path(IQTREE), part=explained)
-        return {IQTREE: head + table, **texts}
-    states = "".join(
-        f"{name}\t{''.join(part.best[n][pattern] for part in parts for pattern in part.sites)}\n"
-        for n, name in enumerate(names)
-    )
-    return {PROBABILITIES: table, STATES: states, **texts}
-
-
-def _parts(fit: TreeResult, problem: Problem) -> Iterator[_Part]:
-    """The parts in the order of their file."""
-    order = (0,) if problem.data is None else problem.data.order
-    arrays = fit.model.arrays()
-    trees = fit.part_trees or [fit.tree] * len(order)
-    for place in np.argsort(order).tolist():
-        yield _Part.of(trees[place], problem.part(order[place]), arrays[place])
-
-
-def _table(names: Sequence[str], parts: Sequence[_Part]) -> Iterator[str]:
-    """A line for every node and site. Parts of several state counts have columns of their own."""
-    is_parted = len(parts) > 1
-    states = max((part.states for part in parts), key=len)
-    columns = ["Node", *["Part"] * is_parted, "Site", "State", *(f"p_{state}" for state in states)]
-    yield "\t".join(columns) + "\n"
-    for n, name in enumerate(names):
-        for number, part in enumerate(parts, 1):
-            first = f"{name}\t{number}" if is_parted else name
-            row = "\t".join(["%.5f"] * len(part.states))
-            ends = [
-                f"{state}\t{row % tuple(probabilities)}\n"
-                for state, probabilities in zip(
-                    part.best[n], part.probabilities[n].tolist(), strict=True
-                )
-            ]
-            for site, pattern in enumerate(part.sites, 1):
-                yield f"{first}\t{site}\t{ends[pattern]}"

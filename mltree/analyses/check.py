@@ -51,12 +51,9 @@ if TYPE_CHECKING:
     from mltree.report.progress import Reporter
 
 
-TOLERANCE = 1e-9
-"""Relative difference in lnL between two fp64 engines: rounding over some 1e4 patterns, with room.
-The tests ask for the same."""
-
-MIXED_TOLERANCE = 1e-5
-"""The same with fp32 likelihoods."""
+TOLERANCE, MIXED_TOLERANCE = 1e-9, 1e-5
+"""Relative difference in lnL between two fp64 engines, rounding over some 1e4 patterns, with room
+(the tests ask for the same); and with fp32 likelihoods."""
 
 OK = "ok"
 """How the verdict on a device begins that computes what the reference does."""
@@ -64,11 +61,9 @@ OK = "ok"
 REPETITIONS = 5
 """Timed evaluations; the shortest counts."""
 
-AVX_WIDTH = 1
-"""VW of RAxML's AVX layout."""
-
-NARROW_ON_GPU = 8
-"""Patterns of a block that a GPU is compared in; its work-items need neighbours to read with."""
+AVX_WIDTH, NARROW_ON_GPU = 1, 8
+"""Patterns of a narrow block: VW of RAxML's AVX layout; on a GPU, whose work-items need neighbours
+to read with."""
 
 
 def run_check(options: CheckOptions, reporter: Reporter) -> None:
@@ -246,7 +241,9 @@ def score_everywhere(
     patterns: Patterns, tree: Tree, model: PartitionModel, mixed: bool
 ) -> Iterator[EngineScore]:
     """The reference's score, then every device's in a narrow layout and in that of a search."""
-    score = partial(_score, Case(model.arrays()), patterns, tree, model)
+    bounds = BranchSettings().bounds(patterns.n_sites)
+    work = Workload.of_patterns(patterns, max(model.categories), bounds, systems=max(model.systems))
+    score = partial(_score, tree, Case(model.arrays()), work)
     yield score("NumPy reference", Resources(device=REFERENCE))
     for device in find_devices():
         for vw in (AVX_WIDTH if device.is_cpu else NARROW_ON_GPU, None):
@@ -254,28 +251,16 @@ def score_everywhere(
             yield score(f"{device.name} VW={vw or 'native'}", resources)
 
 
-def _score(
-    case: Case,
-    patterns: Patterns,
-    tree: Tree,
-    model: PartitionModel,
-    name: str,
-    resources: Resources,
-) -> EngineScore:
+def _score(tree: Tree, case: Case, work: Workload, name: str, resources: Resources) -> EngineScore:
     """Log-likelihood and time of an engine, called ``name`` where it cannot even be opened."""
-    bounds = BranchSettings().bounds(patterns.n_sites)
     try:
-        work = Workload.of_patterns(
-            patterns, max(model.categories), bounds, systems=max(model.systems)
-        )
         likelihood = Engines(resources, work).likelihood
-        lnl = float(likelihood.log_likelihoods([tree], [case])[0])
-        times = timeit.repeat(
-            lambda: likelihood.log_likelihoods([tree], [case]), number=1, repeat=REPETITIONS
-        )
+        compute = partial(likelihood.log_likelihoods, [tree], [case])
+        lnl = float(compute()[0])
+        seconds = min(timeit.repeat(compute, number=1, repeat=REPETITIONS))
     except MltreeError as error:
         return EngineScore(name, float("nan"), 0.0, error.message)
-    return EngineScore(likelihood.engine.name, lnl, min(times))
+    return EngineScore(likelihood.engine.name, lnl, seconds)
 
 
 def is_close(lnl: float, reference: float, mixed: bool) -> bool:

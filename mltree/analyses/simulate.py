@@ -41,14 +41,117 @@ if TYPE_CHECKING:
     from mltree.report.progress import Reporter
 
 
+TAXON_BYTES, CHARACTER_BYTES = 300, 5
+"""Bytes of memory for a taxon of a random tree, and for a character until it is written."""
+
+MOST_TAXA = (1 << 31) // 6
+"""Half-edges of the nodes of a tree have 32-bit numbers, three a node."""
+
+SHAPES = {"uniform": uniform_tree, "yule": yule_tree}
+"""Random trees by name."""
+
+FEW_SITES, BATCH_SITES = 1 << 12, 1 << 16
+"""Sites simulated at a time: where their number is given, whose first ones are the same for any
+number; where distinct ones are wanted, many of them in vain."""
+
 MAX_BARREN_BATCHES = 20
 """Batches in a row without a new column, after which there are hardly more to find."""
 
-FEW_SITES = 1 << 12
-"""Sites simulated at a time where their number is given: the first ones of more are the same."""
 
-BATCH_SITES = 1 << 16
-"""Sites simulated at a time where distinct ones are wanted, many of them in vain."""
+def run_simulate(options: SimulateOptions, reporter: Reporter) -> None:
+    """Simulate an alignment and write it, with its tree where asked for.
+
+    Raises:
+        InputError: the tree, the gaps or the sizes cannot be used, or a file cannot be written.
+        ModelError: the model cannot be used.
+    """
+    file_format = options.file_format or format_of(options.out)
+    files = {"out": options.out}
+    if options.true_tree is not None:
+        files["true_tree"] = str(Path(options.true_tree))
+    claim_files([*map(Path, files.values())], options.inputs, options.redo)
+    reporter(RunStarted(__version__, options.line, options.seed))
+    model = _model(options.model, options.frequencies_from)
+    if isinstance(model.heterogeneity, SiteRates):
+        raise ModelError("+PSR has no rates before there are data", hint="use +G4{0.5}")
+    arrays = model.arrays()
+    reporter(Notice(f"evolves under {format_model(model)}"))
+    _refuse_large(options)
+    rng = np.random.default_rng(options.seed)
+    real = None if options.gaps_from is None else read_alignment(options.gaps_from)
+    width = model.alphabet.width
+    count = _count(options, None if real is None else real.n_sites // width)
+    tree, taxa = _tree(options, rng, reporter)
+    is_gap = None if real is None else gaps_like(real, taxa, count * width)
+    evolve = sites if options.unique is None else distinct_sites
+    characters = letters(evolve(tree, arrays, count, rng), model.alphabet)
+    if is_gap is not None:
+        characters[is_gap] = ord("-")
+    contents = {"out": write_alignment(taxa, characters, model.alphabet, file_format)}
+    events: list[Event] = [AlignmentWritten(str(Path(options.out)), file_format, *characters.shape)]
+    if options.true_tree is not None:
+        contents["true_tree"] = (write_newick(tree, taxa) + "\n").encode()
+        events.append(TreesWritten(files["true_tree"], 1, len(taxa)))
+    values = {"seed": options.seed, "taxa": len(taxa), "sites": characters.shape[1]}
+    write_out("simulate", options, contents, files, events, values, reporter)
+
+
+def _refuse_large(options: SimulateOptions) -> None:
+    """Make sure that the memory holds what is asked for; raises InputError."""
+    taxa = options.taxa or 1
+    number = options.sites if options.unique is None else options.unique
+    count = 1 if number is None else number
+    if count < 1:
+        raise InputError(f"{count} sites are no alignment", hint="--sites 1000")
+    needed, room = taxa * (TAXON_BYTES + CHARACTER_BYTES * count), host_memory()
+    if needed > room or taxa > MOST_TAXA:
+        size = f"{taxa:,} taxa, {count:,} sites" if options.taxa else f"{count:,} sites"
+        raise InputError(
+            f"{size} take some {needed >> 20:,} MiB of memory, and there are {room >> 20:,} MiB",
+            hint="fewer of them, please",
+        )
+
+
+def _model(text: str, alignment_path: str | None) -> Model:
+    """The model, whose frequencies are counted where there is an alignment to count them in."""
+    if alignment_path is None:
+        return read_model(text)
+    text = model_text(text)
+    alignment = read_alignment(alignment_path, None, model_alphabet(text))
+    return parse_model(text, alignment.alphabet).with_empirical_frequencies(compress(alignment))
+
+
+def _tree(
+    options: SimulateOptions, rng: np.random.Generator, reporter: Reporter
+) -> tuple[Tree, tuple[str, ...]]:
+    """The tree along which sequences evolve, and its taxa."""
+    if options.tree is None:
+        if options.taxa is None:
+            raise InputError("--tree or --taxa is missing", hint="--taxa 50 draws a random tree")
+        if options.taxa < MIN_TAXA:
+            raise InputError(f"a tree needs at least {MIN_TAXA} taxa, not {options.taxa}")
+        random = SHAPES[options.random_tree](options.taxa, options.mean_length, rng)
+        return random, tuple(f"T{number}" for number in range(1, options.taxa + 1))
+    if options.taxa is not None:
+        raise InputError("--tree has its taxa: --taxa is for random trees")
+    taxa = read_clades(options.tree).taxa
+    refuse_few(taxa, options.tree)
+    tree, notices = read_newick(options.tree, taxa)
+    for notice in notices:
+        reporter(Notice(f"{options.tree}: {notice}"))
+    return tree, taxa
+
+
+def _count(options: SimulateOptions, real_sites: int | None) -> int:
+    """Sites: as many as asked for, or as the alignment has that gaps are taken from."""
+    if options.unique is not None:
+        if options.sites is not None:
+            raise InputError("--sites and --unique exclude each other")
+        return options.unique
+    count = real_sites if options.sites is None else options.sites
+    if count is None:
+        raise InputError("--sites is missing", hint="or --gaps-from, which has as many as it has")
+    return count
 
 
 def sites(tree: Tree, arrays: ModelArrays, count: int, rng: np.random.Generator) -> UInt8:
@@ -150,109 +253,3 @@ def gaps_like(real: Alignment, taxa: Sequence[str], count: int) -> NDArray[np.bo
     codes = real.alphabet.encode(real.characters[list(rows)])
     is_gap: NDArray[np.bool_] = codes == real.alphabet.gap_code
     return is_gap[:, np.arange(count) % real.n_sites]
-
-
-TAXON_BYTES, CHARACTER_BYTES = 300, 5
-"""Bytes of memory for a taxon of a random tree, and for a character until it is written."""
-
-MOST_TAXA = (1 << 31) // 6
-"""Half-edges of the nodes of a tree have 32-bit numbers, three a node."""
-
-SHAPES = {"uniform": uniform_tree, "yule": yule_tree}
-"""Random trees by name."""
-
-
-def run_simulate(options: SimulateOptions, reporter: Reporter) -> None:
-    """Simulate an alignment and write it, with its tree where asked for.
-
-    Raises:
-        InputError: the tree, the gaps or the sizes cannot be used, or a file cannot be written.
-        ModelError: the model cannot be used.
-    """
-    file_format = options.file_format or format_of(options.out)
-    files = {"out": options.out}
-    if options.true_tree is not None:
-        files["true_tree"] = str(Path(options.true_tree))
-    claim_files([*map(Path, files.values())], options.inputs, options.redo)
-    reporter(RunStarted(__version__, options.line, options.seed))
-    model = _model(options.model, options.frequencies_from)
-    if isinstance(model.heterogeneity, SiteRates):
-        raise ModelError("+PSR has no rates before there are data", hint="use +G4{0.5}")
-    arrays = model.arrays()
-    reporter(Notice(f"evolves under {format_model(model)}"))
-    _refuse_large(options)
-    rng = np.random.default_rng(options.seed)
-    real = None if options.gaps_from is None else read_alignment(options.gaps_from)
-    width = model.alphabet.width
-    count = _count(options, None if real is None else real.n_sites // width)
-    tree, taxa = _tree(options, rng, reporter)
-    is_gap = None if real is None else gaps_like(real, taxa, count * width)
-    evolve = sites if options.unique is None else distinct_sites
-    characters = letters(evolve(tree, arrays, count, rng), model.alphabet)
-    if is_gap is not None:
-        characters[is_gap] = ord("-")
-    contents = {"out": write_alignment(taxa, characters, model.alphabet, file_format)}
-    events: list[Event] = [AlignmentWritten(str(Path(options.out)), file_format, *characters.shape)]
-    if options.true_tree is not None:
-        contents["true_tree"] = (write_newick(tree, taxa) + "\n").encode()
-        events.append(TreesWritten(files["true_tree"], 1, len(taxa)))
-    values = {"seed": options.seed, "taxa": len(taxa), "sites": characters.shape[1]}
-    write_out("simulate", options, contents, files, events, values, reporter)
-
-
-def _refuse_large(options: SimulateOptions) -> None:
-    """Make sure that the memory holds what is asked for; raises InputError."""
-    taxa = options.taxa or 1
-    number = options.sites if options.unique is None else options.unique
-    count = 1 if number is None else number
-    if count < 1:
-        raise InputError(f"{count} sites are no alignment", hint="--sites 1000")
-    needed, room = taxa * (TAXON_BYTES + CHARACTER_BYTES * count), host_memory()
-    if needed > room or taxa > MOST_TAXA:
-        size = f"{taxa:,} taxa, {count:,} sites" if options.taxa else f"{count:,} sites"
-        raise InputError(
-            f"{size} take some {needed >> 20:,} MiB of memory, and there are {room >> 20:,} MiB",
-            hint="fewer of them, please",
-        )
-
-
-def _model(text: str, alignment_path: str | None) -> Model:
-    """The model, whose frequencies are counted where there is an alignment to count them in."""
-    if alignment_path is None:
-        return read_model(text)
-    text = model_text(text)
-    alignment = read_alignment(alignment_path, None, model_alphabet(text))
-    return parse_model(text, alignment.alphabet).with_empirical_frequencies(compress(alignment))
-
-
-def _tree(
-    options: SimulateOptions, rng: np.random.Generator, reporter: Reporter
-) -> tuple[Tree, tuple[str, ...]]:
-    """The tree along which sequences evolve, and its taxa."""
-    if options.tree is None:
-        if options.taxa is None:
-            raise InputError("--tree or --taxa is missing", hint="--taxa 50 draws a random tree")
-        if options.taxa < MIN_TAXA:
-            raise InputError(f"a tree needs at least {MIN_TAXA} taxa, not {options.taxa}")
-        random = SHAPES[options.random_tree](options.taxa, options.mean_length, rng)
-        return random, tuple(f"T{number}" for number in range(1, options.taxa + 1))
-    if options.taxa is not None:
-        raise InputError("--tree has its taxa: --taxa is for random trees")
-    taxa = read_clades(options.tree).taxa
-    refuse_few(taxa, options.tree)
-    tree, notices = read_newick(options.tree, taxa)
-    for notice in notices:
-        reporter(Notice(f"{options.tree}: {notice}"))
-    return tree, taxa
-
-
-def _count(options: SimulateOptions, real_sites: int | None) -> int:
-    """Sites: as many as asked for, or as the alignment has that gaps are taken from."""
-    if options.unique is not None:
-        if options.sites is not None:
-            raise InputError("--sites and --unique exclude each other")
-        return options.unique
-    count = real_sites if options.sites is None else options.sites
-    if count is None:
-        raise InputError("--sites is missing", hint="or --gaps-from, which has as many as it has")
-    return count

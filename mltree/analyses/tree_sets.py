@@ -215,13 +215,10 @@ def consensus_texts(
 ) -> tuple[dict[str, str], list[ConsensusBuilt]]:
     """The consensus of trees: a file of each kind, and facts."""
     table = split_table(trees)
-    texts, events = {}, []
-    for kind in kinds:
-        event = _consensus(table, kind)
+    events = [_consensus(table, kind) for kind in kinds]
+    for event in events:
         emit(event)
-        texts[CONSENSUS_FILES[kind]] = event.newick + "\n"
-        events.append(event)
-    return texts, events
+    return {CONSENSUS_FILES[Consensus(one.kind)]: one.newick + "\n" for one in events}, events
 
 
 def _consensus(table: SplitTable, kind: Consensus) -> ConsensusBuilt:
@@ -387,7 +384,7 @@ class _Factor(NamedTuple):
     shares: Float64
     """f64 [B]; NaN where nothing tells."""
     columns: dict[str, list[str]]
-    """Shares and counts of the table, those of discordance too."""
+    """Columns of the table: shares and counts, those of discordance too."""
 
     @property
     def mean(self) -> float | None:
@@ -402,7 +399,7 @@ def _factors(
     """The factors that were asked for; all is read before anything is computed."""
     trees, patterns = [], None
     if options.gene_trees is not None:
-        trees = list(_genes(options.gene_trees, branches.tree))
+        trees = _genes(options.gene_trees, branches.tree)
         most = max(gene.n_tips for gene in trees)
         reporter(TreesLoaded(options.gene_trees, len(trees), most))
     if options.alignment is not None:
@@ -451,25 +448,25 @@ def _texts(form: str, values: Index | Float64) -> list[str]:
 
 def smaller_sides(inside: Bool, taxa: Sequence[str]) -> list[str]:
     """Names of the taxa on the smaller side of each split, bool [B, T], with commas."""
-    flipped = inside ^ (2 * inside.sum(axis=1) > len(taxa))[:, None]
-    return [",".join(np.array(taxa, object)[side]) for side in flipped]
+    names, is_larger = np.array(taxa, object), 2 * inside.sum(axis=1) > len(taxa)
+    return [",".join(names[side]) for side in inside ^ is_larger[:, None]]
 
 
-def _genes(file: str, tree: Clades) -> Iterator[Clades]:
+def _genes(file: str, tree: Clades) -> list[Clades]:
     """The gene trees of a file.
 
     Raises:
         InputError: there is none, or one has a taxon that the tree has not.
     """
-    number = 0
-    for number, gene in enumerate(read_gene_trees(file), 1):
+    genes = list(read_gene_trees(file))
+    if not genes:
+        raise InputError("no tree in it", file=file, hint="a Newick tree ends with ';'")
+    for number, gene in enumerate(genes, 1):
         unknown = sorted(set(gene.taxa) - set(tree.taxa))
         if unknown:
             problem = f"{listed(unknown)} in gene tree {number} but not in the tree"
             raise InputError(problem, file=file, taxon=unknown[0])
-        yield gene
-    if not number:
-        raise InputError("no tree in it", file=file, hint="a Newick tree ends with ';'")
+    return genes
 
 
 def _patterns(file: str, datatype: str | None, tree: Clades) -> Patterns:

@@ -14,7 +14,6 @@ from mltree.analyses.options import (
     BranchTestOptions,
     SearchOptions,
     SiteLnlOptions,
-    TestOptions,
     TreeTestOptions,
 )
 from mltree.analyses.tree_sets import smaller_sides, words_of, writing
@@ -60,7 +59,7 @@ BRANCH_TESTS = {"sh-alrt": "SH-aLRT", "lbp": "LBP", "alrt": "aLRT", "abayes": "a
 """In the order of labels, IQ-TREE's."""
 
 HEAD = "lnL1\tlnL2\taLRT\tSH-aLRT\terror\tLBP\terror\tp-aLRT\taBayes\tlength\ttaxa\n"
-"""Of the table of all tests of branches."""
+"""Columns of the table of all tests of branches."""
 
 RESAMPLED = ("SH-aLRT", "LBP")
 """Tests whose supports are shares of replicates."""
@@ -72,6 +71,59 @@ MOST_RESAMPLINGS = 1_000_000
 
 CONTENDERS = 8
 """Trees, the best with the branch lengths of their file, of which the best has the model fitted."""
+
+
+def run_alrt(options: BranchTestOptions, reporter: Reporter) -> None:
+    """Test the branches of a tree, show the supports, write the files.
+
+    Raises:
+        InputError: the tree has no branch that there are tests of.
+    """
+    tests = LocalTests(tuple(_names(options.tests, BRANCH_TESTS)), options.replicates)
+    kinds, workspace = (SUPPORTS, BRANCHES), options.workspace
+    with writing("alrt", options, workspace, kinds, reporter) as write:
+        problem = load(options, reporter)
+        tree = read_tree(options.tree, problem, reporter)
+        count, inner = len(testable(tree)), len(tree.inner_edges)
+        if not count:
+            hint = "tests take an inner branch with two others at either end"
+            raise InputError("the tree has no branch to test", file=options.tree, hint=hint)
+        if count < inner:
+            reporter(
+                Notice(f"{inner - count} of {inner} inner branches end at polytomies: no tests")
+            )
+        before = _labels(options.tree, tree, problem.taxa)
+        engines = open_engines(options.resources, Workload.of(problem), reporter)
+        if options.no_opt_branches:
+            check_possible(tree, problem.groups)
+        fit = fitted(engines, tree, problem.model, options, reporter)
+        tested = tests.of(engines.exact, fit.tree, fit.model, problem.groups, options.seed)
+        newick = write_newick(fit.mean_tree, problem.taxa, labels=tested.labels(before))
+        for event in tested.events(newick):
+            reporter(event)
+        texts = {SUPPORTS: newick + "\n", BRANCHES: tested.table(problem.taxa)}
+        facts = {"seed": options.seed, "branches": count}
+        write(texts, {**facts, "means": tested.means, "tree": newick})
+
+
+def _names(text: str, known: dict[str, str]) -> list[str]:
+    """Names of the tests in a list with commas, in the order that they are known in."""
+    words = words_of(text, known, "--tests")
+    return [name for word, name in known.items() if word in words]
+
+
+def _labels(file: str, tree: Tree, taxa: Sequence[str]) -> dict[int, str]:
+    """The labels that the inner edges of a tree have in its file."""
+    clades, texts = read_labelled(file)
+    inner = clades.only(clades.is_inner)
+    of_clades = members(sides(inner, unit_bits(len(taxa))), len(taxa))
+    inside, tip_of = np.empty_like(of_clades), {name: tip for tip, name in enumerate(taxa)}
+    inside[:, [tip_of[name] for name in clades.taxa]] = of_clades
+    inside ^= inside[:, :1]
+    edges, of_edges = tree.inner_edges, members(splits(tree)[tree.inner_edges], len(taxa))
+    edge_of = {row.tobytes(): edge for row, edge in zip(of_edges, edges.tolist(), strict=True)}
+    labelled = zip(inside, compress(texts, clades.is_inner), strict=True)
+    return {edge_of[row.tobytes()]: text for row, text in labelled if text}
 
 
 class LocalTests(Value):
@@ -168,9 +220,10 @@ class TestedBranches(Value):
 
         behind  what a label ends with
         """
-        labels, supports = dict(behind or {}), self.supports
+        labels = dict(behind or {})
         columns = [
-            100 * supports[name] if name in RESAMPLED else supports[name] for name in supports
+            100 * support if name in RESAMPLED else support
+            for name, support in self.supports.items()
         ]
         for edge, row in zip(self.edges.tolist(), np.stack(columns, axis=1).tolist(), strict=True):
             values = [f"{value:.3g}" for value in row]
@@ -194,68 +247,6 @@ class TestedBranches(Value):
         rows = zip(np.stack(columns, axis=1).tolist(), names, strict=True)
         lines = [[*(f"{value:.6f}" for value in row), side] for row, side in rows]
         return HEAD + "".join("\t".join(line) + "\n" for line in lines)
-
-
-def run_alrt(options: BranchTestOptions, reporter: Reporter) -> None:
-    """Test the branches of a tree, show the supports, write the files.
-
-    Raises:
-        InputError: the tree has no branch that there are tests of.
-    """
-    tests = LocalTests(tuple(_names(options.tests, BRANCH_TESTS)), options.replicates)
-    kinds, workspace = (SUPPORTS, BRANCHES), options.workspace
-    with writing("alrt", options, workspace, kinds, reporter) as write:
-        problem = load(options, reporter)
-        tree = read_tree(options.tree, problem, reporter)
-        count, inner = len(testable(tree)), len(tree.inner_edges)
-        if not count:
-            hint = "tests take an inner branch with two others at either end"
-            raise InputError("the tree has no branch to test", file=options.tree, hint=hint)
-        if count < inner:
-            reporter(
-                Notice(f"{inner - count} of {inner} inner branches end at polytomies: no tests")
-            )
-        before = _labels(options.tree, tree, problem.taxa)
-        engines = open_engines(options.resources, Workload.of(problem), reporter)
-        fit = _fitted(options, problem, engines, tree, reporter)
-        tested = tests.of(engines.exact, fit.tree, fit.model, problem.groups, options.seed)
-        newick = write_newick(fit.mean_tree, problem.taxa, labels=tested.labels(before))
-        for event in tested.events(newick):
-            reporter(event)
-        texts = {SUPPORTS: newick + "\n", BRANCHES: tested.table(problem.taxa)}
-        facts = {"seed": options.seed, "branches": count}
-        write(texts, {**facts, "means": tested.means, "tree": newick})
-
-
-def _names(text: str, known: dict[str, str]) -> list[str]:
-    """Names of the tests in a list with commas, in the order that they are known in."""
-    words = words_of(text, known, "--tests")
-    return [name for word, name in known.items() if word in words]
-
-
-def _labels(file: str, tree: Tree, taxa: Sequence[str]) -> dict[int, str]:
-    """The labels that the inner edges of a tree have in its file."""
-    clades, texts = read_labelled(file)
-    inner = clades.only(clades.is_inner)
-    inside = np.empty((len(inner.first), len(taxa)), dtype=np.bool_)
-    tip_of = {name: tip for tip, name in enumerate(taxa)}
-    inside[:, [tip_of[name] for name in clades.taxa]] = members(
-        sides(inner, unit_bits(len(taxa))), len(taxa)
-    )
-    inside ^= inside[:, :1]
-    edges, of_edges = tree.inner_edges, members(splits(tree)[tree.inner_edges], len(taxa))
-    edge_of = {row.tobytes(): edge for row, edge in zip(of_edges, edges.tolist(), strict=True)}
-    labelled = zip(inside, compress(texts, clades.is_inner), strict=True)
-    return {edge_of[row.tobytes()]: text for row, text in labelled if text}
-
-
-def _fitted(
-    options: TestOptions, problem: Problem, engines: Engines, tree: Tree, reporter: Reporter
-) -> TreeResult:
-    """The tree and the model, optimised as far as was asked for."""
-    if options.no_opt_branches:
-        check_possible(tree, problem.groups)
-    return fitted(engines, tree, problem.model, options, reporter)
 
 
 def run_test(options: TreeTestOptions, reporter: Reporter) -> None:
@@ -308,16 +299,12 @@ def _first_of_their_kind(trees: Sequence[Tree], by_lengths: bool) -> list[int | 
     firsts: list[int | None] = []
     for number, (tree, key) in enumerate(zip(trees, Forest(trees).topology_keys(), strict=True), 1):
         alike = known.setdefault(key, [])
-        same = (n for n in alike if not by_lengths or _are_as_long(tree, trees[n - 1]))
+        lengths = ((n, lengths_in(tree, trees[n - 1])) for n in alike)
+        same = (n for n, other in lengths if not by_lengths or np.array_equal(tree.lengths, other))
         firsts.append(next(same, None))
         if firsts[-1] is None:
             alike.append(number)
     return firsts
-
-
-def _are_as_long(tree: Tree, other: Tree) -> bool:
-    """True if two trees of one topology have the same branch lengths."""
-    return np.array_equal(tree.lengths, lengths_in(tree, other))
 
 
 def _fitted_trees(
@@ -327,39 +314,30 @@ def _fitted_trees(
     trees: list[Tree],
     reporter: Reporter,
 ) -> list[TreeResult]:
-    """The trees under one model, optimised on the best of them, as far as was asked for."""
+    """The trees under one model, optimised on the best of them, as far as was asked for.
+
+    The best is so with the branch lengths of the file, if they stay as they are; else, of those
+    that are the best so, once the lengths are optimised.
+    """
     settings = FIXED_TOPOLOGY.for_precision(engines.is_exact)
-    best = _best(options, problem, engines.likelihood, trees, settings.first_smooth_epsilon)
-    fit = _fitted(options, problem, engines, trees[best], reporter)
+    likelihood, cases = engines.likelihood, [Case(problem.model.arrays())] * len(trees)
+    for tree in trees:
+        if options.no_opt_branches:
+            check_possible(tree, problem.groups)
+        else:
+            tree.lengths = likelihood.clip(tree.lengths)
+    lnl = likelihood.log_likelihoods(trees, cases)
+    best = int(lnl.argmax())
+    if not options.no_opt_branches:
+        good = np.argsort(-lnl, kind="stable")[:CONTENDERS]
+        contenders, epsilon = [trees[n] for n in good], settings.first_smooth_epsilon
+        best = int(good[likelihood.smooth(contenders, cases[: good.size], epsilon).argmax()])
+    fit = fitted(engines, trees[best], problem.model, options, reporter)
     trees[best] = fit.tree
     if not options.no_opt_branches:
         cases = [Case(fit.model.arrays())] * len(trees)
         engines.exact.smooth(trees, cases, settings.final_smooth_epsilon)
     return [replace(fit, tree=tree) for tree in trees]
-
-
-def _best(
-    options: TreeTestOptions,
-    problem: Problem,
-    likelihood: Likelihood,
-    trees: Sequence[Tree],
-    epsilon: float,
-) -> int:
-    """Which tree is the best: as its file has it, if branch lengths stay as they are.
-
-    Else, of those that are the best so, the one that is once their lengths are optimised.
-    """
-    cases = [Case(problem.model.arrays())] * len(trees)
-    if options.no_opt_branches:
-        for tree in trees:
-            check_possible(tree, problem.groups)
-        return int(likelihood.log_likelihoods(trees, cases).argmax())
-    for tree in trees:
-        tree.lengths = likelihood.clip(tree.lengths)
-    lnl = likelihood.log_likelihoods(trees, cases)
-    good = np.argsort(-lnl, kind="stable")[:CONTENDERS]
-    lnl = likelihood.smooth([trees[n] for n in good], cases[: good.size], epsilon)
-    return int(good[lnl.argmax()])
 
 
 def _verdicts(
