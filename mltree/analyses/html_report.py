@@ -84,16 +84,11 @@ def write_report(
         patterns = compress(read)
         summary = summarise(read, patterns)
     subject = Subject(
-        name=workspace.name,
-        facts=facts,
-        tree=shown,
-        newick=shown.newick(),
-        tree_file=Path(tree_file).name,
+        workspace.name, facts, shown, shown.newick(), Path(tree_file).name,
         models=tuple(_models(_first(workspace, MODELS))),
+        summary=summary, patterns=patterns,
         methods="" if log is None else _methods(log.read_text(errors="replace")),
-        summary=summary,
-        patterns=patterns,
-    )
+    )  # fmt: skip
     (page,) = workspace.write({REPORT: document(subject)})
     return page
 
