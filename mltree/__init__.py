@@ -27,7 +27,7 @@ if TYPE_CHECKING:
     from mltree.analyses.likelihood import Likelihood
     from mltree.analyses.model_selection import ModelChoice, model
     from mltree.analyses.search import search
-    from mltree.analyses.trees import support
+    from mltree.analyses.tree_sets import support
     from mltree.runs.results import BootstrapResult, Evaluation, PhyloTree, SearchResult, rf
     from mltree.system.errors import MltreeError
 
@@ -54,7 +54,7 @@ _HOMES = {
     "analyses.likelihood": ("Likelihood",),
     "analyses.model_selection": ("ModelChoice", "model"),
     "analyses.search": ("search",),
-    "analyses.trees": ("support",),
+    "analyses.tree_sets": ("support",),
     "runs.results": ("BootstrapResult", "Evaluation", "PhyloTree", "SearchResult", "rf"),
     "system.errors": ("MltreeError",),
 }

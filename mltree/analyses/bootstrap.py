@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from mltree.analyses.options import BootstrapOptions, SearchOptions
-from mltree.analyses.trees import (
+from mltree.analyses.tree_sets import (
     CONSENSUS_FILES,
     METRICS,
     SUPPORT_KINDS,

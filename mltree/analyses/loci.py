@@ -1,11 +1,18 @@
-"""``mltree search`` of many loci: alignments, folders, a list of files, or the parts of one."""
+"""``mltree search`` of many loci: alignments, folders, a list of files, or the parts of one.
+
+Each has a tree and a model of its own, and is what it is whatever is searched beside it: its search
+is that of ``mltree search`` on its alignment alone, with the same seed. Loci are taken in a few at
+a time, share launches, and are kept in a journal as they end, so that a run goes on where it was
+stopped, whichever loci are added. Taxa that have nothing but gaps are left out, and a notice tells
+of a locus that cannot be searched.
+"""
 
 from __future__ import annotations
 
 import json
 import math
 from collections import Counter
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Hashable, Iterable, Iterator, Sequence
 from dataclasses import asdict, dataclass, replace
 from functools import cached_property, partial
 from pathlib import Path
@@ -13,15 +20,15 @@ from typing import TYPE_CHECKING, NamedTuple, TypeAlias
 
 import numpy as np
 
+from mltree.analyses.html_report import REPORT
 from mltree.analyses.options import SearchOptions
-from mltree.analyses.report import REPORT
 from mltree.analyses.search import CHECKPOINT, OF_ONE_ALIGNMENT, TREE, run_search, search_settings
 from mltree.data.alignments import MIN_TAXA
 from mltree.data.alphabet import DNA
 from mltree.data.partitions import table_of_tips
 from mltree.data.patterns import Patterns
 from mltree.data.source import STDIN, expect_file, read_text
-from mltree.device.discovery import choose_devices, company_pays
+from mltree.device.discovery import DeviceInfo, choose_devices, company_pays
 from mltree.device.layout import Layout
 from mltree.device.layout_choice import KeptLayouts, choose_layout, measured_layouts
 from mltree.device.memory import cla_memory
@@ -44,7 +51,7 @@ from mltree.runs.request import (
     result_text,
     share_loci,
 )
-from mltree.runs.steps import with_own_lengths, without_copies
+from mltree.runs.steps import without_copies
 from mltree.runs.trees import StartSpec, starting_trees_of_each, terms_of, usual_terms
 from mltree.runs.workspace import Head, LineJournal, RunLog
 from mltree.system import __version__
@@ -66,125 +73,29 @@ from mltree.tree.newick import write_newick
 from mltree.tree.parsimony import ParsimonyEngine
 from mltree.treesearch.checkpoint import fingerprint
 from mltree.treesearch.duplicates import Collapsed
-from mltree.treesearch.search import SearchOutcome, StartingTree, beginning, search_steps
+from mltree.treesearch.search import beginning, search_steps
 from mltree.treesearch.search_context import SearchContext
 
 if TYPE_CHECKING:
     from mltree.report.progress import Reporter
 
 
-# A locus: its data, as they are read, and its tree, as it is kept.
-#
-# Taxa that have nothing but gaps are left out of its tree, and a locus that cannot be searched is
-# told of.
+LOG, RESULT = "log", "json"
+TREES, TABLE, JOURNAL = LOCI_KINDS
+"""Kinds of files. The journal stays, so that loci can be added."""
 
+COLUMNS = ("locus", "taxa", "sites", "patterns", "lnl", "tree_length", "model")
 
-@dataclass(frozen=True)
-class Locus:
-    """An alignment that has a tree of its own."""
+FOR_LONE_TREES = (
+    "constraint", "outgroup", "bootstrap", "metric", "sh_alrt", "lbp", "alrt", "abayes", "ufboot",
+    "bnni", "report", "site_rates", "brlen", "merge", "site_freqs", "guide_tree",
+)  # fmt: skip
+"""Options of a search that say nothing of many trees."""
 
-    name: str
-    read: Callable[[], Problem]
-    """Read data and model of the locus; raises MltreeError where they are wrong."""
+OF_ANY_NUMBER = "MULTI"
+"""Beginning of models whose states are as many as the data have."""
 
-
-class LocusTree(NamedTuple):
-    """Result of the search of a locus."""
-
-    taxa: int
-    sites: int
-    patterns: int
-    lnl: float
-    """Natural log."""
-    model: str
-    tree_length: float
-    """Expected substitutions per site."""
-    newick: str
-    """One line, without its end."""
-
-
-class LociJournal(LineJournal[str, LocusTree]):
-    """The loci that are done, by their :attr:`Ready.mark`."""
-
-    FORMAT, WHAT, RECORD = "mltree loci 2", "loci", LocusTree
-
-
-@dataclass(frozen=True)
-class Ready:
-    """A locus that has been read."""
-
-    number: int
-    """Among all, from 0."""
-    name: str
-    problem: Problem
-    mark: str
-    """Digest of the name, data and model of the locus."""
-
-
-def read_loci(
-    loci: Sequence[Locus], numbers: Iterable[int]
-) -> Iterator[Ready | LocusSkipped | Notice]:
-    """Yield the loci of these numbers that can be searched, and notices about the others."""
-    for number in numbers:
-        locus = loci[number]
-        try:
-            problem, dropped = without_gaps(locus.read())
-        except (InputError, ModelError, NumericalError) as error:
-            yield LocusSkipped(locus.name, number + 1, error.message)
-            continue
-        if dropped:
-            left_out = "1 taxon" if dropped == 1 else f"{dropped} taxa"
-            yield Notice(f"{locus.name}: left out {left_out} of nothing but gaps")
-        patterns = problem.patterns
-        mark = fingerprint(
-            locus.name, "\n".join(problem.taxa), patterns.codes.tobytes(),
-            patterns.weights.tobytes(), format_model(problem.model.lone),
-        )  # fmt: skip
-        yield Ready(number, locus.name, problem, mark)
-
-
-def computable(loci: Sequence[Ready]) -> tuple[list[Ready], list[LocusSkipped]]:
-    """Split loci by whether their models can be computed; eigen systems are made together."""
-    try:
-        arrays_of_all([locus.problem.model.lone for locus in loci])
-    except (ModelError, NumericalError) as error:
-        if len(loci) == 1:
-            (locus,) = loci
-            return [], [LocusSkipped(locus.name, locus.number + 1, error.message)]
-        each = [computable([locus]) for locus in loci]
-        return [one for own, _ in each for one in own], [one for _, own in each for one in own]
-    return list(loci), []
-
-
-def without_gaps(problem: Problem) -> tuple[Problem, int]:
-    """The data without the taxa that have nothing but gaps, and how many those are.
-
-    Raises:
-        InputError: too few are left, or there is more than one part, or constant sites are missing.
-    """
-    if len(problem.groups) > 1 or problem.model.n_parts > 1:
-        raise InputError("a locus has one model", hint="--separate makes every part a locus")
-    patterns = problem.patterns
-    if patterns.unseen:
-        raise InputError("data without constant sites (+ASC) are searched one at a time")
-    has = (patterns.codes != patterns.alphabet.gap_code).any(axis=1)
-    kept = np.flatnonzero(has)
-    if kept.size < MIN_TAXA:
-        taxa = "taxon has" if kept.size == 1 else "taxa have"
-        raise InputError(f"{kept.size} {taxa} characters: it takes {MIN_TAXA}")
-    if kept.size == len(has):
-        return problem, 0
-    taxa_kept = tuple(patterns.taxa[tip] for tip in kept)
-    patterns = replace(patterns, taxa=taxa_kept, codes=patterns.codes[kept])
-    return replace(problem, groups=(patterns,)), int(len(has) - kept.size)
-
-
-# Many loci, each with a tree and a model of its own, searched side by side in one process.
-#
-# A locus is what it is whatever runs beside it: its search is that of ``mltree search`` on its
-# alignment alone, with the same seed. Loci are taken in a few at a time, share launches, and are
-# kept in a journal as they end, so that a run goes on where it was stopped, whichever loci are
-# added.
+HINT = "search one alignment, or give the options on the trees afterwards"
 
 AT_ONCE = 256
 """Loci that are in memory at a time, at most."""
@@ -201,278 +112,6 @@ such share: what they take gets less towards the end, so that all end at about t
 LOCUS_PATTERNS = 512
 """Patterns that layouts are chosen for: the same for all loci, whatever stands beside them."""
 
-_Ended: TypeAlias = tuple[int, str, LocusTree | None] | Event
-"""A locus by number and mark, with its tree where it had none; or what is said of one."""
-
-
-class _Kind(NamedTuple):
-    """Loci of one kind are computed by one engine."""
-
-    alphabet: str
-    categories: int
-    systems: int
-    bounds: tuple[float, float]
-
-
-@dataclass(frozen=True, kw_only=True)
-class LociSearch:
-    """How loci are searched."""
-
-    settings: SearchSettings
-    resources: Resources
-    seed: int
-    starts: Sequence[StartSpec] | None = None
-    """As many as a preset has where None."""
-    collapse: float | None = None
-    """Branches shorter than that are written as polytomies."""
-    kept: KeptLayouts | None = None
-    """Layouts that every rank uses; None: each by what was measured of its devices."""
-
-    def run(
-        self,
-        loci: Sequence[Locus],
-        journal: LociJournal,
-        emit: Emit = ignore,
-        ranks: Ranks = LONE,
-    ) -> list[LocusTree | None]:
-        """The tree of every locus, in order; None where it was skipped.
-
-        Raises: InputError: the journal is another run's, or cannot be written.
-        """
-        kept = measured_layouts(choose_devices(self.resources.device))
-        journal.begin(Head(self._mark(), kept))
-        assert journal.head is not None, "it has begun"
-        search = replace(self, kept=journal.head.layouts)
-        found: list[LocusTree | None] = [None] * len(loci)
-        done = 0
-        among = _Among(search, tuple(loci), frozenset(journal.done), self._mark())
-        batches = _batches(len(loci), ranks.size)
-        for ended in ranks.deal(batches, among.searched, among.helping):
-            if isinstance(ended, Event):
-                emit(ended)
-                continue
-            locus, mark, tree = ended
-            if tree is not None:
-                journal.add(mark, tree)
-            found[locus] = tree = journal.done[mark]
-            done += 1
-            emit(LocusDone(loci[locus].name, locus + 1, tree.lnl, tree.taxa, done, len(loci)))
-        return found
-
-    def _mark(self) -> str:
-        devices = choose_devices(self.resources.device)
-        return fingerprint(
-            __version__, repr(asdict(self.settings)), str(self.seed), str(self.starts),
-            str(self.collapse), str(self.resources.mixed), str(self.resources.vw),
-            "\n".join(f"{device.platform} {device.name}" for device in devices),
-        )  # fmt: skip
-
-    def _searched(self, loci: Sequence[Ready]) -> Iterator[tuple[Ready, LocusTree]]:
-        """Loci that are in memory, as they end."""
-        groups: dict[_Kind, list[Ready]] = {}
-        for locus in loci:
-            groups.setdefault(self._kind(locus.problem), []).append(locus)
-        for kind, group in groups.items():
-            layout = self._layout(kind, group[0].problem.patterns, self.resources)
-            for some in _fitting(group, self._bytes(), layout):
-                yield from self._side_by_side(kind, some)
-
-    def _kind(self, problem: Problem) -> _Kind:
-        bounds = self.settings.branches.bounds(problem.n_sites)
-        model = problem.model
-        return _Kind(
-            problem.patterns.alphabet.name, model.categories[0], model.systems[0], bounds
-        )  # fmt: skip
-
-    def _bytes(self) -> int:
-        """Bytes of the CLAs of loci that are searched at a time."""
-        devices = choose_devices(self.resources.device)
-        if not devices or devices[0].is_cpu:
-            return min(self.resources.memory_limit or CPU_BYTES, CPU_BYTES)
-        whole = cla_memory(devices[0].handle, self.resources.memory_limit)
-        return int(GPU_SHARE * whole) // devices[0].sharers
-
-    def _layout(self, kind: _Kind, patterns: Patterns, own: Resources) -> Layout | None:
-        """Layout of a kind's loci, whichever stand side by side; None on the reference."""
-        for device in choose_devices(own.device)[:1]:
-            alphabet = patterns.alphabet
-            return choose_layout(
-                device, alphabet.n_states, alphabet.n_codes, kind.categories, LOCUS_PATTERNS,
-                own.mixed, own.vw, self.kept,
-            )  # fmt: skip
-        return None
-
-    def _side_by_side(
-        self, kind: _Kind, loci: Sequence[Ready]
-    ) -> Iterator[tuple[Ready, LocusTree]]:
-        """Loci of one kind, by one engine."""
-        searches = self._prepared(loci)
-        patterns = table_of_tips([search.distinct.groups[0] for search in searches])
-        engines = self._engines(kind, patterns, self.resources)
-        likelihood = exact = engines.likelihood
-        if not engines.is_exact:
-            exact = self._engines(kind, patterns, engines.exactly).likelihood
-        steps = (
-            search_steps(search.context(part, engines.is_exact))
-            for part, search in enumerate(searches)
-        )
-        for part, result in perform_all(likelihood, steps, len(searches)):
-            case = Case(result.model.arrays(), first_part=part)
-            lnl = result.lnl
-            if exact is not likelihood:
-                lnl = float(exact.log_likelihoods([result.tree], [case])[0])
-            yield loci[part], self._found(searches[part], result, lnl)
-
-    def _engines(self, kind: _Kind, patterns: Patterns, own: Resources) -> Engines:
-        """The engines of some loci, in a layout that does not depend on which loci they are."""
-        if layout := self._layout(kind, patterns, own):
-            own = replace(own, vw=layout.vw)
-        work = Workload.of_patterns(
-            patterns, kind.categories, kind.bounds, self.settings.most_trees,
-            systems=kind.systems, parted=True,
-        )  # fmt: skip
-        return Engines(own, work)
-
-    @cached_property
-    def _parsimony(self) -> ParsimonyEngine:
-        return parsimony_engine(choose_devices(self.resources.device))
-
-    def _prepared(self, loci: Sequence[Ready]) -> list[_Prepared]:
-        problems = [locus.problem for locus in loci]
-        every = [without_copies(problem.groups, None, ignore) for problem in problems]
-        settings = [self._settings(problem) for problem in problems]
-        terms = [self.starts or usual_terms(own) for own in settings]
-        rngs = [np.random.default_rng(self.seed) for _ in loci]
-        starts = starting_trees_of_each(terms, every, rngs, self._parsimony)
-        return list(map(_Prepared, problems, every, settings, starts, rngs))
-
-    def _settings(self, problem: Problem) -> SearchSettings:
-        own = self.settings.for_data(len(problem.taxa), problem.n_sites)
-        if not company_pays(choose_devices(self.resources.device), problem.cla_size):
-            own = own.one_by_one(all_starts=self.starts is not None)
-        return own
-
-    def _found(self, search: _Prepared, result: SearchOutcome, lnl: float) -> LocusTree:
-        problem, tree = search.problem, search.distinct.restore(result.tree)
-        return LocusTree(
-            taxa=len(problem.taxa),
-            sites=problem.n_sites,
-            patterns=problem.n_patterns,
-            lnl=lnl,
-            model=format_model(result.model.lone),
-            tree_length=float(tree.lengths.sum()),
-            newick=write_newick(tree, problem.taxa, outgroup=[0], collapse=self.collapse),
-        )
-
-
-@dataclass(frozen=True)
-class _Among:
-    """The loci of a search, as any rank goes through some of them."""
-
-    search: LociSearch
-    loci: Sequence[Locus]
-    done: frozenset[str]
-    """Marks of those that need no search."""
-    mark: str
-    """Mark that every rank's search must agree with."""
-
-    def helping(self) -> Work[range, _Ended]:
-        """The way of another rank than the first.
-
-        Raises: InputError: it would find something else.
-        """
-        if self.search._mark() != self.mark:
-            raise InputError("its devices are not those of rank 0", hint=ALIKE_HINT)
-        return self.searched
-
-    def searched(self, batches: Iterator[range]) -> Iterator[_Ended]:
-        """Loci of batches, by their numbers, as they end, and what is said of others."""
-        for batch in batches:
-            fresh = []
-            for locus in read_loci(self.loci, batch):
-                if isinstance(locus, Event):
-                    yield locus
-                elif locus.mark in self.done:
-                    yield locus.number, locus.mark, None
-                else:
-                    fresh.append(locus)
-            sound, skipped = computable(fresh)
-            yield from skipped
-            for locus, tree in self.search._searched(sound):
-                yield locus.number, locus.mark, tree
-
-
-@dataclass(frozen=True)
-class _Prepared:
-    """A locus about to be searched."""
-
-    problem: Problem
-    distinct: Collapsed
-    settings: SearchSettings
-    starts: Sequence[StartingTree]
-    rng: np.random.Generator
-
-    def context(self, part: int, exact: bool) -> SearchContext:
-        """Return the locus's search from its beginning, on a part of the engine."""
-        settings, model = self.settings.for_precision(exact), self.problem.model
-        starts = [
-            StartingTree(with_own_lengths(start.tree, model), start.origin) for start in self.starts
-        ]
-        state = beginning(starts, model, settings, self.rng)
-        return SearchContext(settings, state, ignore, first_part=part)
-
-
-def _batches(loci: int, ranks: int) -> Iterator[range]:
-    """Loci by their numbers, those that a rank has in memory at a time."""
-    first = 0
-    while first < loci:
-        share = max(LEAST_SHARE, (loci - first) // (SHARES * ranks)) if ranks > 1 else AT_ONCE
-        last = min(loci, first + min(AT_ONCE, share))
-        yield range(first, last)
-        first = last
-
-
-def _fitting(loci: Sequence[Ready], most: int, layout: Layout | None) -> Iterator[list[Ready]]:
-    """Loci whose CLAs, of all patterns and as many as the largest tree has, take no more bytes.
-
-    Of several no more patterns than are summed in the smallest chunks, as those of one are.
-    """
-    patterns = layout.patterns_in_least_chunks if layout else math.inf
-    some: list[Ready] = []
-    slots = words = count = 0
-    for locus in loci:
-        problem = locus.problem
-        own = problem.n_patterns * problem.model.categories[0] * problem.patterns.alphabet.n_states
-        slots = max(slots, 3 * (len(problem.taxa) - 2))
-        words += own
-        count += problem.n_patterns
-        if some and (8 * slots * words > most or count > patterns):
-            yield some
-            some, slots = [], 3 * (len(problem.taxa) - 2)
-            words, count = own, problem.n_patterns
-        some.append(locus)
-    if some:
-        yield some
-
-
-LOG, RESULT = "log", "json"
-TREES, TABLE, JOURNAL = LOCI_KINDS
-"""Kinds of files. The journal stays, so that loci can be added."""
-
-COLUMNS = ("locus", "taxa", "sites", "patterns", "lnl", "tree_length", "model")
-
-FOR_LONE_TREES = (
-    "constraint", "outgroup", "bootstrap", "metric", "sh_alrt", "lbp", "alrt", "abayes", "ufboot",
-    "bnni", "report", "site_rates",
-    "brlen", "merge", "site_freqs", "guide_tree",
-)  # fmt: skip
-"""Options of a search that say nothing of many trees."""
-
-OF_ANY_NUMBER = "MULTI"
-"""Beginning of models whose states are as many as the data have."""
-
-HINT = "search one alignment, or give the options on the trees afterwards"
-
 
 def run_searches(options: SearchOptions, reporter: Reporter) -> None:
     """Search the tree of an alignment, or of every locus."""
@@ -483,24 +122,6 @@ def run_searches(options: SearchOptions, reporter: Reporter) -> None:
     if "alignment" in origins:
         origins = {**origins, "alignment": (options.alignment, "typed")}
     run_search(replace(options, origins=origins), reporter)
-
-
-def _refuse(options: SearchOptions) -> None:
-    """Raise what cannot be asked of many trees."""
-    for name in FOR_LONE_TREES:
-        if options.origins.get(name, (None, "default"))[1] != "default":
-            option = name.replace("_", "-")
-            raise InputError(f"--{option} is for the search of one alignment", hint=HINT)
-    if options.tree is not None and terms_of(options.tree) is None:
-        hint = "pars{N} and rand{N} can be"
-        raise InputError("--tree: a file of trees cannot be for many loci", hint=hint)
-    if options.chooses:
-        hint = "give --model a model, or leave it out"
-        raise InputError("--model auto is for the search of one alignment", hint=hint)
-    if options.model is not None and not names_parts(options.model):
-        text = model_text(options.model)
-        if model_alphabet(text) is None and not text.upper().startswith(OF_ANY_NUMBER):
-            parse_model(text, DNA)  # of no data at all: it says why
 
 
 def run_loci(options: SearchOptions, reporter: Reporter) -> None:
@@ -528,8 +149,26 @@ def run_loci(options: SearchOptions, reporter: Reporter) -> None:
             if journal.done:
                 reporter(Notice(f"{journal.path} has {len(journal.done):,} loci"))
             with on_signal(partial(_leave, options, journal, log)):
-                found = search.run(loci, journal, reporter, current_ranks())
-            _conclude(options, loci, found, log, files, reporter)
+                trees = search.run(loci, journal, reporter, current_ranks())
+            _finish(options, loci, trees, log, files, reporter)
+
+
+def _refuse(options: SearchOptions) -> None:
+    """Raise what cannot be asked of many trees."""
+    for name in FOR_LONE_TREES:
+        if options.origins.get(name, (None, "default"))[1] != "default":
+            option = name.replace("_", "-")
+            raise InputError(f"--{option} is for the search of one alignment", hint=HINT)
+    if options.tree is not None and terms_of(options.tree) is None:
+        hint = "pars{N} and rand{N} can be"
+        raise InputError("--tree: a file of trees cannot be for many loci", hint=hint)
+    if options.chooses:
+        hint = "give --model a model, or leave it out"
+        raise InputError("--model auto is for the search of one alignment", hint=hint)
+    if options.model is not None and not names_parts(options.model):
+        text = model_text(options.model)
+        if model_alphabet(text) is None and not text.upper().startswith(OF_ANY_NUMBER):
+            parse_model(text, DNA)  # of no data at all: it says why
 
 
 def _is_alike(options: SearchOptions) -> bool:
@@ -541,66 +180,57 @@ def _is_alike(options: SearchOptions) -> bool:
         return False
 
 
-def _conclude(
+def _leave(options: SearchOptions, journal: LociJournal, log: RunLog) -> ExitMessage:
+    """Say how the run goes on; the loci that are done are kept already."""
+    without = " without --redo" if options.redo else ""
+    text = f"{len(journal.done):,} loci are kept; the same command{without} goes on from here"
+    log.close(f"stopped: {text}\n")
+    return ExitMessage(text)
+
+
+def _finish(
     options: SearchOptions,
     loci: Sequence[Locus],
-    found: Sequence[LocusTree | None],
+    trees: Sequence[LocusTree | None],
     log: RunLog,
     inputs: Sequence[str],
     reporter: Reporter,
 ) -> None:
-    """Write and tell what was found."""
-    trees = [tree for tree in found if tree is not None]
-    if not trees:
+    """Write the trees and their table, and tell the result."""
+    workspace, made = options.workspace, list(filter(None, trees))
+    if not made:
         raise InputError("no locus could be searched", hint=f"{log.path} says why")
-    lnl, skipped, workspace = (
-        sum(tree.lnl for tree in trees),
-        len(found) - len(trees),
-        options.workspace,
-    )
+    lnl, skipped = sum(tree.lnl for tree in made), len(trees) - len(made)
+    rows = [
+        {"name": locus.name, **(tree._asdict() if tree else {})}
+        for locus, tree in zip(loci, trees, strict=True)
+    ]
     values = {
-        "asked": options.asked,
-        "seed": options.seed,
-        "trees": len(trees),
-        "skipped": skipped,
-        "lnl": lnl,
-        "loci": [
-            {"name": locus.name, **({} if tree is None else tree._asdict())}
-            for locus, tree in zip(loci, found, strict=True)
-        ],
-    }
-    texts = {TREES: "".join(f"{tree.newick}\n" for tree in trees), TABLE: _table(loci, found)}
+        "asked": options.asked, "seed": options.seed, "trees": len(made), "skipped": skipped,
+        "lnl": lnl, "loci": rows,
+    }  # fmt: skip
+    texts = {TREES: "".join(f"{tree.newick}\n" for tree in made), TABLE: _table(loci, trees)}
     files = by_kind([log.path, *map(workspace.path, (*texts, RESULT))])
     result = command_result(
         "search", options.line, values, files, [*options.inputs, *inputs], reporter
     )
     spent = OF_ONE_ALIGNMENT if options.redo else ()
     deliver(workspace, {**texts, RESULT: result_text(result)}, reporter, spent)
-    reporter(LociFinished(len(trees), skipped, lnl, tuple(files.values()), reporter.elapsed))
+    reporter(LociFinished(len(made), skipped, lnl, tuple(files.values()), reporter.elapsed))
     reporter.finish("search", result)
 
 
-def _table(loci: Sequence[Locus], found: Sequence[LocusTree | None]) -> str:
+def _table(loci: Sequence[Locus], trees: Sequence[LocusTree | None]) -> str:
     """A line a locus, in their order, with tabs; of those skipped nothing but the name."""
-    rows = ["\t".join(COLUMNS)]
-    for locus, tree in zip(loci, found, strict=True):
+    rows = [list(COLUMNS)]
+    for locus, tree in zip(loci, trees, strict=True):
         cells = [""] * (len(COLUMNS) - 1)
         if tree is not None:
-            values = tree._asdict() | {
-                "lnl": f"{tree.lnl:.6f}",
-                "tree_length": f"{tree.tree_length:.6f}",
-            }
+            lnl, length = f"{tree.lnl:.6f}", f"{tree.tree_length:.6f}"
+            values = tree._asdict() | {"lnl": lnl, "tree_length": length}
             cells = [str(values[column]) for column in COLUMNS[1:]]
-        rows.append("\t".join([locus.name, *cells]))
-    return "\n".join(rows) + "\n"
-
-
-def _leave(options: SearchOptions, journal: LociJournal, log: RunLog) -> ExitMessage:
-    """Say how the run goes on; what is done is kept already."""
-    without = " without --redo" if options.redo else ""
-    text = f"{len(journal.done):,} loci are kept; the same command{without} goes on from here"
-    log.close(f"stopped: {text}\n")
-    return ExitMessage(text)
+        rows.append([locus.name, *cells])
+    return "".join("\t".join(row) + "\n" for row in rows)
 
 
 def _loci(options: SearchOptions) -> tuple[list[Locus], list[str]]:
@@ -611,16 +241,16 @@ def _loci(options: SearchOptions) -> tuple[list[Locus], list[str]]:
     alignments = options.alignments or (options.alignment,)
     if STDIN in alignments:
         raise InputError("standard input is one alignment, not many", hint="name files")
-    scheme = options.partitions
-    if scheme is None and options.model is not None and names_parts(options.model):
-        scheme = options.model
-    lone = options.separate and len(alignments) == 1
+    scheme, model = options.partitions, options.model
+    if scheme is None and model is not None and names_parts(model):
+        scheme = model
+    is_lone = options.separate and len(alignments) == 1
     if scheme is not None:
-        if not lone:
+        if not is_lone:
             hint = "give one alignment and --separate: every part is a locus then"
             raise InputError("a partition file is for one alignment", file=scheme, hint=hint)
         return _parts(options), [options.alignment, scheme]
-    paths = _listed(options.alignment) if lone else list(_expanded(alignments))
+    paths = _listed(options.alignment) if is_lone else list(_expanded(alignments))
     for path in paths:
         expect_file(path)
     if not paths:
@@ -629,17 +259,14 @@ def _loci(options: SearchOptions) -> tuple[list[Locus], list[str]]:
     if odd is not None:
         message = f"{odd!r}: a locus cannot have that name in a table"
         raise InputError(message, hint="rename the file: no tabs, no line ends")
-    names = [Path(path).name for path in paths]
-    twice = {name for name, count in Counter(names).items() if count > 1}
+    count = Counter(Path(path).name for path in paths)
+    read = partial(
+        read_problem, model=model, datatype=options.data_type, summarises=False, computes=False
+    )
     return [
-        Locus(path if name in twice else name, _reader(options, path))
-        for path, name in zip(paths, names, strict=True)
+        Locus(path if count[Path(path).name] > 1 else Path(path).name, partial(read, path))
+        for path in paths
     ], paths
-
-
-def _reader(options: SearchOptions, path: str) -> Callable[[], Problem]:
-    own = path, options.model, options.data_type
-    return partial(read_problem, *own, summarises=False, computes=False)
 
 
 def _expanded(paths: Iterable[str]) -> Iterable[str]:
@@ -659,17 +286,17 @@ def _expanded(paths: Iterable[str]) -> Iterable[str]:
 
 def _listed(path: str) -> list[str]:
     """The files that a list names, a line each; beside the list where they are not here."""
-    lines = read_text(path).decode(errors="replace").split("\n")
-    names = [line.strip() for line in lines if line.strip() and not line.startswith("#")]
-    beside = Path(path).parent
-    found = []
-    for name in names:
-        here = [file for file in (Path(name), beside / name) if is_there(file)]
+    files = []
+    for line in read_text(path).decode(errors="replace").split("\n"):
+        name = line.strip()
+        if not name or line.startswith("#"):
+            continue
+        here = [file for file in (Path(name), Path(path).parent / name) if is_there(file)]
         if not here:
             hint = "a list has a file a line; for the parts of an alignment, give --partitions"
             raise InputError(f"there is no file {name[:80]}", file=path, hint=hint)
-        found.append(str(here[0]))
-    return found
+        files.append(str(here[0]))
+    return files
 
 
 def _parts(options: SearchOptions) -> list[Locus]:
@@ -687,3 +314,323 @@ def _parts(options: SearchOptions) -> list[Locus]:
 
 def _part(whole: Problem, number: int, model: Model) -> Problem:
     return Problem(whole.path, (whole.part(number),), alone(model), None)
+
+
+@dataclass(frozen=True)
+class Locus:
+    """An alignment that has a tree of its own."""
+
+    name: str
+    read: Callable[[], Problem]
+    """Read data and model of the locus; raises MltreeError where they are wrong."""
+
+
+class LocusTree(NamedTuple):
+    """Result of the search of a locus."""
+
+    taxa: int
+    sites: int
+    patterns: int
+    lnl: float
+    """Natural log."""
+    model: str
+    tree_length: float
+    """Expected substitutions per site."""
+    newick: str
+    """One line, without its end."""
+
+
+@dataclass(frozen=True)
+class Ready:
+    """A locus that has been read."""
+
+    number: int
+    """Among all, from 0."""
+    name: str
+    problem: Problem
+    mark: str
+    """Digest of the name, data and model of the locus."""
+
+
+class LociJournal(LineJournal[str, LocusTree]):
+    """The loci that are done, by their :attr:`Ready.mark`."""
+
+    FORMAT, WHAT, RECORD = "mltree loci 2", "loci", LocusTree
+
+
+def read_loci(
+    loci: Sequence[Locus], numbers: Iterable[int]
+) -> Iterator[Ready | LocusSkipped | Notice]:
+    """Yield the loci of these numbers that can be searched, and notices about the others."""
+    for number in numbers:
+        locus = loci[number]
+        try:
+            problem, dropped = without_gaps(locus.read())
+        except (InputError, ModelError, NumericalError) as error:
+            yield LocusSkipped(locus.name, number + 1, error.message)
+            continue
+        if dropped:
+            left_out = "1 taxon" if dropped == 1 else f"{dropped} taxa"
+            yield Notice(f"{locus.name}: left out {left_out} of nothing but gaps")
+        patterns = problem.patterns
+        mark = fingerprint(
+            locus.name, "\n".join(problem.taxa), patterns.codes.tobytes(),
+            patterns.weights.tobytes(), format_model(problem.model.lone),
+        )  # fmt: skip
+        yield Ready(number, locus.name, problem, mark)
+
+
+def computable(loci: Sequence[Ready]) -> Iterator[Ready | LocusSkipped]:
+    """Loci whose models can be computed, and events of the others; all eigen systems at once."""
+    try:
+        arrays_of_all([locus.problem.model.lone for locus in loci])
+    except (ModelError, NumericalError) as error:
+        if len(loci) == 1:
+            yield LocusSkipped(loci[0].name, loci[0].number + 1, error.message)
+        else:
+            for locus in loci:
+                yield from computable([locus])
+    else:
+        yield from loci
+
+
+def without_gaps(problem: Problem) -> tuple[Problem, int]:
+    """The data without the taxa that have nothing but gaps, and how many those are.
+
+    Raises:
+        InputError: too few are left, or there is more than one part, or constant sites are missing.
+    """
+    if len(problem.groups) > 1 or problem.model.n_parts > 1:
+        raise InputError("a locus has one model", hint="--separate makes every part a locus")
+    patterns = problem.patterns
+    if patterns.unseen:
+        raise InputError("data without constant sites (+ASC) are searched one at a time")
+    kept = np.flatnonzero((patterns.codes != patterns.alphabet.gap_code).any(axis=1))
+    if kept.size < MIN_TAXA:
+        taxa = "taxon has" if kept.size == 1 else "taxa have"
+        raise InputError(f"{kept.size} {taxa} characters: it takes {MIN_TAXA}")
+    dropped = patterns.n_tips - int(kept.size)
+    if not dropped:
+        return problem, 0
+    taxa_kept = tuple(patterns.taxa[tip] for tip in kept)
+    patterns = replace(patterns, taxa=taxa_kept, codes=patterns.codes[kept])
+    return replace(problem, groups=(patterns,)), dropped
+
+
+_Ended: TypeAlias = tuple[int, str, LocusTree | None] | Event
+"""A locus by number and mark, with its tree where it had none; or what is said of one."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class LociSearch:
+    """How loci are searched."""
+
+    settings: SearchSettings
+    resources: Resources
+    seed: int
+    starts: Sequence[StartSpec] | None = None
+    """As many as a preset has where None."""
+    collapse: float | None = None
+    """Branches shorter than that are written as polytomies."""
+    kept: KeptLayouts | None = None
+    """Layouts that every rank uses; None: each by what was measured of its devices."""
+
+    def run(
+        self,
+        loci: Sequence[Locus],
+        journal: LociJournal,
+        emit: Emit = ignore,
+        ranks: Ranks = LONE,
+    ) -> list[LocusTree | None]:
+        """The tree of every locus, in order; None where it was skipped.
+
+        Raises: InputError: the journal is another run's, or cannot be written.
+        """
+        mark = self._mark()
+        journal.begin(Head(mark, measured_layouts(self._devices)))
+        assert journal.head is not None, "it has begun"
+        search = replace(self, kept=journal.head.layouts)
+        work = search, tuple(loci), frozenset(journal.done)
+        trees: list[LocusTree | None] = [None] * len(loci)
+        done = 0
+        batches = _batches(len(loci), ranks.size)
+        for ended in ranks.deal(batches, partial(_searched, *work), partial(_helping, mark, *work)):
+            if isinstance(ended, Event):
+                emit(ended)
+                continue
+            locus, key, tree = ended
+            if tree is not None:
+                journal.add(key, tree)
+            trees[locus] = tree = journal.done[key]
+            done += 1
+            emit(LocusDone(loci[locus].name, locus + 1, tree.lnl, tree.taxa, done, len(loci)))
+        return trees
+
+    @property
+    def _devices(self) -> list[DeviceInfo]:
+        return choose_devices(self.resources.device)
+
+    def _mark(self) -> str:
+        """Digest of all that decides how a locus is searched, and where."""
+        return fingerprint(
+            __version__, repr(asdict(self.settings)), str(self.seed), str(self.starts),
+            str(self.collapse), str(self.resources.mixed), str(self.resources.vw),
+            "\n".join(f"{device.platform} {device.name}" for device in self._devices),
+        )  # fmt: skip
+
+    def in_memory(self, loci: Sequence[Ready]) -> Iterator[tuple[Ready, LocusTree]]:
+        """Search loci that have been read, and yield them as they end."""
+        kinds: dict[Hashable, list[Ready]] = {}
+        for locus in loci:
+            patterns, model = locus.problem.patterns, locus.problem.model
+            kind = patterns.alphabet.name, *model.categories, *model.systems, *self._bounds(locus)
+            kinds.setdefault(kind, []).append(locus)
+        for alike in kinds.values():
+            layout = self._layout(alike, alike[0].problem.patterns, self.resources)
+            for some in _fitting(alike, self._bytes(), layout):
+                yield from self._side_by_side(some)
+
+    def _bounds(self, locus: Ready) -> tuple[float, float]:
+        return self.settings.branches.bounds(locus.problem.n_sites)
+
+    def _bytes(self) -> int:
+        """Bytes of the CLAs of loci that are searched at a time."""
+        devices, limit = self._devices, self.resources.memory_limit
+        if not devices or devices[0].is_cpu:
+            return min(limit or CPU_BYTES, CPU_BYTES)
+        return int(GPU_SHARE * cla_memory(devices[0].handle, limit)) // devices[0].sharers
+
+    def _layout(
+        self, loci: Sequence[Ready], patterns: Patterns, resources: Resources
+    ) -> Layout | None:
+        """Layout of loci of one kind, whichever they are; None on the reference."""
+        devices, alphabet = choose_devices(resources.device), patterns.alphabet
+        if not devices:
+            return None
+        (categories,) = loci[0].problem.model.categories
+        return choose_layout(
+            devices[0], alphabet.n_states, alphabet.n_codes, categories, LOCUS_PATTERNS,
+            resources.mixed, resources.vw, self.kept,
+        )  # fmt: skip
+
+    def _engines(self, loci: Sequence[Ready], patterns: Patterns, resources: Resources) -> Engines:
+        if layout := self._layout(loci, patterns, resources):
+            resources = replace(resources, vw=layout.vw)
+        model = loci[0].problem.model
+        work = Workload.of_patterns(
+            patterns, model.categories[0], self._bounds(loci[0]), self.settings.most_trees,
+            systems=model.systems[0], parted=True,
+        )  # fmt: skip
+        return Engines(resources, work)
+
+    def _side_by_side(self, loci: Sequence[Ready]) -> Iterator[tuple[Ready, LocusTree]]:
+        """Search loci of one kind by one engine."""
+        every = [without_copies(locus.problem.groups, None, ignore) for locus in loci]
+        patterns = table_of_tips([distinct.groups[0] for distinct in every])
+        engines = self._engines(loci, patterns, self.resources)
+        likelihood = exact = engines.likelihood
+        if not engines.is_exact:
+            exact = self._engines(loci, patterns, engines.exactly).likelihood
+        steps = map(search_steps, self._begun(loci, every, engines.is_exact))
+        for part, result in perform_all(likelihood, steps, len(loci)):
+            lnl = result.lnl
+            if exact is not likelihood:
+                case = Case(result.model.arrays(), first_part=part)
+                lnl = float(exact.log_likelihoods([result.tree], [case])[0])
+            problem, tree = loci[part].problem, every[part].restore(result.tree)
+            newick = write_newick(tree, problem.taxa, outgroup=[0], collapse=self.collapse)
+            model, length = format_model(result.model.lone), float(tree.lengths.sum())
+            sizes = len(problem.taxa), problem.n_sites, problem.n_patterns
+            yield loci[part], LocusTree(*sizes, lnl, model, length, newick)
+
+    def _begun(
+        self, loci: Sequence[Ready], every: Sequence[Collapsed], is_exact: bool
+    ) -> Iterator[SearchContext]:
+        """The search of each locus from its beginning, on a part of the engine."""
+        problems = [locus.problem for locus in loci]
+        fitting = [self._settings(problem) for problem in problems]
+        terms = [self.starts or usual_terms(settings) for settings in fitting]
+        rngs = [np.random.default_rng(self.seed) for _ in loci]
+        starts = starting_trees_of_each(terms, every, rngs, self._parsimony)
+        for part, problem in enumerate(problems):
+            settings = fitting[part].for_precision(is_exact)
+            state = beginning(starts[part], problem.model, settings, rngs[part])
+            yield SearchContext(settings, state, ignore, first_part=part)
+
+    @cached_property
+    def _parsimony(self) -> ParsimonyEngine:
+        return parsimony_engine(self._devices)
+
+    def _settings(self, problem: Problem) -> SearchSettings:
+        fitting = self.settings.for_data(len(problem.taxa), problem.n_sites)
+        if company_pays(self._devices, problem.cla_size):
+            return fitting
+        return fitting.one_by_one(all_starts=self.starts is not None)
+
+
+def _helping(
+    mark: str, search: LociSearch, loci: Sequence[Locus], done: frozenset[str]
+) -> Work[range, _Ended]:
+    """How another rank than the first goes through loci.
+
+    Raises: InputError: it would find something else.
+    """
+    if search._mark() != mark:
+        raise InputError("its devices are not those of rank 0", hint=ALIKE_HINT)
+    return partial(_searched, search, loci, done)
+
+
+def _searched(
+    search: LociSearch, loci: Sequence[Locus], done: frozenset[str], batches: Iterator[range]
+) -> Iterator[_Ended]:
+    """Loci of batches, by their numbers, as they end, and what is said of others.
+
+    done  marks of those that need no search
+    """
+    for batch in batches:
+        fresh = []
+        for locus in read_loci(loci, batch):
+            if isinstance(locus, Event):
+                yield locus
+            elif locus.mark in done:
+                yield locus.number, locus.mark, None
+            else:
+                fresh.append(locus)
+        sound = []
+        for locus in computable(fresh):
+            if isinstance(locus, Event):
+                yield locus
+            else:
+                sound.append(locus)
+        for locus, tree in search.in_memory(sound):
+            yield locus.number, locus.mark, tree
+
+
+def _batches(loci: int, ranks: int) -> Iterator[range]:
+    """Loci by their numbers, those that a rank has in memory at a time."""
+    first = 0
+    while first < loci:
+        share = max(LEAST_SHARE, (loci - first) // (SHARES * ranks)) if ranks > 1 else AT_ONCE
+        last = min(loci, first + min(AT_ONCE, share))
+        yield range(first, last)
+        first = last
+
+
+def _fitting(loci: Sequence[Ready], most: int, layout: Layout | None) -> Iterator[list[Ready]]:
+    """Loci whose CLAs, of all patterns and as many as the largest tree has, take no more bytes.
+
+    Of several no more patterns than are summed in the smallest chunks, as those of one are.
+    """
+    most_patterns = layout.patterns_in_least_chunks if layout else math.inf
+    batch: list[Ready] = []
+    slots = words = count = 0
+    for locus in loci:
+        problem = locus.problem
+        size = 3 * (len(problem.taxa) - 2), problem.cla_size, problem.n_patterns
+        slots, words, count = max(slots, size[0]), words + size[1], count + size[2]
+        if batch and (8 * slots * words > most or count > most_patterns):
+            yield batch
+            batch, (slots, words, count) = [], size
+        batch.append(locus)
+    if batch:
+        yield batch

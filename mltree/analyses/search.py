@@ -25,6 +25,7 @@ from mltree.analyses.bootstrap import (
     result_of,
 )
 from mltree.analyses.evaluate import check_rates, site_rates
+from mltree.analyses.html_report import REPORT, write_report
 from mltree.analyses.model_selection import (
     TABLE,
     check_mergeable,
@@ -34,14 +35,8 @@ from mltree.analyses.model_selection import (
     scheme_of,
 )
 from mltree.analyses.options import SearchOptions
-from mltree.analyses.report import REPORT, write_report
+from mltree.analyses.tree_sets import CONSENSUS_FILES, METRICS, SUPPORT_KINDS, support_kinds
 from mltree.analyses.tree_tests import BRANCHES, LocalTests
-from mltree.analyses.trees import (
-    CONSENSUS_FILES,
-    METRICS,
-    SUPPORT_KINDS,
-    support_kinds,
-)
 from mltree.analyses.ufboot import ULTRAFAST_KINDS, UltrafastPlan, ultrafast_texts
 from mltree.data.alignments import MIN_TAXA, MemoryAlignment, Source
 from mltree.device.layout_choice import KeptLayouts

@@ -1,8 +1,12 @@
-"""``mltree simulate``: sequences that evolve along a tree."""
+"""``mltree simulate``: sequences that evolve along a tree under a model.
+
+A site draws a rate category and a root state, and then at every branch its next state from the
+row of P(t) of its category. The model is reversible, so tip 0 serves as the root. The same tree,
+model and random numbers give the same sites.
+"""
 
 from __future__ import annotations
 
-import gzip
 from collections.abc import Sequence
 from dataclasses import replace
 from pathlib import Path
@@ -11,6 +15,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 from numpy.typing import NDArray
 
+from mltree.analyses.convert import write_out
 from mltree.analyses.options import SimulateOptions
 from mltree.data.alignments import MIN_TAXA, Alignment, read_alignment, refuse_few
 from mltree.data.alphabet import Alphabet
@@ -22,13 +27,11 @@ from mltree.models.partitioned import model_alphabet
 from mltree.models.rates import SiteRates
 from mltree.models.substitution import Model
 from mltree.runs.problem import model_text, read_model
-from mltree.runs.request import command_result
 from mltree.runs.workspace import claim_files
 from mltree.system import __version__
-from mltree.system.arrays import UInt8
+from mltree.system.arrays import Float64, UInt8
 from mltree.system.errors import InputError, ModelError
-from mltree.system.events import AlignmentWritten, Notice, RunStarted, TreesWritten
-from mltree.system.files import write_together
+from mltree.system.events import AlignmentWritten, Event, Notice, RunStarted, TreesWritten
 from mltree.system.process import host_memory
 from mltree.tree.clades import read_clades
 from mltree.tree.newick import read_newick, write_newick
@@ -36,125 +39,6 @@ from mltree.tree.topology import Tree, uniform_tree, yule_tree
 
 if TYPE_CHECKING:
     from mltree.report.progress import Reporter
-
-
-# Sequences that evolve along a tree under a model, with the gaps of real ones where asked for.
-#
-# A site draws a rate category and a root state, and then at every branch its next state from the
-# row of P(t) of its category. The model is reversible, so tip 0 serves as the root. The same tree,
-# model and random numbers give the same sites.
-
-MAX_BARREN_BATCHES = 20
-"""Batches in a row without a new column, after which there are hardly more to find."""
-
-FEW_SITES = 1 << 12
-"""Sites simulated at a time where their number is given: the first ones of more are the same."""
-
-BATCH_SITES = 1 << 16
-"""Sites simulated at a time where distinct ones are wanted, many of them in vain."""
-
-
-def sites(tree: Tree, arrays: ModelArrays, count: int, rng: np.random.Generator) -> UInt8:
-    """As many sites as asked for."""
-    batches = -(-count // FEW_SITES)
-    return np.concatenate([evolve(tree, arrays, FEW_SITES, rng) for _ in range(batches)], axis=1)[
-        :, :count
-    ]
-
-
-def distinct_sites(tree: Tree, arrays: ModelArrays, count: int, rng: np.random.Generator) -> UInt8:
-    """The first so many different columns, in the order of their appearance.
-
-    Raises:
-        InputError: new columns have stopped turning up.
-    """
-    found = np.empty((0, tree.n_tips), np.uint8)
-    barren = 0
-    evolve(tree, arrays, BATCH_SITES, rng)  # the files of bench/results can be made again
-    while True:
-        batch = evolve(tree, arrays, BATCH_SITES, rng)
-        before = len(found)
-        found = _without_repeats(np.concatenate((found, batch.T)))
-        if len(found) >= count:
-            break
-        barren = barren + 1 if len(found) == before else 0
-        if barren == MAX_BARREN_BATCHES:
-            problem = f"only {before:,} distinct columns turned up"
-            raise InputError(problem, hint="a longer tree or more taxa give more")
-    return np.ascontiguousarray(found[:count].T)
-
-
-def evolve(tree: Tree, arrays: ModelArrays, count: int, rng: np.random.Generator) -> UInt8:
-    """Sites that evolved from tip 0 outwards, all at a time: [sites, states] for every branch."""
-    states = np.empty((tree.n_tips, count), np.uint8)
-    systems = _systems(arrays)
-    transitions = np.concatenate([p_matrices(own, tree.lengths) for own in systems], axis=1)
-    steps = np.cumsum(transitions, axis=-1)[..., :-1]
-    category = _drawn(np.cumsum(arrays.weights)[:-1], rng.random(count))
-    roots = np.cumsum([own.frequencies for own in systems], axis=-1)[:, :-1]
-    states[0] = _drawn(roots[category // systems[0].n_categories], rng.random(count))
-    pending = [(tree.twin.item(0), states[0])]
-    while pending:
-        half, parent = pending.pop()
-        bounds = steps[tree.edge.item(half), category, parent]
-        child = _drawn(bounds, rng.random(count))
-        if half < 3 * tree.n_tips:
-            states[half // 3] = child
-        else:
-            pending += [(tree.twin.item(sibling), child) for sibling in tree.siblings(half)]
-    return states
-
-
-def _systems(arrays: ModelArrays) -> list[ModelArrays]:
-    """The eigen systems of a mixture, each with its share of the categories; else the one."""
-    if arrays.n_systems == 1:
-        return [arrays]
-    stacked = replace(
-        arrays,
-        rates=arrays.rates.reshape(arrays.n_systems, -1),
-        weights=arrays.weights.reshape(arrays.n_systems, -1),
-    )
-    return stacked.unstacked()
-
-
-def _drawn(bounds: NDArray[np.float64], u: NDArray[np.float64]) -> UInt8:
-    """Where each u falls between rising bounds, [..., S-1]: u8, how many of them are not above."""
-    number: UInt8 = np.sum(u[:, None] >= bounds, axis=-1, dtype=np.uint8)
-    return number
-
-
-def _without_repeats(rows: NDArray[np.uint8]) -> NDArray[np.uint8]:
-    keys = np.ascontiguousarray(rows).view(np.dtype((np.void, rows.shape[1])))
-    _, first = np.unique(keys, return_index=True)
-    return rows[np.sort(first)]
-
-
-def letters(states: UInt8, alphabet: Alphabet) -> NDArray[np.uint8]:
-    """u8 [T, sites width]: the states as ASCII."""
-    return alphabet.decode(alphabet.state_codes[states])
-
-
-def gaps_like(real: Alignment, taxa: Sequence[str], count: int) -> NDArray[np.bool_]:
-    """Where a real alignment has gaps, bool [T, count]: characters that may be any state.
-
-    A taxon has the gaps of its namesake; where no taxon has one, of the sequence in its place.
-    Sites are those of the real alignment in turn, over and over.
-
-    Raises:
-        InputError: some taxa have a namesake and others none, or there are not as many sequences.
-    """
-    place = {name: row for row, name in enumerate(real.names)}
-    strangers = [name for name in taxa if name not in place]
-    if strangers and len(strangers) < len(taxa):
-        problem = f"{strangers[0]!r} is in the tree, but has no sequence to take gaps from"
-        raise InputError(problem, file=real.path, taxon=strangers[0])
-    if len(taxa) > real.n_taxa:
-        problem = f"{real.n_taxa:,} sequences to take gaps from, for {len(taxa):,} taxa"
-        raise InputError(problem, file=real.path)
-    rows = range(len(taxa)) if strangers else [place[name] for name in taxa]
-    codes = real.alphabet.encode(real.characters[list(rows)])
-    is_gap: NDArray[np.bool_] = codes == real.alphabet.gap_code
-    return is_gap[:, np.arange(count) % real.n_sites]
 
 
 TAXON_BYTES, CHARACTER_BYTES = 300, 5
@@ -166,6 +50,13 @@ MOST_TAXA = (1 << 31) // 6
 SHAPES = {"uniform": uniform_tree, "yule": yule_tree}
 """Random trees by name."""
 
+FEW_SITES, BATCH_SITES = 1 << 12, 1 << 16
+"""Sites simulated at a time: where their number is given, whose first ones are the same for any
+number; where distinct ones are wanted, many of them in vain."""
+
+MAX_BARREN_BATCHES = 20
+"""Batches in a row without a new column, after which there are hardly more to find."""
+
 
 def run_simulate(options: SimulateOptions, reporter: Reporter) -> None:
     """Simulate an alignment and write it, with its tree where asked for.
@@ -175,10 +66,10 @@ def run_simulate(options: SimulateOptions, reporter: Reporter) -> None:
         ModelError: the model cannot be used.
     """
     file_format = options.file_format or format_of(options.out)
-    out = Path(options.out)
-    true_tree = None if options.true_tree is None else Path(options.true_tree)
-    written = [out] if true_tree is None else [out, true_tree]
-    claim_files(written, options.inputs, options.redo)
+    files = {"out": options.out}
+    if options.true_tree is not None:
+        files["true_tree"] = str(Path(options.true_tree))
+    claim_files([*map(Path, files.values())], options.inputs, options.redo)
     reporter(RunStarted(__version__, options.line, options.seed))
     model = _model(options.model, options.frequencies_from)
     if isinstance(model.heterogeneity, SiteRates):
@@ -196,19 +87,13 @@ def run_simulate(options: SimulateOptions, reporter: Reporter) -> None:
     characters = letters(evolve(tree, arrays, count, rng), model.alphabet)
     if is_gap is not None:
         characters[is_gap] = ord("-")
-    text = write_alignment(taxa, characters, model.alphabet, file_format)
-    contents = {out: gzip.compress(text, mtime=0) if out.suffix == ".gz" else text}
-    if true_tree is not None:
-        contents[true_tree] = (write_newick(tree, taxa) + "\n").encode()
-    claim_files(written, options.inputs, options.redo)  # once more: another may be quicker
-    write_together(contents)
-    reporter(AlignmentWritten(str(out), file_format, *characters.shape))
-    if true_tree is not None:
-        reporter(TreesWritten(str(true_tree), 1, len(taxa)))
-    files = {"out": options.out} | ({"true_tree": str(true_tree)} if true_tree else {})
+    contents = {"out": write_alignment(taxa, characters, model.alphabet, file_format)}
+    events: list[Event] = [AlignmentWritten(str(Path(options.out)), file_format, *characters.shape)]
+    if options.true_tree is not None:
+        contents["true_tree"] = (write_newick(tree, taxa) + "\n").encode()
+        events.append(TreesWritten(files["true_tree"], 1, len(taxa)))
     values = {"seed": options.seed, "taxa": len(taxa), "sites": characters.shape[1]}
-    result = command_result("simulate", options.line, values, files, options.inputs, reporter)
-    reporter.finish("simulate", result)
+    write_out("simulate", options, contents, files, events, values, reporter)
 
 
 def _refuse_large(options: SimulateOptions) -> None:
@@ -267,3 +152,104 @@ def _count(options: SimulateOptions, real_sites: int | None) -> int:
     if count is None:
         raise InputError("--sites is missing", hint="or --gaps-from, which has as many as it has")
     return count
+
+
+def sites(tree: Tree, arrays: ModelArrays, count: int, rng: np.random.Generator) -> UInt8:
+    """u8 [T, count]: states of the tips at as many sites as asked for."""
+    batches = [evolve(tree, arrays, FEW_SITES, rng) for _ in range(-(-count // FEW_SITES))]
+    return np.concatenate(batches, axis=1)[:, :count]
+
+
+def distinct_sites(tree: Tree, arrays: ModelArrays, count: int, rng: np.random.Generator) -> UInt8:
+    """The first so many different columns, in the order of their appearance.
+
+    Raises:
+        InputError: new columns have stopped turning up.
+    """
+    columns = np.empty((0, tree.n_tips), np.uint8)
+    barren = 0
+    evolve(tree, arrays, BATCH_SITES, rng)  # the files of bench/results can be made again
+    while len(columns) < count:
+        if barren == MAX_BARREN_BATCHES:
+            problem = f"only {len(columns):,} distinct columns turned up"
+            raise InputError(problem, hint="a longer tree or more taxa give more")
+        before = len(columns)
+        batch = evolve(tree, arrays, BATCH_SITES, rng)
+        columns = _without_repeats(np.concatenate((columns, batch.T)))
+        barren = barren + 1 if len(columns) == before else 0
+    return np.ascontiguousarray(columns[:count].T)
+
+
+def evolve(tree: Tree, arrays: ModelArrays, count: int, rng: np.random.Generator) -> UInt8:
+    """u8 [T, count]: sites that evolved from tip 0 outwards, all of them branch by branch."""
+    states = np.empty((tree.n_tips, count), np.uint8)
+    transitions, frequencies = by_category(arrays, tree.lengths)
+    steps = np.cumsum(transitions, axis=-1)[..., :-1]
+    category = _drawn(np.cumsum(arrays.weights)[:-1], rng.random(count))
+    roots = np.cumsum(frequencies, axis=-1)[:, :-1]
+    states[0] = _drawn(roots[category], rng.random(count))
+    pending = [(tree.twin.item(0), states[0])]
+    while pending:
+        half, parent = pending.pop()
+        child = _drawn(steps[tree.edge.item(half), category, parent], rng.random(count))
+        if half < 3 * tree.n_tips:
+            states[half // 3] = child
+        else:
+            pending += [(tree.twin.item(sibling), child) for sibling in tree.siblings(half)]
+    return states
+
+
+def by_category(arrays: ModelArrays, lengths: Float64) -> tuple[Float64, Float64]:
+    """P f64 [E, K, S, S] of every branch length, and frequencies f64 [K, S], by rate category.
+
+    Each class of a mixture has an eigen system, and its share of the categories in turn.
+    """
+    classes = [arrays]
+    if arrays.eigenvalues.ndim > 1:
+        rates, weights = (
+            values.reshape(arrays.n_systems, -1) for values in (arrays.rates, arrays.weights)
+        )
+        classes = replace(arrays, rates=rates, weights=weights).unstacked()
+    transitions = np.concatenate([p_matrices(one, lengths) for one in classes], axis=1)
+    frequencies = np.stack([one.frequencies for one in classes])
+    return transitions, frequencies.repeat(arrays.n_categories // len(classes), axis=0)
+
+
+def _drawn(bounds: Float64, u: Float64) -> UInt8:
+    """Number of the bounds, rising along [..., S-1], that are not above each u."""
+    number: UInt8 = np.sum(u[:, None] >= bounds, axis=-1, dtype=np.uint8)
+    return number
+
+
+def _without_repeats(rows: UInt8) -> UInt8:
+    keys = np.ascontiguousarray(rows).view(np.dtype((np.void, rows.shape[1])))
+    _, first = np.unique(keys, return_index=True)
+    return rows[np.sort(first)]
+
+
+def letters(states: UInt8, alphabet: Alphabet) -> NDArray[np.uint8]:
+    """u8 [T, sites width]: the states as ASCII."""
+    return alphabet.decode(alphabet.state_codes[states])
+
+
+def gaps_like(real: Alignment, taxa: Sequence[str], count: int) -> NDArray[np.bool_]:
+    """Where a real alignment has gaps, bool [T, count]: characters that may be any state.
+
+    A taxon has the gaps of its namesake; where no taxon has one, of the sequence in its place.
+    Sites are those of the real alignment in turn, over and over.
+
+    Raises:
+        InputError: some taxa have a namesake and others none, or there are not as many sequences.
+    """
+    place = {name: row for row, name in enumerate(real.names)}
+    strangers = [name for name in taxa if name not in place]
+    if strangers and len(strangers) < len(taxa):
+        problem = f"{strangers[0]!r} is in the tree, but has no sequence to take gaps from"
+        raise InputError(problem, file=real.path, taxon=strangers[0])
+    if len(taxa) > real.n_taxa:
+        problem = f"{real.n_taxa:,} sequences to take gaps from, for {len(taxa):,} taxa"
+        raise InputError(problem, file=real.path)
+    rows = range(len(taxa)) if strangers else [place[name] for name in taxa]
+    codes = real.alphabet.encode(real.characters[list(rows)])
+    is_gap: NDArray[np.bool_] = codes == real.alphabet.gap_code
+    return is_gap[:, np.arange(count) % real.n_sites]

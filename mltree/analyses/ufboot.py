@@ -18,7 +18,7 @@ from itertools import islice
 import numpy as np
 
 from mltree.analyses.options import SearchOptions
-from mltree.analyses.trees import support_texts
+from mltree.analyses.tree_sets import support_texts
 from mltree.fit.settings import SearchSettings
 from mltree.likelihood.interchanges import LEGS, Quartets, interchanged, neighbours
 from mltree.likelihood.likelihood import ONE_STEP, Likelihood

@@ -101,11 +101,11 @@ def test_a_run_goes_on_with_what_its_journal_lacks(
     ends = [n + 1 for n, byte in enumerate(whole) if byte == ord("\n")]
     path.write_bytes(whole[: ends[1] + 20])  # one locus, and a piece of the next
     begun: list[int] = []
-    prepared = LociSearch._prepared
+    side_by_side = LociSearch._side_by_side
     monkeypatch.setattr(
         LociSearch,
-        "_prepared",
-        lambda self, own: (begun.extend(locus.number for locus in own), prepared(self, own))[1],
+        "_side_by_side",
+        lambda self, own: (begun.extend(locus.number for locus in own), side_by_side(self, own))[1],
     )
     events: list[Event] = []
     found = searched(loci, path, events)

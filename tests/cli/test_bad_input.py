@@ -542,7 +542,7 @@ def test_names_that_the_system_refuses_anywhere(
     def fail(*_: object) -> None:
         raise OSError(code, os.strerror(code), "x" * 300)
 
-    monkeypatch.setattr("mltree.analyses.inspect.run_check", fail)
+    monkeypatch.setattr("mltree.analyses.check.run_check", fail)
     assert_one_line(run("check", good), f"mltree: {'x' * 60}...: {os.strerror(code)}")
 
 
@@ -553,7 +553,7 @@ def test_no_memory_left_is_one_line(
     def fail(*_: object) -> None:
         raise MemoryError(*filter(None, [told]))
 
-    monkeypatch.setattr("mltree.analyses.inspect.run_check", fail)
+    monkeypatch.setattr("mltree.analyses.check.run_check", fail)
     line = f"out of memory: {told} (smaller" if told else "out of memory (smaller data"
     assert_one_line(run("check", good), line)
     assert '"code": 2' in run("check", good, "--json").stdout

@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 from typer.testing import Result
 
-from mltree.analyses import inspect
+from mltree.analyses import check
 from mltree.device import layout_choice
 from mltree.device.discovery import DeviceInfo, find_devices
 from mltree.device.layout_choice import (
@@ -66,8 +66,8 @@ def test_devices_are_measured_once(
         save(device, found)
         return found
 
-    monkeypatch.setattr(inspect, "build_all", build_all)
-    monkeypatch.setattr(inspect, "calibrate", calibrate)
+    monkeypatch.setattr(check, "build_all", build_all)
+    monkeypatch.setattr(check, "calibrate", calibrate)
     names = [device.name for device in find_devices()]
     for told in (True, False):
         result = run("devices")

@@ -14,7 +14,7 @@ import pytest
 from typer.testing import Result
 
 from mltree.analyses.options import RunOptions
-from mltree.analyses.whole import replicates_pay, run_whole
+from mltree.analyses.pipeline import replicates_pay, run_pipeline
 from mltree.cli.main import ANALYSES
 from mltree.report.progress import Reporter, Verbosity, progress_terminal
 from mltree.runs.workspace import Workspace
@@ -107,20 +107,20 @@ def options(data: str, prefix: str) -> RunOptions:
 @pytest.mark.cases(1, 40)
 def test_it_goes_on_wherever_it_was_stopped(data: str, case: int) -> None:
     whole = Dying(0)
-    run_whole(options(data, "whole"), whole)
+    run_pipeline(options(data, "whole"), whole)
     events, rng = -whole.left, random.Random(case)
     for last in sorted(rng.sample(range(1, events), 3)):
         with suppress(Killed):
-            run_whole(options(data, "cut"), Dying(last))
-    run_whole(options(data, "cut"), Dying(0))
+            run_pipeline(options(data, "cut"), Dying(last))
+    run_pipeline(options(data, "cut"), Dying(0))
     assert results("cut") == results("whole")
     assert Path("cut.mltree.report.html").exists()
 
 
 @pytest.mark.usefixtures("few_models")
 def test_without_searched_replicates(run: Run, data: str, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("mltree.analyses.whole.CPU_WORK", 100.0)
-    monkeypatch.setattr("mltree.analyses.whole.GPU_WORK", 100.0)
+    monkeypatch.setattr("mltree.analyses.pipeline.CPU_WORK", 100.0)
+    monkeypatch.setattr("mltree.analyses.pipeline.GPU_WORK", 100.0)
     options = ("--model", "HKY+G4", "--preset", "fast", "--sh-alrt", "50", "--prefix", "x")
     result = fine(run("run", data, *options))
     assert "SH-aLRT and the ultrafast bootstrap" in result.stderr

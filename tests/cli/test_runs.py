@@ -356,7 +356,7 @@ def test_version() -> None:
 
 def test_a_bug_ends_with_a_traceback_and_where_to_report() -> None:
     code = (
-        "import sys, mltree.analyses.inspect as c; c.run_devices = lambda *_: 1 / 0; "
+        "import sys, mltree.analyses.check as c; c.run_devices = lambda *_: 1 / 0; "
         "sys.argv = ['mltree', 'devices']; from mltree.cli.main import main; main()"
     )
     result = subprocess.run(

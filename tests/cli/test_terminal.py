@@ -159,8 +159,8 @@ def last_event(result: Result) -> dict[str, object]:
 def test_every_command_ends_in_json_with_its_result(
     run: Run, primates: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("mltree.analyses.inspect.build_all", lambda *_: None)
-    monkeypatch.setattr("mltree.analyses.inspect.calibrate", lambda *_: Calibration())
+    monkeypatch.setattr("mltree.analyses.check.build_all", lambda *_: None)
+    monkeypatch.setattr("mltree.analyses.check.calibrate", lambda *_: Calibration())
     found = last_event(run("search", primates, *QUICK, "--json"))
     written = json.loads(Path("x.mltree.json").read_text())
     assert (found["event"], found["command"]) == ("result", "search")

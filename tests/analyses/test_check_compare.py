@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 import pytest
 
-from mltree.analyses.inspect import TOLERANCE, is_close, is_ok, score_everywhere, self_test
+from mltree.analyses.check import TOLERANCE, is_close, is_ok, score_everywhere, self_test
 from mltree.data.alphabet import DNA
 from mltree.device.discovery import find_devices
 from mltree.likelihood.likelihood import Likelihood
@@ -40,8 +40,8 @@ def test_every_engine_scores_alike(make_problem: Callable[..., Problem], mixed: 
 def test_an_engine_that_fails_says_why(
     make_problem: Callable[..., Problem], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("mltree.analyses.inspect.AVX_WIDTH", 3)
-    monkeypatch.setattr("mltree.analyses.inspect.NARROW_ON_GPU", 3)
+    monkeypatch.setattr("mltree.analyses.check.AVX_WIDTH", 3)
+    monkeypatch.setattr("mltree.analyses.check.NARROW_ON_GPU", 3)
     problem = make_problem(7, 20)
     _, narrow, usual, *_ = score_everywhere(problem.patterns, problem.tree, MODEL, mixed=False)
     assert "no blocks of 3 patterns" in narrow.problem

@@ -10,8 +10,8 @@ import json
 from dataclasses import asdict, replace
 from typing import TYPE_CHECKING
 
+from mltree.analyses.html_report import REPORT, write_report
 from mltree.analyses.options import RunOptions, SearchOptions
-from mltree.analyses.report import REPORT, write_report
 from mltree.analyses.search import CHECKPOINT, RESULT, SupportPlan, load_for_search, run_search
 from mltree.data.alignments import MIN_TAXA
 from mltree.device.discovery import choose_devices
@@ -30,20 +30,17 @@ CPU_WORK, GPU_WORK = 5e6, 1e8
 one core 2 s a replicate, 101 x 1,630, 1.7e7, 15 s, and 100 to 300 are usual. A GPU is taken to be
 20 times as fast, which was not measured."""
 
-NONE = "none"
-"""No replicates, as --bootstrap takes it."""
-
 ULTRAFAST = 1000
 """Replicates of the ultrafast bootstrap that stands in for them elsewhere: what is usual."""
 
 
-def run_whole(options: RunOptions, reporter: Reporter) -> None:
+def run_pipeline(options: RunOptions, reporter: Reporter) -> None:
     """Choose, search, compute supports, write the report; or what of it is not done yet.
 
     Raises:
         InputError: the data cannot be used, or there are results of an earlier run.
     """
-    search = search_options(options)
+    search = _search_options(options)
     notes: tuple[str, ...] = ()
     SupportPlan.asked_by(search)  # raises what cannot be asked for
     search.workspace.check([RESULT, CHECKPOINT, REPORT])
@@ -57,10 +54,10 @@ def run_whole(options: RunOptions, reporter: Reporter) -> None:
     run_search(search, reporter, notes)
 
 
-def search_options(options: RunOptions) -> SearchOptions:
+def _search_options(options: RunOptions) -> SearchOptions:
     """The search that the command is, before the data tell which bootstrap is made."""
     shared = {name: getattr(options, name) for name in ("line", "origins", *options.described())}
-    if (options.bootstrap or NONE).strip().lower() == NONE:
+    if (options.bootstrap or "none").strip().lower() == "none":
         shared["bootstrap"] = None
     return SearchOptions(**shared, report=True)
 
@@ -91,16 +88,16 @@ def _with_bootstrap(options: SearchOptions) -> tuple[SearchOptions, tuple[str, .
     if len(problem.taxa) < MIN_TAXA:
         return options, ()
     on_cpu = all(device.is_cpu for device in choose_devices(options.device))
-    if not replicates_pay(len(problem.taxa), problem.n_patterns, on_cpu):
-        note = (
-            "supports: SH-aLRT and the ultrafast bootstrap, for the standard one would take "
-            "long here; --bootstrap auto wants it all the same"
-        )
-        origins = {**options.origins, "ufboot": (ULTRAFAST, "by cost")}
-        return replace(options, ufboot=ULTRAFAST, bnni=False, origins=origins), (note,)
-    note = "supports: SH-aLRT and bootstrap; --bootstrap none leaves replicates out"
-    origins = {**options.origins, "bootstrap": (AUTO, "by cost")}
-    return replace(options, bootstrap=AUTO, origins=origins), (note,)
+    if replicates_pay(len(problem.taxa), problem.n_patterns, on_cpu):
+        note = "supports: SH-aLRT and bootstrap; --bootstrap none leaves replicates out"
+        origins = {**options.origins, "bootstrap": (AUTO, "by cost")}
+        return replace(options, bootstrap=AUTO, origins=origins), (note,)
+    note = (
+        "supports: SH-aLRT and the ultrafast bootstrap, for the standard one would take long "
+        "here; --bootstrap auto wants it all the same"
+    )
+    origins = {**options.origins, "ufboot": (ULTRAFAST, "by cost")}
+    return replace(options, ufboot=ULTRAFAST, bnni=False, origins=origins), (note,)
 
 
 def replicates_pay(taxa: int, patterns: int, on_cpu: bool) -> bool:

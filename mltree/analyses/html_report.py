@@ -2,9 +2,8 @@
 
 from __future__ import annotations
 
-import dataclasses
 import re
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -35,9 +34,7 @@ TREES = ("support", "bestTree.mltree.support", "supportFBP", "bestTree.mltree.su
          "startTree")  # fmt: skip
 """Kinds of files with a tree to show, the best first: of a run under way only the last is there."""
 
-RECORDS = ("events", "evalEvents")
-LOGS = ("log", "evalLog")
-MODELS = ("bestModel", "evalModel")
+RECORDS, LOGS, MODELS = ("events", "evalEvents"), ("log", "evalLog"), ("bestModel", "evalModel")
 
 
 def run_report(options: ReportOptions, reporter: Reporter) -> None:
@@ -51,9 +48,8 @@ def run_report(options: ReportOptions, reporter: Reporter) -> None:
         reporter(RunStarted(__version__, options.line))
         path = write_report(workspace, reporter, alignment=options.alignment, tree=options.tree)
         reporter.say(f"Wrote {path}")
-        result = command_result(
-            "report", options.line, {}, by_kind([path]), options.inputs, reporter
-        )
+        files, inputs = by_kind([path]), options.inputs
+        result = command_result("report", options.line, {}, files, inputs, reporter)
         reporter.finish("report", result)
 
 
@@ -74,62 +70,53 @@ def write_report(
     """
     tree_file = tree or str(_tree_file(workspace))
     shown, *_ = read_written(tree_file)
-    record = _first(workspace, RECORDS)
+    record, log = _first(workspace, RECORDS), _first(workspace, LOGS)
     facts = facts_of([] if record is None else record.read_text(errors="replace").splitlines())
-    subject = Subject(
-        name=workspace.name,
-        facts=facts,
-        tree=shown,
-        newick=shown.newick(),
-        tree_file=Path(tree_file).name,
-        models=_models(workspace),
-        methods=_methods(workspace),
-    )
-    found = alignment or _alignment_file(facts, workspace)
-    if found is None:
+    summary = patterns = None
+    path = alignment or _alignment_file(facts, workspace)
+    if path is None:
         reporter(Notice("the alignment is not where it was: --alignment says where it is now"))
     else:
-        if not _is_of_the_run(found, facts):
-            reporter(
-                Notice(f"{found} is not a file that the run has read: what it says may differ")
-            )
-        read = read_alignment(found, facts.data["data_type"] if facts.data else None)
+        if not _is_of_the_run(path, facts):
+            text = f"{path} is not a file that the run has read: what it says may differ"
+            reporter(Notice(text))
+        read = read_alignment(path, facts.data["data_type"] if facts.data else None)
         patterns = compress(read)
         summary = summarise(read, patterns)
-        subject = dataclasses.replace(subject, summary=summary, patterns=patterns)
-    (path,) = workspace.write({REPORT: document(subject)})
-    return path
+    subject = Subject(
+        workspace.name, facts, shown, shown.newick(), Path(tree_file).name,
+        models=tuple(_models(_first(workspace, MODELS))),
+        summary=summary, patterns=patterns,
+        methods="" if log is None else _methods(log.read_text(errors="replace")),
+    )  # fmt: skip
+    (page,) = workspace.write({REPORT: document(subject)})
+    return page
 
 
 def _tree_file(workspace: Workspace) -> Path:
     """The best tree under a prefix; supports that are older than the tree are another tree's."""
-    found = [path for kind in TREES if (path := workspace.path(kind)).is_file()]
+    files = [path for kind in TREES if (path := workspace.path(kind)).is_file()]
     best = workspace.path("bestTree")
-    if best in found:
+    if best in files:
         newest = best.stat().st_mtime
-        found = [path for path in found if path.stat().st_mtime >= newest]
-    if not found:
+        files = [path for path in files if path.stat().st_mtime >= newest]
+    if not files:
         where = workspace.path("*")
         raise InputError(f"no run has left a tree in {where}", hint="is the prefix right?")
-    return found[0]
+    return files[0]
 
 
 def _first(workspace: Workspace, kinds: Iterable[str]) -> Path | None:
-    return next((path for kind in kinds if (path := workspace.path(kind)).is_file()), None)
+    return next((path for path in map(workspace.path, kinds) if path.is_file()), None)
 
 
-def _models(workspace: Workspace) -> list[PartModel]:
+def _models(path: Path | None) -> Iterator[PartModel]:
     """The models of a .bestModel file, a line a part: ``GTR{...}+G4{0.5}, name = 1-603``."""
-    path = _first(workspace, MODELS)
-    if path is None:
-        return []
-    parts = []
-    for line in read_text(path).decode(errors="replace").splitlines():
-        if line.strip():
-            text, _, rest = line.partition(", ")
-            name, _, sites = rest.partition(" = ")
-            parts.append(PartModel(name.strip(), sites.strip(), text.strip(), read_model(text)))
-    return parts
+    lines = [] if path is None else read_text(path).decode(errors="replace").splitlines()
+    for line in filter(str.strip, lines):
+        text, _, rest = line.partition(", ")
+        name, _, sites = rest.partition(" = ")
+        yield PartModel(name.strip(), sites.strip(), text.strip(), read_model(text))
 
 
 def _alignment_file(facts: Facts, workspace: Workspace) -> str | None:
@@ -148,9 +135,7 @@ def _is_of_the_run(alignment: str, facts: Facts) -> bool:
     return all(file.sha256 in known for file in input_files([alignment]))
 
 
-def _methods(workspace: Workspace) -> str:
+def _methods(log: str) -> str:
     """The log's paragraph for a methods section, from its heading to the end."""
-    log = _first(workspace, LOGS)
-    text = "" if log is None else log.read_text(errors="replace")
-    found = re.split(r"^Methods$", text, flags=re.MULTILINE)
-    return found[-1].strip() if len(found) > 1 else ""
+    _, *sections = re.split(r"^Methods$", log, flags=re.MULTILINE)
+    return sections[-1].strip() if sections else ""

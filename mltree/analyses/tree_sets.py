@@ -1,11 +1,11 @@
-"""Trees against trees: ``mltree support``, ``consensus``, ``rf``, ``bootstop``, ``concordance``."""
+"""Sets of trees: ``mltree support``, ``consensus``, ``rf``, ``bootstop`` and ``concordance``."""
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
-from dataclasses import asdict, dataclass
-from typing import TYPE_CHECKING
+from dataclasses import asdict
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
 
@@ -22,7 +22,7 @@ from mltree.data.patterns import Patterns, compress
 from mltree.data.source import expect_file
 from mltree.runs.calls import in_turn
 from mltree.runs.inputs import TreeLike, newick_of, newicks_of
-from mltree.runs.options import one_of
+from mltree.runs.options import SeedOptions, WrittenOptions, one_of
 from mltree.runs.request import command_result, finish
 from mltree.runs.results import PhyloTree, support_facts
 from mltree.runs.workspace import Workspace
@@ -48,7 +48,7 @@ from mltree.supports.consensus import (
     weighted_distances,
 )
 from mltree.system import __version__
-from mltree.system.arrays import Float64, Index
+from mltree.system.arrays import Bool, Float64, Index
 from mltree.system.errors import InputError
 from mltree.system.events import (
     ConsensusBuilt,
@@ -74,8 +74,6 @@ if TYPE_CHECKING:
     from mltree.report.progress import Reporter
 
 
-# ``mltree support``, ``consensus``, ``rf`` and ``bootstop``: trees against trees.
-
 METRICS = ("fbp", "tbe")
 
 NAMES = {"fbp": "FBP", "tbe": "TBE", "ufboot": "UFBoot"}
@@ -93,34 +91,57 @@ CONSENSUS_FILES = {
 
 DISTANCES = "rfDistances"
 
+CONCORDANCE_TREE, CONCORDANCE = "concordanceTree", "concordance"
+"""Kinds of files: the tree with labels, the table."""
+
 
 @contextmanager
-def _claimed(options: TreesOptions, beside: str, kinds: Sequence[str]) -> Iterator[Workspace]:
-    """Claim the output files against other commands.
+def writing(
+    command: str,
+    options: WrittenOptions,
+    workspace: Workspace,
+    kinds: Sequence[str],
+    reporter: Reporter,
+    stale: Sequence[str] = (),
+) -> Iterator[Callable[..., None]]:
+    """Claim a command's files and begin it; yields the function that ends it: texts, values.
 
-    beside  the file that results lie beside where no prefix is given
+    kinds  of the files beside the result in JSON
+    stale  kinds that --redo removes where they are not written
     """
+    inputs = options.inputs
+    with workspace.taken([*kinds, f"{command}.json"], options.redo, inputs):
+        seed = options.seed if isinstance(options, SeedOptions) else None
+        reporter(RunStarted(__version__, options.line, seed))
+
+        def write(
+            texts: Mapping[str, str], values: Mapping[str, Any], inputs: Sequence[str] = inputs
+        ) -> None:
+            spent = [kind for kind in stale if kind not in texts] if options.redo else []
+            finish(command, options.line, workspace, texts, values, inputs, reporter, spent)
+
+        yield write
+
+
+def _beside(trees: str, options: TreesOptions) -> Workspace:
+    """The workspace of the prefix, or of the file of trees that results lie beside."""
     if options.prefix is None:
-        expect_file(beside)
-    workspace = Workspace.of(options.prefix, beside)
-    with workspace.taken(kinds, options.redo, options.inputs):
-        yield workspace
+        expect_file(trees)
+    return Workspace.of(options.prefix, trees)
 
 
 def run_support(options: SupportOptions, reporter: Reporter) -> None:
     """The supports of a tree's branches by other trees, drawn on it."""
     kinds, tree = support_kinds(options.metric), options.tree
-    with _claimed(options, tree, [*kinds, "support.json"]) as workspace:
-        reporter(RunStarted(__version__, options.line))
+    workspace = _beside(tree, options)
+    with writing("support", options, workspace, [*kinds], reporter, SUPPORT_KINDS) as write:
         target = first_tree(tree, reporter)
         replicates = read_clades(options.trees, like=target, origin=tree)
         reporter(_loaded(options.trees, replicates))
         texts, events = support_texts(target, replicates, kinds, reporter)
         facts = support_facts(events)
         values = {"trees": replicates.n_trees, "taxa": replicates.n_tips, "supports": facts}
-        spent = [kind for kind in SUPPORT_KINDS if kind not in texts] if options.redo else []
-        inputs = [options.trees, tree]
-        finish("support", options.line, workspace, texts, values, inputs, reporter, spent)
+        write(texts, values, [options.trees, tree])
 
 
 def support_kinds(metrics: str) -> dict[str, str]:
@@ -129,7 +150,7 @@ def support_kinds(metrics: str) -> dict[str, str]:
     Raises:
         InputError: there is no such metric.
     """
-    chosen = _choice(metrics, METRICS, "--metric")
+    chosen = words_of(metrics, METRICS, "--metric")
     return {f"support{m.upper()}" if len(chosen) > 1 else "support": m for m in chosen}
 
 
@@ -156,39 +177,36 @@ def _supports(
     if metric != "tbe":
         count = occurrences(tree, replicates)
         support = count / replicates.n_trees
-        shown = _percent(count, replicates.n_trees)
+        labels = _percent(count, replicates.n_trees)
     else:
         support = transfer_expectations(tree, replicates)
-        shown = [f"{value:.6f}" for value in support]
+        labels = [f"{value:.6f}" for value in support]
     branches, once = np.unique(split_table(tree).of_clade, return_index=True)
-    labels = np.full(tree.tree.size, "", dtype=object)
-    labels[tree.is_inner] = shown
+    mean = float(support[once].mean()) if once.size else None
+    return SupportsDrawn(NAMES[metric], branches.size, mean, _labelled(tree, before, labels))
+
+
+def _labelled(tree: Clades, before: Sequence[str], labels: Iterable[str]) -> str:
+    """A tree in Newick with labels of its inner clades, behind those that it had, if any."""
+    every = np.full(tree.tree.size, "", dtype=object)
+    every[tree.is_inner] = labels
     if before:
-        labels[:] = ["/".join(filter(None, pair)) for pair in zip(before, labels, strict=True)]
-    return SupportsDrawn(
-        NAMES[metric],
-        branches.size,
-        float(support[once].mean()) if once.size else None,
-        write_clades(tree, labels),
-    )
+        every[:] = ["/".join(filter(None, pair)) for pair in zip(before, every, strict=True)]
+    return write_clades(tree, every)
 
 
 def run_consensus(options: ConsensusOptions, reporter: Reporter) -> None:
     """The consensus of trees, of each kind that is asked for."""
     known = [kind.value for kind in Consensus]
-    chosen = [Consensus(kind) for kind in _choice(options.kind, known, "--type")]
-    files = [CONSENSUS_FILES[kind] for kind in chosen]
-    with _claimed(options, options.trees, [*files, "consensus.json"]) as workspace:
-        reporter(RunStarted(__version__, options.line))
+    chosen = [Consensus(kind) for kind in words_of(options.kind, known, "--type")]
+    kinds, workspace = [CONSENSUS_FILES[kind] for kind in chosen], _beside(options.trees, options)
+    stale = (CONSENSUS_FILES[Consensus.STRICT], CONSENSUS_FILES[Consensus.EXTENDED])
+    with writing("consensus", options, workspace, kinds, reporter, stale) as write:
         trees = read_clades(options.trees)
         reporter(_loaded(options.trees, trees))
         texts, events = consensus_texts(trees, chosen, reporter)
         built = {event.kind: asdict(event) for event in events}
-        values = {"trees": trees.n_trees, "taxa": trees.n_tips, "consensus": built}
-        own = (CONSENSUS_FILES[Consensus.STRICT], CONSENSUS_FILES[Consensus.EXTENDED])
-        spent = [file for file in own if file not in texts] if options.redo else []
-        inputs = options.inputs
-        finish("consensus", options.line, workspace, texts, values, inputs, reporter, spent)
+        write(texts, {"trees": trees.n_trees, "taxa": trees.n_tips, "consensus": built})
 
 
 def consensus_texts(
@@ -196,20 +214,16 @@ def consensus_texts(
 ) -> tuple[dict[str, str], list[ConsensusBuilt]]:
     """The consensus of trees: a file of each kind, and facts."""
     table = split_table(trees)
-    texts, events = {}, []
-    for kind in kinds:
-        event = _consensus(table, kind)
+    events = [_consensus(table, kind) for kind in kinds]
+    for event in events:
         emit(event)
-        texts[CONSENSUS_FILES[kind]] = event.newick + "\n"
-        events.append(event)
-    return texts, events
+    return {CONSENSUS_FILES[Consensus(one.kind)]: one.newick + "\n" for one in events}, events
 
 
 def _consensus(table: SplitTable, kind: Consensus) -> ConsensusBuilt:
     splits = consensus(table, kind)
     n_tips = len(table.taxa)
-    inside = members(table.bits[splits], n_tips)
-    tree, rows = nested(table.taxa, inside)
+    tree, rows = nested(table.taxa, members(table.bits[splits], n_tips))
     shown = _percent(table.counts[splits][rows], table.n_trees)
     return ConsensusBuilt(kind.value, splits.size, max(n_tips - 3, 0), write_clades(tree, shown))
 
@@ -225,15 +239,13 @@ def run_rf(options: DistanceOptions, reporter: Reporter) -> None:
     Raises:
         InputError: there are not two trees, or a branch has no length to weigh it by.
     """
-    reference = options.reference
-    with _claimed(options, options.trees, [DISTANCES, "rf.json"]) as workspace:
-        reporter(RunStarted(__version__, options.line))
-        trees = _compared(options.trees, reference, reporter)
-        event, text = _distances(trees, reference is None, options.weighted, options.trees)
+    workspace, is_pairwise = _beside(options.trees, options), options.reference is None
+    with writing("rf", options, workspace, [DISTANCES], reporter) as write:
+        trees = _compared(options.trees, options.reference, reporter)
+        event, text = _distances(trees, is_pairwise, options.weighted, options.trees)
         reporter(event)
         values = {"trees": trees.n_trees, "taxa": trees.n_tips, "distances": asdict(event)}
-        texts, inputs = {DISTANCES: text}, options.inputs
-        finish("rf", options.line, workspace, texts, values, inputs, reporter)
+        write({DISTANCES: text}, values)
 
 
 def _compared(file: str, reference: str | None, reporter: Reporter) -> Clades:
@@ -249,23 +261,23 @@ def _compared(file: str, reference: str | None, reporter: Reporter) -> Clades:
         reporter(_loaded(file, trees))
         return trees
     first = first_tree(reference, reporter)
-    others = read_clades(file, like=first, origin=reference)
-    reporter(_loaded(file, others))
-    return Clades.joined(first.taxa, [first, others])
+    trees = read_clades(file, like=first, origin=reference)
+    reporter(_loaded(file, trees))
+    return Clades.joined(first.taxa, [first, trees])
 
 
 def _distances(
-    trees: Clades, pairwise: bool, weighted: bool, file: str
+    trees: Clades, is_pairwise: bool, is_weighted: bool, file: str
 ) -> tuple[DistancesMeasured, str]:
     """All distances of each tree from those behind it, or of the first one alone."""
     table = split_table(trees)
-    rows = trees.n_trees - 1 if pairwise else 1
+    rows = trees.n_trees - 1 if is_pairwise else 1
     columns: list[Iterator[Index] | Iterator[Float64]] = [distances(table, rows)]
-    if weighted:
+    if is_weighted:
         whole = split_table(trees, with_tips=True)
         unknown = whole.tree[np.isnan(whole.lengths)]
         if unknown.size:
-            number = unknown[0] + pairwise  # the reference is tree 0
+            number = unknown[0] + is_pairwise  # the reference is tree 0
             which = f"tree {number} of {file}" if number else "the reference"
             raise InputError(f"--weighted: {which} has a branch without a length")
         columns.append(weighted_distances(whole, rows))
@@ -273,18 +285,17 @@ def _distances(
     sums, lines = np.zeros(len(columns)), []
     for i, (plain, *lengths) in enumerate(zip(*columns, strict=True)):
         sums += [row.sum() for row in (plain, *lengths)]
-        for j, (distance, *more) in enumerate(
-            zip(plain.tolist(), *(row.tolist() for row in lengths), strict=True), i + 1
-        ):
+        pairs = zip(plain.tolist(), *(row.tolist() for row in lengths), strict=True)
+        for j, (distance, *more) in enumerate(pairs, i + 1):
             tail = "".join(f"\t{value:.6f}" for value in more)
             lines.append(f"{i}\t{j}\t{distance}\t{distance / most:.6f}{tail}\n")
     mean = sums / len(lines)
     event = DistancesMeasured(
         pairs=len(lines),
-        topologies=topologies(table, 0 if pairwise else 1),
+        topologies=topologies(table, 0 if is_pairwise else 1),
         mean=float(mean[0]),
         relative=float(mean[0]) / most,
-        weighted=float(mean[1]) if weighted else None,
+        weighted=float(mean[1]) if is_weighted else None,
     )
     return event, "".join(lines)
 
@@ -307,14 +318,12 @@ def run_bootstop(options: BootstopOptions, reporter: Reporter) -> None:
         reporter(verdict)
         if verdict.converged:
             break
+    enough = verdict.replicates if verdict.converged else None
     values = {
-        "seed": seed,
-        "trees": replicates.n_trees,
-        "taxa": replicates.n_tips,
-        "enough": verdict.replicates if verdict.converged else None,
-    }
-    found = command_result("bootstop", options.line, values, {}, [trees], reporter)
-    reporter.finish("bootstop", found)
+        "seed": seed, "trees": replicates.n_trees, "taxa": replicates.n_tips, "enough": enough,
+    }  # fmt: skip
+    result = command_result("bootstop", options.line, values, {}, [trees], reporter)
+    reporter.finish("bootstop", result)
 
 
 def first_tree(path: str, reporter: Reporter) -> Clades:
@@ -329,29 +338,17 @@ def _loaded(path: str, trees: Clades) -> TreesLoaded:
     return TreesLoaded(path, trees.n_trees, trees.n_tips)
 
 
-def _choice(given: str, known: Sequence[str], option: str) -> list[str]:
-    """Words separated by commas, each of them known; the same word twice is that word."""
-    words = list(dict.fromkeys(word.strip().lower() for word in given.split(",")))
+def words_of(text: str, known: Collection[str], option: str) -> list[str]:
+    """Words separated by commas, each of them known; the same word twice is that word.
+
+    Raises:
+        InputError: one is not known.
+    """
+    words = list(dict.fromkeys(word.strip().lower() for word in text.split(",")))
     for word in words:
         if word not in known:
             raise InputError(f"{option}: {word!r} is none of {', '.join(known)}")
     return words
-
-
-# ``mltree concordance``: genes and sites against the branches of a tree.
-
-TREE = "concordanceTree"
-TABLE = "concordance"
-"""Kinds of files."""
-
-
-@dataclass(frozen=True)
-class _Factors:
-    """Concordance factors of each branch."""
-
-    branches: Branches
-    genes: GeneConcordance | None
-    sites: SiteConcordance | None
 
 
 def run_concordance(options: ConcordanceOptions, reporter: Reporter) -> None:
@@ -363,62 +360,112 @@ def run_concordance(options: ConcordanceOptions, reporter: Reporter) -> None:
     if options.gene_trees is None and options.alignment is None:
         raise InputError("there is nothing to compare the tree with: give --gene-trees, "
                          "--alignment or both")  # fmt: skip
-    if options.prefix is None:
-        expect_file(options.tree)
-    workspace = Workspace.of(options.prefix, options.tree)
-    kinds = [TREE, TABLE, "concordance.json"]
-    inputs = options.inputs
-    with workspace.taken(kinds, options.redo, inputs):
-        reporter(RunStarted(__version__, options.line, options.seed))
+    kinds, workspace = (CONCORDANCE_TREE, CONCORDANCE), _beside(options.tree, options)
+    with writing("concordance", options, workspace, kinds, reporter) as write:
         tree, before = read_labelled(options.tree)
-        found = _factors(options, Branches.of(tree), reporter)
-        labels = np.array(before, dtype=object)
-        shown = np.array(_labels(found), dtype=object)[found.branches.of_clade]
-        labels[tree.is_inner] = [
-            "/".join(filter(None, pair)) for pair in zip(labels[tree.is_inner], shown, strict=True)
-        ]
-        newick = write_clades(tree, labels)
-        events = list(_events(found, newick))
-        for event in events:
-            reporter(event)
-        texts = {TREE: newick + "\n", TABLE: "".join(_lines(found))}
-        means = {event.metric: event.mean for event in events}
-        values = {
-            "seed": options.seed, "branches": found.branches.count, "means": means, "tree": newick,
-        }  # fmt: skip
-        finish("concordance", options.line, workspace, texts, values, inputs, reporter)
+        branches = Branches.of(tree)
+        factors = list(_factors(options, branches, reporter))
+        columns = [_texts("{:.3g}", 100 * factor.shares) for factor in factors]
+        labels = ["/".join(filter(None, row)) for row in zip(*columns, strict=True)]
+        newick = _labelled(tree, before, [labels[branch] for branch in branches.of_clade])
+        means = {factor.name: factor.mean for factor in factors}
+        for name, mean in means.items():
+            reporter(SupportsDrawn(name, branches.count, mean, newick))
+        texts = {CONCORDANCE_TREE: newick + "\n", CONCORDANCE: _table(branches, factors)}
+        facts = {"seed": options.seed, "branches": branches.count}
+        write(texts, {**facts, "means": means, "tree": newick})
 
 
-def _factors(options: ConcordanceOptions, branches: Branches, reporter: Reporter) -> _Factors:
-    trees, patterns = [], None  # both are read before anything is computed
+class _Factor(NamedTuple):
+    """A concordance factor of each branch."""
+
+    name: str
+    shares: Float64
+    """f64 [B]; NaN where nothing tells."""
+    columns: dict[str, list[str]]
+    """Columns of the table: shares and counts, those of discordance too."""
+
+    @property
+    def mean(self) -> float | None:
+        """Over the branches that anything tells about."""
+        known = self.shares[~np.isnan(self.shares)]
+        return float(known.mean()) if known.size else None
+
+
+def _factors(
+    options: ConcordanceOptions, branches: Branches, reporter: Reporter
+) -> Iterator[_Factor]:
+    """The factors that were asked for; all is read before anything is computed."""
+    trees, patterns = [], None
     if options.gene_trees is not None:
-        trees = list(_genes(options.gene_trees, branches.tree))
+        trees = _genes(options.gene_trees, branches.tree)
         most = max(gene.n_tips for gene in trees)
         reporter(TreesLoaded(options.gene_trees, len(trees), most))
     if options.alignment is not None:
         patterns = _patterns(options.alignment, options.data_type, branches.tree)
-    genes = gene_concordance(branches, trees) if trees else None
-    if patterns is None:
-        return _Factors(branches, genes, None)
-    sites = site_concordance(branches, patterns, options.quartets, options.seed)
-    return _Factors(branches, genes, sites)
+    if trees:
+        yield _of_genes(gene_concordance(branches, trees))
+    if patterns is not None:
+        yield _of_sites(site_concordance(branches, patterns, options.quartets, options.seed))
 
 
-def _genes(file: str, tree: Clades) -> Iterator[Clades]:
+def _of_genes(genes: GeneConcordance) -> _Factor:
+    counts = genes.concordant, genes.first, genes.second, genes.polyphyletic
+    decisive, columns = genes.decisive, {}
+    shares = [np.where(decisive > 0, n / np.maximum(decisive, 1), np.nan) for n in counts]
+    for name, share, count in zip(("gCF", "gDF1", "gDF2", "gDFP"), shares, counts, strict=True):
+        columns[name] = _texts("{:.6f}", share)
+        columns[f"{name}_N"] = _texts("{}", count)
+    return _Factor("gCF", shares[0], columns | {"gN": _texts("{}", decisive)})
+
+
+def _of_sites(sites: SiteConcordance) -> _Factor:
+    shares, counts, columns = sites.shares.T, sites.sites.T, {}
+    for name, share, count in zip(("sCF", "sDF1", "sDF2"), shares, counts, strict=True):
+        columns[name] = _texts("{:.6f}", share)
+        columns[f"{name}_N"] = _texts("{:.3f}", count)
+    columns["sCF_error"] = _texts("{:.6f}", sites.errors)
+    columns["sN"] = _texts("{:.3f}", sites.sites.sum(axis=1))
+    return _Factor("sCF", shares[0], columns)
+
+
+def _table(branches: Branches, factors: Sequence[_Factor]) -> str:
+    """A line a branch, which the taxa on its smaller side name."""
+    tree = branches.tree
+    bits = sides(tree.only(tree.is_inner), unit_bits(tree.n_tips))
+    _, first = np.unique(branches.of_clade, return_index=True)
+    taxa = smaller_sides(members(bits[first], tree.n_tips), tree.taxa)
+    columns = {name: column for factor in factors for name, column in factor.columns.items()}
+    rows = [[*columns, "taxa"], *zip(*columns.values(), taxa, strict=True)]
+    return "".join("\t".join(row) + "\n" for row in rows)
+
+
+def _texts(form: str, values: Index | Float64) -> list[str]:
+    """Values as text; nothing for NaN."""
+    return ["" if np.isnan(value) else form.format(value) for value in values]
+
+
+def smaller_sides(inside: Bool, taxa: Sequence[str]) -> list[str]:
+    """Names of the taxa on the smaller side of each split, bool [B, T], with commas."""
+    names, is_larger = np.array(taxa, object), 2 * inside.sum(axis=1) > len(taxa)
+    return [",".join(names[side]) for side in inside ^ is_larger[:, None]]
+
+
+def _genes(file: str, tree: Clades) -> list[Clades]:
     """The gene trees of a file.
 
     Raises:
         InputError: there is none, or one has a taxon that the tree has not.
     """
-    number = 0
-    for number, gene in enumerate(read_gene_trees(file), 1):
+    genes = list(read_gene_trees(file))
+    if not genes:
+        raise InputError("no tree in it", file=file, hint="a Newick tree ends with ';'")
+    for number, gene in enumerate(genes, 1):
         unknown = sorted(set(gene.taxa) - set(tree.taxa))
         if unknown:
             problem = f"{listed(unknown)} in gene tree {number} but not in the tree"
             raise InputError(problem, file=file, taxon=unknown[0])
-        yield gene
-    if not number:
-        raise InputError("no tree in it", file=file, hint="a Newick tree ends with ';'")
+    return genes
 
 
 def _patterns(file: str, datatype: str | None, tree: Clades) -> Patterns:
@@ -427,72 +474,6 @@ def _patterns(file: str, datatype: str | None, tree: Clades) -> Patterns:
     if lost:
         raise InputError(f"{listed(lost)} not in the alignment", file=file, taxon=lost[0])
     return patterns
-
-
-def _labels(found: _Factors) -> list[str]:
-    """GCF/sCF of each branch in per cent; nothing where no gene can tell."""
-    columns = []
-    if found.genes is not None:
-        share = _share(found.genes.concordant, found.genes.decisive)
-        columns.append(["" if np.isnan(x) else f"{100 * x:.3g}" for x in share])
-    if found.sites is not None:
-        columns.append([f"{100 * x:.3g}" for x in found.sites.shares[:, 0]])
-    return ["/".join(filter(None, row)) for row in zip(*columns, strict=True)]
-
-
-def _share(count: Index, of: Index) -> Float64:
-    """Shares f64 [B]; NaN where they are of nothing."""
-    return np.where(of > 0, count / np.maximum(of, 1), np.nan)
-
-
-def _events(found: _Factors, newick: str) -> Iterator[SupportsDrawn]:
-    """The means over the branches that anything tells about."""
-    count = found.branches.count
-    if found.genes is not None:
-        share = _share(found.genes.concordant, found.genes.decisive)
-        known = share[~np.isnan(share)]
-        yield SupportsDrawn("gCF", count, float(known.mean()) if known.size else None, newick)
-    if found.sites is not None:
-        mean = float(found.sites.shares[:, 0].mean()) if count else None
-        yield SupportsDrawn("sCF", count, mean, newick)
-
-
-def _lines(found: _Factors) -> Iterator[str]:
-    """The table: counts and shares of everything, a line a branch."""
-    columns: dict[str, list[str]] = {}
-    if found.genes is not None:
-        genes = found.genes
-        for name, count in (
-            ("gCF", genes.concordant),
-            ("gDF1", genes.first),
-            ("gDF2", genes.second),
-            ("gDFP", genes.polyphyletic),
-        ):
-            share = _share(count, genes.decisive)
-            columns[name] = ["" if np.isnan(x) else f"{x:.6f}" for x in share]
-            columns[f"{name}_N"] = [str(n) for n in count]
-        columns["gN"] = [str(n) for n in genes.decisive]
-    if found.sites is not None:
-        sites = found.sites
-        for k, name in enumerate(("sCF", "sDF1", "sDF2")):
-            columns[name] = [f"{x:.6f}" for x in sites.shares[:, k]]
-            columns[f"{name}_N"] = [f"{n:.3f}" for n in sites.sites[:, k]]
-        columns["sCF_error"] = [f"{x:.6f}" for x in sites.errors]
-        columns["sN"] = [f"{n:.3f}" for n in sites.sites.sum(axis=1)]
-    columns["taxa"] = _names(found.branches)
-    yield "\t".join(columns) + "\n"
-    for row in zip(*columns.values(), strict=True):
-        yield "\t".join(row) + "\n"
-
-
-def _names(branches: Branches) -> list[str]:
-    """The taxa on the smaller side of each branch."""
-    tree = branches.tree
-    inner = tree.only(tree.is_inner)
-    _, first = np.unique(branches.of_clade, return_index=True)
-    inside = members(sides(inner, unit_bits(tree.n_tips))[first], tree.n_tips)
-    inside ^= (2 * inside.sum(axis=1) > tree.n_tips)[:, None]
-    return [",".join(tree.taxa[tip] for tip in np.flatnonzero(side)) for side in inside]
 
 
 def support(

@@ -1,0 +1,269 @@
+"""Checks of data and devices, without files: ``mltree check``, ``devices`` and ``compare``."""
+
+from __future__ import annotations
+
+import timeit
+from collections.abc import Iterator
+from dataclasses import asdict, fields
+from functools import partial
+from typing import TYPE_CHECKING
+
+import numpy as np
+
+from mltree.analyses.options import CheckOptions, CompareOptions, DevicesOptions
+from mltree.data.alphabet import DNA
+from mltree.data.partitions import read_partitioned
+from mltree.data.parts import read_partitions
+from mltree.data.patterns import Patterns
+from mltree.device.discovery import REFERENCE, DeviceInfo, choose_devices, find_devices, no_device
+from mltree.device.layout_choice import Calibration, load, notices
+from mltree.device.speed import build_all, calibrate
+from mltree.fit.settings import BranchSettings
+from mltree.models.grammar import parse_model
+from mltree.models.partitioned import (
+    PartitionModel,
+    in_our_words,
+    model_alphabet,
+    model_names,
+    part_models,
+)
+from mltree.program.cases import Case
+from mltree.report import tables
+from mltree.report.lines import describe
+from mltree.runs.engines import Engines, Resources, Workload
+from mltree.runs.problem import Problem, is_choice, load_problem, read_problem, refuse_gap_taxa
+from mltree.runs.steps import search_workload
+from mltree.runs.trees import check_possible, read_tree
+from mltree.system.errors import DeviceError, MltreeError, NumericalError
+from mltree.system.events import (
+    AlignmentChecked,
+    AlignmentSummary,
+    Busy,
+    EnginesCompared,
+    EngineScore,
+    Notice,
+    PartFacts,
+    PartitionsLoaded,
+)
+from mltree.tree.topology import Tree, random_topology
+
+if TYPE_CHECKING:
+    from mltree.report.progress import Reporter
+
+
+TOLERANCE, MIXED_TOLERANCE = 1e-9, 1e-5
+"""Relative difference in lnL between two fp64 engines, rounding over some 1e4 patterns, with room
+(the tests ask for the same); and with fp32 likelihoods."""
+
+OK = "ok"
+"""How the verdict on a device begins that computes what the reference does."""
+
+REPETITIONS = 5
+"""Timed evaluations; the shortest counts."""
+
+AVX_WIDTH, NARROW_ON_GPU = 1, 8
+"""Patterns of a narrow block: VW of RAxML's AVX layout; on a GPU, whose work-items need neighbours
+to read with."""
+
+
+def run_check(options: CheckOptions, reporter: Reporter) -> None:
+    """Show an alignment, or its parts.
+
+    Raises: MltreeError: a search would refuse it; facts that can be shown are shown before.
+    """
+    if options.device is not None:
+        choose_devices(options.device)
+    chooses = is_choice(options.model)
+    model = None if chooses else options.model
+    problem = read_problem(
+        options.alignment, model, options.data_type, partitions=options.partitions,
+        chooses=chooses, site_rates=True,
+    )  # fmt: skip
+    if options.partitions is not None:
+        _show_parts(options, options.partitions, model, reporter)
+    elif problem.summary is None:
+        assert options.model is not None, "a partition file has stood for it"
+        _show_parts(options, options.model, None, reporter)
+    else:
+        _show_alignment(options, problem, problem.summary, reporter)
+
+
+def _show_parts(
+    options: CheckOptions, partitions: str, model: str | None, reporter: Reporter
+) -> None:
+    """The parts of an alignment: what each is and holds, and whether its model can be used."""
+    scheme = in_our_words(read_partitions(partitions))
+    data = read_partitioned(options.alignment, scheme, model_alphabet, options.data_type)
+    part_models(data, model)
+    for text in data.notices:
+        reporter(Notice(text))
+    patterns_of = map(data.patterns, range(len(data.parts)))
+    facts = tuple(
+        PartFacts(
+            name=part.name,
+            data_type=patterns.alphabet.name,
+            model=name,
+            sites=patterns.n_sites,
+            patterns=patterns.n_patterns,
+            gap_share=patterns.gap_share,
+            taxa=int(has_data.sum()),
+        )
+        for part, name, patterns, has_data in zip(
+            data.parts, model_names(data, model), patterns_of, data.has_data, strict=True
+        )
+    )
+    loaded = PartitionsLoaded(partitions, len(data.taxa), data.n_sites, facts)
+    reporter(loaded)
+    reporter.finish("check", asdict(loaded))
+
+
+def _show_alignment(
+    options: CheckOptions, problem: Problem, summary: AlignmentSummary, reporter: Reporter
+) -> None:
+    """Everything worth knowing about an alignment before a search."""
+    resources, memory = Resources(device=options.device), None
+    try:
+        memory = Engines(resources, search_workload(problem, resources=resources)).memory
+        line = "no device's" if memory is None else describe(memory).removeprefix("memory: ")
+    except DeviceError as error:
+        if options.device is not None:
+            raise
+        line = f"not known: {error.message}"
+    reporter(AlignmentChecked(summary, memory))
+    reporter.say(f"Memory       {line}")
+    values = {
+        **asdict(summary),
+        "warnings": tables.warning_lines(summary),
+        "model": problem.model.text,
+        "memory": None if memory is None else asdict(memory),
+    }
+    refuse_gap_taxa(problem)
+    reporter.finish("check", values)
+
+
+def run_devices(options: DevicesOptions, reporter: Reporter) -> None:
+    """Every device with what matters, and whether it computes rightly.
+
+    Measures what layouts suit the device where nobody has, or where that is asked for.
+    """
+    devices = find_devices()
+    if not devices:
+        raise no_device()
+    for text in notices(devices):
+        reporter(Notice(text))
+    due = [device for device in devices if options.calibrate or not load(device).layouts]
+
+    def tell(text: str) -> None:
+        reporter(Busy(text))
+
+    build_all(due, tell)
+    listed = []
+    for device in devices:
+        verdict, known = self_test(device), load(device)
+        if not is_ok(verdict):
+            known = Calibration()
+        elif device in due:
+            known = calibrate(device, tell)
+        reporter.say("\n".join(tables.device_lines(device, verdict, known)))
+        names = [field.name for field in fields(device) if field.name != "handle"]
+        facts = {name: getattr(device, name) for name in names}
+        listed.append({**facts, "self_test": verdict, "copy_bytes": known.copy_bytes})
+    reporter.finish("devices", {"devices": listed})
+
+
+def self_test(device: DeviceInfo) -> str:
+    """Compare a device with the reference: ``ok (VW=8 fp64)``, or what failed."""
+    rng = np.random.default_rng(1)
+    patterns = _random_patterns(rng)
+    tree = random_topology(patterns.n_tips, rng)
+    model = parse_model("GTR{1/3/1/1/4/1}+FU{0.3/0.2/0.2/0.3}+G4{0.5}", DNA)
+    case, bounds = Case((model.arrays(),)), BranchSettings().bounds(patterns.n_sites)
+    work = Workload.of_patterns(patterns, model.arrays().n_categories, bounds)
+    try:
+        engines = Engines(Resources(device=str(device.index)), work)
+        lnl, d1, d2 = engines.likelihood.derivatives(tree, case)
+    except MltreeError as error:
+        return error.message
+    reference = Engines(Resources(device=REFERENCE), work).likelihood
+    expected, e1, e2 = reference.derivatives(tree, case)
+    is_same = is_close(lnl, expected, mixed=not engines.is_exact)
+    if engines.is_exact:
+        is_same = is_same and np.allclose(d1, e1) and np.allclose(d2, e2)
+    if not is_same:
+        return f"wrong: lnL {lnl:.6f}, not {expected:.6f}"
+    return f"{OK} ({engines.layouts[0]})"
+
+
+def is_ok(verdict: str) -> bool:
+    """True if a self-test found nothing wrong."""
+    return verdict.startswith(f"{OK} ")
+
+
+def _random_patterns(rng: np.random.Generator) -> Patterns:
+    """Ten taxa, 101 patterns (so that the last block is never full), ambiguities and gaps too."""
+    tips, patterns = 10, 101
+    return Patterns(
+        taxa=tuple(f"t{tip}" for tip in range(tips)),
+        codes=rng.integers(1, 16, (tips, patterns)).astype(np.uint8),
+        weights=rng.integers(1, 4, patterns).astype(np.float64),
+        site_pattern=np.arange(patterns, dtype=np.int32),
+        alphabet=DNA,
+    )
+
+
+def run_compare(options: CompareOptions, reporter: Reporter) -> None:
+    """The same likelihood from every engine, side by side.
+
+    Raises:
+        NumericalError: engines disagree by more than rounding explains.
+    """
+    mixed = options.precision == "mixed"
+    problem = load_problem(options.alignment, options.model, reporter, options.data_type)
+    tree = read_tree(options.tree, problem, reporter)
+    check_possible(tree, problem.groups)
+    for text in notices(find_devices()):
+        reporter(Notice(text))
+    scores = []
+    for score in score_everywhere(problem.patterns, tree, problem.model, mixed):
+        scores.append(score)
+        if score.problem:
+            reporter(Notice(f"{score.engine}: {score.problem}"))
+    reporter(EnginesCompared(tuple(scores)))
+    reference, *others = scores
+    wrong = [s for s in others if s.problem or not is_close(s.lnl, reference.lnl, mixed)]
+    if wrong:
+        names = ", ".join(score.engine for score in wrong)
+        raise NumericalError(f"not the reference's result: {names}", hint="see the table")
+    reporter.finish("compare", {"scores": [asdict(score) for score in scores]})
+
+
+def score_everywhere(
+    patterns: Patterns, tree: Tree, model: PartitionModel, mixed: bool
+) -> Iterator[EngineScore]:
+    """The reference's score, then every device's in a narrow layout and in that of a search."""
+    bounds = BranchSettings().bounds(patterns.n_sites)
+    work = Workload.of_patterns(patterns, max(model.categories), bounds, systems=max(model.systems))
+    score = partial(_score, tree, Case(model.arrays()), work)
+    yield score("NumPy reference", Resources(device=REFERENCE))
+    for device in find_devices():
+        for vw in (AVX_WIDTH if device.is_cpu else NARROW_ON_GPU, None):
+            resources = Resources(device=str(device.index), mixed=mixed, vw=vw)
+            yield score(f"{device.name} VW={vw or 'native'}", resources)
+
+
+def _score(tree: Tree, case: Case, work: Workload, name: str, resources: Resources) -> EngineScore:
+    """Log-likelihood and time of an engine, called ``name`` where it cannot even be opened."""
+    try:
+        likelihood = Engines(resources, work).likelihood
+        compute = partial(likelihood.log_likelihoods, [tree], [case])
+        lnl = float(compute()[0])
+        seconds = min(timeit.repeat(compute, number=1, repeat=REPETITIONS))
+    except MltreeError as error:
+        return EngineScore(name, float("nan"), 0.0, error.message)
+    return EngineScore(likelihood.engine.name, lnl, seconds)
+
+
+def is_close(lnl: float, reference: float, mixed: bool) -> bool:
+    """True if two lnL differ by no more than rounding explains."""
+    tolerance = MIXED_TOLERANCE if mixed else TOLERANCE
+    return abs(lnl - reference) <= tolerance * abs(reference)
