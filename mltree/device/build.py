@@ -19,10 +19,10 @@ from typing import cast
 import platformdirs
 import pyopencl as cl
 
+from mltree.device import check_process
 from mltree.device.layout import FEW_HELD, Layout
 from mltree.device.pocl.linker import POCL_FOLDER, keep_sum
 from mltree.device.pocl.pocl import is_pocl
-from mltree.device.queue import check_process
 from mltree.program.ops.operation import workers
 from mltree.program.program import Program
 from mltree.system.errors import DeviceError

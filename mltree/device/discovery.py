@@ -7,10 +7,11 @@ from dataclasses import replace
 
 import pyopencl as cl
 
+from mltree.device import check_process
 from mltree.device.build import cache_folder, has_matrix_unit
+from mltree.device.memory import MEMORY_SHARE
 from mltree.device.pocl.environment import prepare_process
 from mltree.device.pocl.pocl import few_threads, little_room, name_cpu, why_unloadable
-from mltree.device.queue import check_process
 from mltree.system.errors import DeviceError
 from mltree.system.ranks import local_rank
 from mltree.system.values import Value
@@ -40,6 +41,18 @@ class DeviceInfo(Value):
     """True if its warps multiply matrices of doubles (``opencl/matrix_tiles.h``)."""
     sharers: int = 1
     """Ranks that compute on it, this one among them."""
+
+    def memory_limit(self, limit: int | None) -> int | None:
+        """Bytes that CLAs of this rank may take: its part, where several share the memory.
+
+        Its largest buffer is no part of that: each of them may have one.
+
+        limit  that the user sets to all of them together; None where there is none
+        """
+        if self.sharers == 1:
+            return limit
+        whole = int(MEMORY_SHARE * self.memory)
+        return (whole if limit is None else min(whole, limit)) // self.sharers
 
 
 ALL = "all"

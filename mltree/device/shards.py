@@ -21,7 +21,7 @@ import pyopencl as cl
 from mltree.data.patterns import Patterns
 from mltree.device.discovery import DeviceInfo, choose_devices
 from mltree.device.layout import Blocks, Layout, longest_walk, patterns_of, share_out, whole_sums
-from mltree.device.memory import cla_memory, limit_on
+from mltree.device.memory import cla_memory
 from mltree.device.session import Resident, Session, Writer
 from mltree.device.timing import Breakdown
 from mltree.device.worker import Dispatch
@@ -394,7 +394,7 @@ def device_specs(
 ) -> list[DeviceSpec]:
     """Specs of devices; ``memory_limit``: bytes of CLAs on each, of all ranks together."""
     return [
-        DeviceSpec(info.handle, layout, speed, limit_on(info, memory_limit))
+        DeviceSpec(info.handle, layout, speed, info.memory_limit(memory_limit))
         for info, layout, speed in zip(devices, layouts, speeds, strict=True)
     ]
 
