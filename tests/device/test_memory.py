@@ -153,7 +153,7 @@ def test_a_device_that_refuses_memory_is_asked_for_less(
     """The search goes on in smaller batches, or slices, to the same bits."""
     expected = searched(open_native(problem.patterns, problem.categories), problem)
     engine = opened(kind, open_native, problem)
-    layout = engine.layout if isinstance(engine, Session) else engine.layouts[0]
+    layout = engine.layout if isinstance(engine, Session) else engine._group.shards[0].layout
     slots = 3 * (problem.tree.n_tips - 2)
     most = int(trees * slots * layout.cla_bytes(problem.patterns.n_patterns))
     most += BOOKS * (layout.lanes > 1)
