@@ -16,7 +16,7 @@ from contextlib import ExitStack, contextmanager
 from typing import TYPE_CHECKING, Any, TypeAlias, TypeVar
 
 from mltree.data.source import forget_pipes
-from mltree.device.pocl.environment import for_a_call
+from mltree.device.pocl.pocl import for_a_call
 from mltree.runs.engines import Resources
 from mltree.runs.options import one_of, size_of
 from mltree.system.events import Event, ignore

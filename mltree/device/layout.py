@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import replace
+from dataclasses import asdict, replace
 from functools import cached_property
 from typing import Any
 
@@ -123,10 +123,14 @@ class Layout(Value):
         return -(-self.states // self.state_items)
 
     @property
+    def real_bytes(self) -> int:
+        """Bytes of a number of a CLA."""
+        return 4 if self.single else 8
+
+    @property
     def pattern_bytes(self) -> int:
         """Bytes of one pattern of a CLA, its scaling counts included."""
-        real = 4 if self.single else 8
-        return self.categories * (self.states * real + 2)
+        return self.categories * (self.states * self.real_bytes + 2)
 
     @property
     def matrix_items(self) -> int:
@@ -149,14 +153,13 @@ class Layout(Value):
     @property
     def matrix_bytes(self) -> int:
         """Bytes that a branch length takes: P matrices, and tables of P x tip where there are."""
-        real = 4 if self.single else 8
-        return self.categories * (self.matrix_words + self.tip_words) * real
+        return self.categories * (self.matrix_words + self.tip_words) * self.real_bytes
 
     @property
     def site_bytes(self) -> int:
         """Bytes of a pattern's own eigen system; 0 where it has none."""
-        real = 4 if self.single else 8
-        return (self.states * (self.states + 3) + 1) * real if self.site_systems else 0
+        words = self.states * (self.states + 3) + 1 if self.site_systems else 0
+        return words * self.real_bytes
 
     def of(self, patterns: Patterns) -> Layout:
         """The layout for these patterns; with an eigen system each, there is no P x tip."""
@@ -196,9 +199,8 @@ class Layout(Value):
 
     def stack_bytes(self) -> int:
         """Bytes of one level of a work-group's own stack, counts included."""
-        real = 4 if self.single else 8
-        items = self.columns * self.state_items
-        return self.categories * (self.held + 1) * items * self.vw // self.lanes * real
+        items = self.columns * self.state_items * self.vw // self.lanes
+        return self.categories * (self.held + 1) * items * self.real_bytes
 
     def cla_bytes(self, n_patterns: int) -> int:
         """Bytes of one CLA and its scaling counts."""
@@ -247,24 +249,10 @@ class Layout(Value):
         return min(chunk_blocks, max(least, TILE_BYTES // block))
 
     def options(self) -> list[str]:
-        """Compiler options."""
-        numbers = {
-            "STATES": self.states,
-            "CODES": self.codes,
-            "CATEGORIES": self.categories,
-            "WIDTH": self.vw // self.lanes,
-            "LANES": self.lanes,
-            "STATE_ITEMS": self.state_items,
-            "CATEGORY_ITEMS": self.category_items,
-            "ROWS": self.rows,
-            "SINGLE": int(self.single),
-            "FP64": int(self.fp64),
-            "TIP_LOOKUP": int(self.tip_lookup),
-            "SYSTEMS": self.systems,
-            "PARTED": int(self.parted),
-            "SITE_SYSTEMS": int(self.site_systems),
-        }
-        return [f"-D{name}={value}" for name, value in numbers.items()]
+        """Compiler options: a ``-D`` for each field, but ``WIDTH``, patterns of a lane, for VW."""
+        numbers = asdict(self)
+        numbers["width"] = numbers.pop("vw") // self.lanes
+        return [f"-D{name.upper()}={int(number)}" for name, number in numbers.items()]
 
     def __str__(self) -> str:
         kind = "fp32" if self.single else "fp64"
@@ -430,10 +418,7 @@ class Blocks(Value, eq=False):
         return chunks
 
     def padded(
-        self,
-        values: npt.NDArray[Any],
-        padding: float = 0,
-        kind: npt.DTypeLike | None = None,
+        self, values: npt.NDArray[Any], padding: float = 0, kind: npt.DTypeLike | None = None
     ) -> npt.NDArray[Any]:
         """[..., patterns] as [..., width] of a kind; the same array where nothing is to be done."""
         kind = kind or values.dtype

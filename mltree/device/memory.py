@@ -84,10 +84,7 @@ class Memory:
     """Named buffers on one device, and transfers through its in-order queue."""
 
     def __init__(
-        self,
-        context: cl.Context,
-        queue: cl.CommandQueue,
-        stopwatch: AbstractContextManager[object],
+        self, context: cl.Context, queue: cl.CommandQueue, stopwatch: AbstractContextManager[object]
     ) -> None:
         """``stopwatch``: entered whenever the host waits for the device."""
         self._context, self._queue, self._stopwatch = context, queue, stopwatch
@@ -272,7 +269,6 @@ class _PinnedBuffer:
         )
 
     def copy_to(self, array: npt.NDArray[Any]) -> None:
-        """Fill an array with what came."""
         array.reshape(-1).view(np.uint8)[:] = self._bytes[: array.nbytes]
 
 
@@ -433,7 +429,6 @@ def _see_them_out() -> None:
 
 
 def _waiter() -> _Waiter:
-    """This thread's waiter."""
     waiter: _Waiter | None = getattr(_local, "waiter", None)
     if waiter is None or waiter.is_stuck:
         waiter = _local.waiter = _Waiter()
@@ -459,11 +454,7 @@ def slot_bytes(layout: Layout, n_patterns: int, parts: int = 1) -> int:
 
 
 def room_on(
-    device: cl.Device,
-    layout: Layout,
-    n_patterns: int,
-    limit: int | None = None,
-    parts: int = 1,
+    device: cl.Device, layout: Layout, n_patterns: int, limit: int | None = None, parts: int = 1
 ) -> Room:
     """CLA slots that fit, what a CPU's caches hold of them, and what keeps a GPU busy.
 

@@ -40,13 +40,7 @@ from mltree.device.session import Session, slots_used
 from mltree.device.timing import Breakdown
 from mltree.device.worker import Dispatch
 from mltree.models.eigen import ModelArrays
-from mltree.program.contract import (
-    CONTROL_WORDS,
-    HEADER_WORDS,
-    Control,
-    Function,
-    state_layout,
-)
+from mltree.program.contract import CONTROL_WORDS, HEADER_WORDS, Control, Function, state_layout
 from mltree.program.engine import NO_CONTROL, Result, Room, Weights
 from mltree.program.program import Program
 from mltree.system.arrays import Float64, Int32, Int64
@@ -302,26 +296,12 @@ def _written(program: Program) -> tuple[Program, Int32, Int32]:
     return known
 
 
-class ShardPatterns(NamedTuple):
-    """Patterns of a shard, and how many reduction lanes they are of."""
-
-    patterns: Patterns
-    reduction_lanes: int
-
-
 class ProgramRef(NamedTuple):
     """A program that groups keep by a number."""
 
     number: int
     program: Program | None
     """The program itself the first time it is sent; None from then on."""
-
-
-class Rerun(NamedTuple):
-    """A program that slices which take turns run again, on f64[lengths], for its CLAs are gone."""
-
-    program: ProgramRef
-    lengths: Float64
 
 
 class RemoteCall(NamedTuple):
@@ -351,9 +331,9 @@ class ShardGroup:
             return type(error)(error.message, hint=error.hint)
 
     def open(
-        self, shares: Sequence[ShardPatterns | None], options: ShardOptions
+        self, shares: Sequence[tuple[Patterns, int] | None], options: ShardOptions
     ) -> list[ShardStatus]:
-        """Open a shard on every device that gets a share.
+        """Open a shard on every device that gets patterns, of so many reduction lanes.
 
         Raises:
             DeviceError: a device cannot be used.
@@ -374,17 +354,17 @@ class ShardGroup:
         program: ProgramRef,
         words: Acc,
         lengths: int,
-        again: Sequence[Rerun],
+        again: Sequence[tuple[ProgramRef, Float64]],
         spent: Sequence[int],
     ) -> list[Acc]:
         """The sums that a program without optimisers leaves behind on every shard, all slices done.
 
         words  acc[words]: what it starts from, its header and so many lengths
-        again  what slices that take turns run before it
+        again  programs that slices which take turns run before it, on f64[lengths]: CLAs are gone
         spent  numbers of programs that will not be spoken of any more
         """
         part = self._known(program)
-        writers = [(self._known(one.program), one.lengths) for one in again]
+        writers = [(self._known(ref), lengths_then) for ref, lengths_then in again]
         for number in spent:
             del self._programs[number]
         states, plans = [words] * len(self.shards), {}
@@ -519,9 +499,9 @@ class ShardedEngine:
         calls = [(rank_shares, options) for rank_shares in self._by_rank(shares)]
         return self._ask(ShardGroup.open, calls)
 
-    def _share(self, where: Int64, reduction_lanes: int) -> ShardPatterns:
+    def _share(self, where: Int64, reduction_lanes: int) -> tuple[Patterns, int]:
         has_all = len(where) == self._whole.n_patterns
-        return ShardPatterns(self._whole if has_all else self._whole.take(where), reduction_lanes)
+        return self._whole if has_all else self._whole.take(where), reduction_lanes
 
     def _by_rank(self, values: Sequence[Any]) -> list[Sequence[Any]]:
         """Values of the devices of all ranks, rank by rank."""
@@ -680,7 +660,7 @@ class ShardedEngine:
     ) -> list[Acc]:
         """The sums that a program without optimisers leaves behind on every shard of all ranks."""
         ref = self._ref(program)
-        again = [Rerun(self._ref(writer.program), writer.lengths) for writer in writers]
+        again = [(self._ref(writer.program), writer.lengths) for writer in writers]
         spent = self._spent(1 + len(writers))
         values = ref, words, lengths, again, spent
         return self._ask(ShardGroup.run, [values] * self._ranks.size)

@@ -234,9 +234,8 @@ class Worker:
 
     def _stack_bytes(self, program: Program) -> int:
         """Local memory of a work-group's stack."""
-        if not self._stage.has_stack:
-            return 0
-        return self.local_levels(program) * self._layout.stack_bytes()
+        has_stack = self._stage.has_stack
+        return self.local_levels(program) * self._layout.stack_bytes() if has_stack else 0
 
 
 # Background builds: in processes of their own, while the host prepares a search.
@@ -262,20 +261,13 @@ class BackgroundBuild:
             for names in _shared_out(device, layout, workers):
                 self._running.update(dict.fromkeys(names, _start(device, layout, names)))
 
-    @classmethod
-    def of_search(cls, device: DeviceInfo, layout: Layout) -> BackgroundBuild:
-        """Start the builds that every search needs."""
-        return cls(device, layout, search_workers(layout))
-
     def wait(self, worker: str) -> None:
         """Return when no process builds the worker any more."""
         process = self._running.get(worker)
-        while process and process.poll() is None and not self._mark(worker).exists():
+        while process and process.poll() is None:
+            if _mark(self._device, self._layout, worker).exists():
+                return
             time.sleep(LOOK)
-
-    def _mark(self, worker: str) -> Path:
-        """File that exists once the worker has been built."""
-        return _mark(self._device, self._layout, worker)
 
 
 def search_workers(layout: Layout) -> tuple[str, ...]:
@@ -311,10 +303,8 @@ def build(index: int, workers: Sequence[str], numbers: dict[str, Any]) -> None:
 
 
 def _start(device: DeviceInfo, layout: Layout, workers: Sequence[str]) -> subprocess.Popen[bytes]:
-    command, silent = (
-        isolated_command(build, device.index, workers, asdict(layout)),
-        subprocess.DEVNULL,
-    )
+    command = isolated_command(build, device.index, workers, asdict(layout))
+    silent = subprocess.DEVNULL
     return subprocess.Popen(command, stdin=silent, stdout=silent, stderr=silent)
 
 
@@ -323,7 +313,6 @@ def _mark(device: DeviceInfo, layout: Layout, worker: str) -> Path:
 
 
 def _end(running: dict[str, subprocess.Popen[bytes]]) -> None:
-    """Kill the processes."""
     for process in set(running.values()):
         process.kill()
         process.wait()

@@ -384,13 +384,14 @@ class EnginePlan(Value, kw_only=True):
 
     def _open_session(self, patterns: Patterns) -> Session:
         (device,), (layout,) = self.devices, self.layouts
+        workers = search_workers(layout)
         return Session(
             device.handle, patterns, layout, self.bounds,
             memory_limit=self._limit,
             chunk_blocks=layout.chunk_blocks(self.chunked_as or self.n_patterns),
             slots=self._demand.tree_slots + self._demand.near_slots,
             apart=self.apart > 0,
-            background=None if self.trees is None else BackgroundBuild.of_search(device, layout),
+            background=None if self.trees is None else BackgroundBuild(device, layout, workers),
         )  # fmt: skip
 
     def _open_shards(self, patterns: Patterns) -> ShardedEngine:

@@ -13,7 +13,7 @@ import pytest
 import mltree
 from mltree.api.calls import calling, resources_of
 from mltree.device.discovery import find_devices
-from mltree.device.pocl.environment import CHANGED
+from mltree.device.pocl.pocl import CHANGED
 from mltree.system.errors import InputError
 from mltree.system.events import AlignmentLoaded, Event, Notice, RoundDone
 

@@ -119,7 +119,7 @@ def test_full_disks_everywhere_are_said(root: Path, monkeypatch: pytest.MonkeyPa
 LIMITED = """
 import resource, sys
 resource.setrlimit(resource.RLIMIT_FSIZE, (1 << 16, 1 << 16))
-from mltree.device.cache import find_folder
+from mltree.device.build import find_folder
 find_folder()
 """
 
@@ -134,7 +134,7 @@ def test_a_limit_on_the_size_of_files_is_found_by_writing() -> None:
 
 ENDING = """
 import os
-from mltree.device.cache import cache_folder
+from mltree.device.build import cache_folder
 path = cache_folder()
 if os.fork() == 0:
     raise SystemExit

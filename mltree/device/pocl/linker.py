@@ -174,16 +174,8 @@ class _Object:
         rows = [bytes(_SYMBOL.size)]
         name = 1
         for symbol in exported:
-            rows.append(
-                _SYMBOL.pack(
-                    name,
-                    symbol.info,
-                    0,
-                    1,
-                    self._places[symbol.section] + symbol.value,
-                    symbol.size,
-                )
-            )
+            address = self._places[symbol.section] + symbol.value
+            rows.append(_SYMBOL.pack(name, symbol.info, 0, 1, address, symbol.size))
             name += len(self._name(symbol)) + 1
         return b"".join(rows)
 
@@ -226,7 +218,6 @@ def _hash_table(symbols: int) -> bytes:
 
 
 def _up_to(unit: int, number: int) -> int:
-    """The next multiple of the unit."""
     return -(-number // unit) * unit
 
 
