@@ -7,8 +7,7 @@ import os
 from mltree.system.errors import DeviceError
 
 NO_CACHE = "PYOPENCL_NO_CACHE"
-"""Variable that turns off pyopencl's own kernel cache at import: drivers and
-:mod:`mltree.device.build` have theirs."""
+"""Variable that turns pyopencl's kernel cache off: drivers and mltree have theirs."""
 
 _is_ours = NO_CACHE not in os.environ
 if _is_ours:

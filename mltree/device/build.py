@@ -13,7 +13,7 @@ from collections.abc import Mapping, Sequence
 from contextlib import suppress
 from functools import cache
 from pathlib import Path
-from tempfile import NamedTemporaryFile, TemporaryFile, gettempdir, mkdtemp
+from tempfile import TemporaryFile, gettempdir, mkdtemp
 from typing import cast
 
 import platformdirs
@@ -24,7 +24,8 @@ from mltree.device.layout import FEW_HELD, Layout
 from mltree.device.pocl.linker import POCL_FOLDER, keep_sum
 from mltree.program.ops.operation import workers
 from mltree.program.program import Program
-from mltree.system.errors import DeviceError
+from mltree.system.errors import DeviceError, InputError
+from mltree.system.files import write_whole
 from mltree.system.values import Value
 
 # The cache folder. Compiled kernels run with the user's rights, so a folder that another user owns,
@@ -32,12 +33,10 @@ from mltree.system.values import Value
 # goes with it: kernels are compiled anew, which takes seconds.
 
 LEAST_ROOM = 32 << 20
-"""Bytes that a folder has to have left: the kernels of a run take 1 to 5 MB, those of every
-alphabet and precision some 20."""
+"""Bytes that a folder has to have left: a run's kernels take 1 to 5 MB, all that there are 20."""
 
 PROBE = 1 << 20
-"""Bytes written for trial: quotas and limits on files show nowhere else. Kernels have
-0.2 MB at most; it takes 1 ms."""
+"""Bytes written for trial, in 1 ms: quotas show nowhere else. Kernels have 0.2 MB at most."""
 
 MEMORY_DISK = Path("/dev/shm")
 """The last resort of containers that have no other folder to write to."""
@@ -134,23 +133,6 @@ def files_below(folder: Path, *endings: str) -> set[Path]:
         for name in names
         if name.endswith(endings)
     }
-
-
-def write_whole(path: Path, content: bytes) -> None:
-    """Write a file that is there completely or not at all.
-
-    Raises:
-        OSError: it cannot be written.
-    """
-    path.parent.mkdir(parents=True, exist_ok=True)
-    with NamedTemporaryFile(dir=path.parent, delete=False) as file:
-        try:
-            file.write(content)
-            file.flush()
-            Path(file.name).replace(path)
-        except OSError:
-            Path(file.name).unlink(missing_ok=True)
-            raise
 
 
 def _own_folder() -> Path:
@@ -311,13 +293,6 @@ def context_on(device: cl.Device) -> cl.Context:
     return _context_on(device) if is_nvidia(device) else cl.Context([device])
 
 
-def queue_on(context: cl.Context, device: cl.Device, with_events: bool) -> cl.CommandQueue:
-    """A queue of a device, whose events tell when commands ran if asked for."""
-    if not with_events:
-        return cl.CommandQueue(context, device)
-    return cl.CommandQueue(context, device, cl.command_queue_properties.PROFILING_ENABLE)
-
-
 @cache
 def _context_on(device: cl.Device) -> cl.Context:
     return cl.Context([device])
@@ -399,9 +374,7 @@ def is_built(device: cl.Device, layout: Layout, workers: Sequence[str] = ("sites
 
 
 def mark(kind: str, device: cl.Device, name: str, layout: Layout) -> Path:
-    """The empty file of a worker that was ``built``, or ``compiled`` by a CPU's driver too.
-
-    It is kept where the kernels are, and goes with them.
+    """The empty file, beside the kernels, of a worker ``built`` or ``compiled`` (on CPUs) too.
 
     Raises:
         DeviceError: there is no folder for it.
@@ -429,7 +402,7 @@ def _build(context: cl.Context, device: cl.Device, source: str, options: list[st
             program = cl.Program(context, [device], [kept]).build(options)
             return program
     program = cl.Program(context, source).build(options)
-    with suppress(OSError, cl.Error):
+    with suppress(InputError, cl.Error):
         (binary,) = cast("list[bytes]", program.get_info(cl.program_info.BINARIES))
         write_whole(path, hashlib.sha256(binary).digest() + binary)
     return program

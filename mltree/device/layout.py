@@ -21,8 +21,7 @@ GPU_GROUP = 512
 """Most work-items of a GPU work-group: its rows are the tree level's nodes, side by side."""
 
 DEEPEST = 64
-"""Most work-items in the third dimension of a group, a row each: NVIDIA's limit. A launch of more
-fails, of all models with one category in blocks of 8."""
+"""Most work-items in the third dimension of a group, a row each: NVIDIA launches no more."""
 
 MATRIX_GROUP, LARGEST_MATRIX = 128, 32
 """Most such work-items where a pattern's vectors fill registers, from five states on. 30
@@ -42,8 +41,7 @@ QUAD_GROUP = 256
 """Work-items of a GPU work-group at most where quads hold more: each then has 255 registers."""
 
 GPU_UNIT_ITEMS = 1024
-"""Work-items that a compute unit is given before rows are added: with enough blocks a lone row
-needs no barrier between levels."""
+"""Work-items of a compute unit before rows are added: a lone row needs no barrier for a level."""
 
 MIN_CPU_CHUNK = 256
 """Patterns of a CPU chunk: enough to hide a work-group's start, few enough to share out."""
@@ -105,10 +103,10 @@ class Layout(Value):
     systems: int = 1
     """Eigen systems of a model, each with an equal number of categories; one but in mixtures."""
     parted: bool = False
-    """True if the patterns are of several parts (:mod:`mltree.program.contract`)."""
+    """True if parts are looked up (:mod:`mltree.program.contract`): of several, or of one of which
+    a program may leave patterns out."""
     site_systems: bool = False
-    """True if every pattern has an eigen system of its own (:mod:`mltree.models.eigen`): P is
-    not made then, but applied by way of it."""
+    """True if each pattern has an eigen system, by way of which P is applied, and is never made."""
     state_items: int = 1
     """Work-items that share a lane's states: 4 where warps multiply (``matrix_tiles.h``)."""
 
@@ -380,10 +378,6 @@ class Blocks(Value, eq=False):
         """Share of the blocks before each part, and 1 at the end."""
         return tuple((self.chunk_block[self.part_chunk] / self.count).tolist())
 
-    def first_of(self, part: int) -> int:
-        """First block of a part."""
-        return int(self.chunk_block[self.part_chunk[part]])
-
     def of_cases(self, cases: Records) -> slice:
         """Blocks from the first part of any of the cases to the last."""
         ends = cases["first_part"].min(), (cases["first_part"] + cases["parts"]).max()
@@ -460,10 +454,10 @@ class Blocks(Value, eq=False):
         words: Float64 = np.concatenate(tables, axis=1)
         return words.reshape(self.count, self.vw, -1).swapaxes(1, 2)
 
-    def chunks_of(self, first_part: Int32, parts: Int32) -> Int32:
-        """int32[n]: chunks of ranges of parts."""
-        chunks: Int32 = self.part_chunk[first_part + parts] - self.part_chunk[first_part]
-        return chunks
+    def most_chunks(self, cases: Records) -> int:
+        """Chunks of the largest case; at least 1."""
+        first, chunk = cases["first_part"], self.part_chunk
+        return max(1, int((chunk[first + cases["parts"]] - chunk[first]).max()))
 
 
 def _starts(sizes: npt.NDArray[Any] | Sequence[int]) -> npt.NDArray[Any]:
@@ -503,63 +497,49 @@ def share_out(chunks: int, shares: Sequence[float]) -> list[range]:
     return [range(end - count, end) for end, count in zip(ends, counts.tolist(), strict=True)]
 
 
-def patterns_of(reduction_lanes: range, chunk_of: npt.NDArray[np.int64]) -> npt.NDArray[np.int64]:
+def patterns_of(reduction_lanes: range, chunk_of: Int64) -> Int64:
     """int64[n]: the patterns of some reduction lanes' chunks, in order.
 
     The n-th of these chunks is of reduction lane ``reduction_lanes[n % len(reduction_lanes)]``.
 
     chunk_of  int64[L]: the chunk of each pattern
     """
-    reduction_lane = chunk_of % REDUCE_WIDTH
-    return np.flatnonzero(
-        (reduction_lane >= reduction_lanes.start) & (reduction_lane < reduction_lanes.stop)
-    )
+    return np.flatnonzero(np.isin(chunk_of % REDUCE_WIDTH, reduction_lanes))
 
 
 def splits_lanes(layout: Layout, program: Program) -> bool:
-    """True if a lone session is best asked for strided sums, and adds them up by itself.
-
-    A GPU's work-groups are many, and a RELL product of few sums has few patches for them.
-    """
+    """True if a session adds strided sums: few sums of RELL have few patches for a GPU's groups."""
     return program.stages[0].is_product and layout.lanes > 1 and program.sums <= SMALL_PRODUCT
 
 
-def whole_products(program: Program, strided: Acc, part_chunk: npt.NDArray[np.int32]) -> Acc:
-    """acc[sums]: whole sums of a lone session that was asked for strided sums of its products.
-
-    part_chunk  int32[parts + 1]: the first chunk of each part
-    """
-    sums: Acc = np.empty(program.sums, strided.dtype)
-    for stage in program.stages:
-        records, counts = stage.sums()
-        for record, count in zip(records, counts.tolist(), strict=True):
-            first = int(record["sum"])
-            whole = whole_sums(record, count, [strided], [REDUCE_WIDTH], part_chunk)
-            sums[first : first + count] = whole
-    return sums
-
-
-def whole_sums(
-    record: np.void,
-    count: int,
+def add_lanes(
+    program: Program,
     shard_sums: Sequence[Acc],
     widths: Sequence[int],
-    part_chunk: npt.NDArray[np.int32],
+    part_chunk: Int32,
+    sums: Acc,
 ) -> Acc:
-    """acc[count]: a record's sums, from the strided sums of devices that share its reduction lanes.
+    """Fill in a program's acc[sums] from the strided sums of shards that share reduction lanes.
 
-    shard_sums  acc[reduction lanes x sums] of each device, a record behind the other
-    widths      reduction lanes of each device
+    shard_sums  acc[reduction lanes x sums] of each shard, a record behind the other
+    widths      reduction lanes of each shard
+    part_chunk  int32[parts + 1]: the first chunk of each part
 
     They are added in a lone session's order, from the reduction lane of the parts' first chunk on.
     """
-    first, end = int(record["sum"]), int(record["sum"]) + count
-    strided = [
-        sums[width * first : width * end].reshape(-1, count)
-        for width, sums in zip(widths, shard_sums, strict=True)
-    ]
-    first_chunk = int(part_chunk[record["first_part"]])
-    return ordered_sum(np.roll(np.concatenate(strided), -(first_chunk % REDUCE_WIDTH), axis=0))
+    for stage in program.stages:
+        records, counts = stage.sums()
+        for record, count in zip(records, counts.tolist(), strict=True):
+            first, end = int(record["sum"]), int(record["sum"]) + count
+            strided = np.concatenate(
+                [
+                    lanes[width * first : width * end].reshape(-1, count)
+                    for width, lanes in zip(widths, shard_sums, strict=True)
+                ]
+            )
+            first_chunk = int(part_chunk[record["first_part"]])
+            sums[first:end] = ordered_sum(np.roll(strided, -(first_chunk % REDUCE_WIDTH), axis=0))
+    return sums
 
 
 def ordered_sum(strided: Acc) -> Acc:

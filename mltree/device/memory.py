@@ -87,7 +87,7 @@ class Memory:
         self, context: cl.Context, queue: cl.CommandQueue, stopwatch: AbstractContextManager[object]
     ) -> None:
         """``stopwatch``: entered whenever the host waits for the device."""
-        self._context, self._queue, self._stopwatch = context, queue, stopwatch
+        self._context, self.queue, self._stopwatch = context, queue, stopwatch
         self._most = int(queue.device.max_mem_alloc_size)
         self._buffers: dict[str, cl.Buffer] = {}
         self.generation = 0
@@ -100,6 +100,10 @@ class Memory:
 
     def __getitem__(self, name: str) -> cl.Buffer:
         return self._buffers[name]
+
+    def several(self, *names: str) -> list[cl.Buffer]:
+        """The buffers of these names."""
+        return [self._buffers[name] for name in names]
 
     def size(self, name: str) -> int:
         """Bytes of a buffer; 0 where there is none."""
@@ -126,9 +130,9 @@ class Memory:
         try:
             new = self._allocate(max(size, LEAST))
             if old is not None:
-                cl.enqueue_copy(self._queue, new, old)
+                cl.enqueue_copy(self.queue, new, old)
         except cl.Error as error:
-            device = self._queue.device.name.strip()
+            device = self.queue.device.name.strip()
             raise DeviceMemoryError(
                 f"{device}: cannot allocate {size / 2**20:.0f} MiB for {name}: {error}",
                 hint=MEMORY_HINT,
@@ -193,7 +197,7 @@ class Memory:
         # pyopencl lets an event of a transfer go by waiting for it, so that it is kept.
         buffer = self._buffers[name]
         self._writes.append(
-            cl.enqueue_copy(self._queue, buffer, array, dst_offset=offset, is_blocking=False)
+            cl.enqueue_copy(self.queue, buffer, array, dst_offset=offset, is_blocking=False)
         )
         self._forget()
 
@@ -202,8 +206,8 @@ class Memory:
         check_process()
         self._forget()
         buffer, pinned = self._buffers[name], self._pinned if size <= PINNED_BYTES else None
-        done = pinned.fetch(buffer, size, offset) if pinned else cl.enqueue_marker(self._queue)
-        self._queue.flush()
+        done = pinned.fetch(buffer, size, offset) if pinned else cl.enqueue_marker(self.queue)
+        self.queue.flush()
         self._asked = _Fetch(buffer, size, offset, done, pinned)
 
     def read(self, name: str, array: npt.NDArray[Any], offset: int = 0) -> None:
@@ -228,10 +232,18 @@ class Memory:
                 self._asked.pinned.copy_to(array)
             else:
                 # NVIDIA takes 0.3 ms longer for a read into ordinary memory that does not block.
-                cl.enqueue_copy(self._queue, array, buffer, src_offset=offset)
+                cl.enqueue_copy(self.queue, array, buffer, src_offset=offset)
         self._asked = None
         self._writes.clear()
         self._products = 0.0
+
+    def fetch(
+        self, name: str, shape: int | tuple[int, ...], kind: npt.DTypeLike, offset: int = 0
+    ) -> npt.NDArray[Any]:
+        """A new array from a buffer; see :meth:`read`."""
+        array = np.empty(shape, kind)
+        self.read(name, array, offset)
+        return array
 
     def _forget(self) -> None:
         """Drop what was asked for; its event stays until the next read."""
@@ -280,16 +292,14 @@ def _keep_for_ever(things: list[object]) -> None:
 # Timeouts: every wait of the host has a deadline.
 #
 # OpenCL knows no wait with a time limit. A GPU's driver spins while it waits, so the host may as
-# well poll: short waits cost nothing that way. A CPU device wants the core for itself: there, and
-# in long waits, a thread waits as the driver likes best, and the host waits for the thread, which
-# costs one thread's wake-up (12 us beside PoCL's 90 us for the smallest program; polling cost 30).
+# well poll. A CPU device wants the core for itself: there, and in long waits, a thread waits, and
+# the host waits for the thread, which costs its wake-up (12 us; PoCL's smallest program takes 90).
 
 LEAST_PATIENCE = 600.0
 """Seconds that any command is given: a CPU may be compiling its kernel first."""
 
 SLOWEST = 1e6
-"""Multiplications a second below which a device counts as lost: one slow core does 100 times
-as many."""
+"""Multiplications a second below which a device counts as lost: a slow core does 100 times more."""
 
 SPIN = 0.1
 """Seconds of polling on a GPU; a thread's wake-up is little beside a longer wait."""
@@ -394,11 +404,7 @@ _inside: set[threading.Thread] = set()
 
 
 def _serve(asked: SimpleQueue[Waitable | None], answers: SimpleQueue[cl.Error | None]) -> None:
-    """Wait for every event that is asked about; None is the end.
-
-    A thread that is stuck keeps its event, which matters: pyopencl lets an event go by waiting
-    for it.
-    """
+    """Wait for one event after the other, up to None; a thread that is stuck keeps its event."""
     while (event := asked.get()) is not None:
         problem = None
         try:
@@ -480,10 +486,7 @@ def room_on(
 
 
 class NamingDevice:
-    """Inside its ``with`` blocks a runtime's error becomes a DeviceError that names the device.
-
-    Some drivers allocate a buffer at its first use, so that any call may lack memory.
-    """
+    """Makes a runtime's error a DeviceError: any call may lack memory, buffers are made at use."""
 
     def __init__(self, device: cl.Device) -> None:
         self._device = device

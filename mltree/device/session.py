@@ -12,8 +12,8 @@ import numpy.typing as npt
 import pyopencl as cl
 
 from mltree.data.patterns import Patterns
-from mltree.device.build import build_kernels, context_on, is_nvidia, queue_on, worker_of
-from mltree.device.layout import Blocks, Layout, longest_walk, splits_lanes, whole_products
+from mltree.device.build import build_kernels, context_on, is_nvidia, worker_of
+from mltree.device.layout import Blocks, Layout, add_lanes, longest_walk, splits_lanes
 from mltree.device.memory import LEAST, Memory, NamingDevice, raise_fault, room_on
 from mltree.device.timing import Breakdown, DeviceTimes
 from mltree.device.worker import BUFFERS, BackgroundBuild, Dispatch, Launch, Plan, Worker
@@ -80,7 +80,6 @@ class Session:
         chunk_blocks: int | None = None,
         slots: int = 0,
         reduction_lanes: int = 0,
-        parted: bool = False,
         apart: bool = False,
         background: BackgroundBuild | None = None,
     ) -> None:
@@ -88,14 +87,13 @@ class Session:
 
         reduction_lanes  of a shard, which leaves strided sums (:mod:`mltree.device.layout`); 0 for
                          whole sums
-        parted           look parts up even where there is but one, for programs that leave it out
         apart            CLAs have the patterns of a program's parts alone, and are lost to programs
                          on other parts
         background       processes that build workers already
         """
         self.device = device
         self.parts = len(patterns.parts)
-        self.layout = layout = replace(layout, parted=parted or layout.parted or self.parts > 1)
+        self.layout = layout = replace(layout, parted=layout.parted or self.parts > 1)
         self.reduction_lanes = reduction_lanes
         self.dispatch = dispatch
         self.name = f"{device.name.strip()}, {layout}"
@@ -103,7 +101,9 @@ class Session:
         self._naming = NamingDevice(device)
         self._background = background
         self._context = context_on(device)
-        self._queue = queue_on(self._context, device, self.times.from_events)
+        profiling = cl.command_queue_properties.PROFILING_ENABLE
+        properties = (profiling,) if self.times.from_events else ()
+        self._queue = cl.CommandQueue(self._context, device, *properties)
         self._acc = np.dtype(np.float64 if layout.fp64 else np.float32)
         self._real = np.dtype(np.float32 if layout.single else np.float64)
         self._chunk_blocks = chunk_blocks or layout.chunk_blocks(patterns.n_patterns)
@@ -170,7 +170,8 @@ class Session:
     def load_patterns(self, first_part: int, patterns: Patterns) -> None:
         """See :meth:`mltree.program.engine.ReplicateEngine.load_patterns`."""
         blocks, write, acc = self._blocks, self.memory.write, self._acc
-        laid_out, first = Blocks.of(patterns, blocks.vw, blocks.count), blocks.first_of(first_part)
+        laid_out = Blocks.of(patterns, blocks.vw, blocks.count)
+        first = int(blocks.chunk_block[blocks.part_chunk[first_part]])
         parts = blocks.block_part[first : first + laid_out.count]
         if not np.array_equal(parts, first_part + laid_out.block_part):
             raise ValueError("parts of other sizes")
@@ -185,8 +186,7 @@ class Session:
 
     def site_log_likelihoods(self, rows: int = 1) -> Float64:
         """f64[rows, L] of the last EVALUATE_SITES."""
-        lnl = np.empty((rows, self._blocks.width), self._acc)
-        self.memory.read("site_lnl", lnl)
+        lnl = self.memory.fetch("site_lnl", (rows, self._blocks.width), self._acc)
         return self._blocks.unpadded(lnl).astype(np.float64, copy=False)
 
     def run(self, program: Program, lengths: Float64, control: Float64) -> Result:
@@ -206,7 +206,8 @@ class Session:
         self.times.repeated(program, self._blocks.patterns_of(program.cases), after)
         sums = back[head:]
         if self._lanes_of(program) > self.reduction_lanes:
-            sums = whole_products(program, sums, self._blocks.part_chunk)
+            empty, part_chunk = np.empty(program.sums), self._blocks.part_chunk
+            sums = add_lanes(program, [sums], [REDUCE_WIDTH], part_chunk, empty)
         return Result(sums, back[end:head], after)
 
     def start(self, program: Program, lengths: Float64, control: Float64) -> Plan:
@@ -233,10 +234,9 @@ class Session:
 
     def receive(self, plan: Plan) -> npt.NDArray[Any]:
         """Wait for what was sent; acc[words] of its state from the header on."""
-        start = plan.state["HEADER"].start
-        back = np.empty(plan.state.words - start, self._acc)
+        start, acc = plan.state["HEADER"].start, self._acc
         with self._naming:
-            self.memory.read("state", back, start * self._acc.itemsize)
+            back = self.memory.fetch("state", plan.state.words - start, acc, start * acc.itemsize)
             self.times.settle()
         self._check(plan.program, back)
         return back
@@ -278,11 +278,11 @@ class Session:
 
     def timings(self) -> dict[Function, float]:
         """Seconds on the device per likelihood function so far, from events and marks."""
-        words = {name: self.memory[f"marks.{name}"].size // 8 for name in self._workers}
-        marks = {name: np.zeros(count, np.uint64) for name, count in words.items()}
-        for name, ticks in marks.items():
-            self.memory.read(f"marks.{name}", ticks)
-        return self.times.by_function(marks)
+        buffers = {name: f"marks.{name}" for name in self._workers}
+        fetch, size = self.memory.fetch, self.memory.size
+        return self.times.by_function(
+            {name: fetch(marks, size(marks) // 8, np.uint64) for name, marks in buffers.items()}
+        )
 
     def breakdown(self) -> Breakdown:
         """Breakdown of the time so far, with the work that was done in it."""
@@ -365,7 +365,7 @@ class Session:
 
     def _new_plan(self, program: Program, lengths: int, groups: int, worker: Worker) -> Plan:
         cases, blocks = program.cases, self._blocks
-        chunks = max(1, int(blocks.chunks_of(cases["first_part"], cases["parts"]).max()))
+        chunks = blocks.most_chunks(cases)
         reduction_lanes = self._lanes_of(program)
         launches = worker.launches(
             program, self.dispatch, self._patterns.n_patterns, chunks, reduction_lanes
@@ -444,8 +444,8 @@ class Session:
 
     def is_active(self, state: StateLayout, groups: int) -> bool:
         """True while one of a program's groups of branch lengths still moves."""
-        control = np.empty((groups, CONTROL_WORDS), self._acc)
-        self.memory.read("state", control, state["CONTROL"].start * self._acc.itemsize)
+        offset = state["CONTROL"].start * self._acc.itemsize
+        control = self.memory.fetch("state", (groups, CONTROL_WORDS), self._acc, offset)
         return bool(control[:, Control.ACTIVE].any())
 
     def _check(self, program: Program, back: npt.NDArray[Any]) -> None:

@@ -30,15 +30,14 @@ from mltree.device.layout import (
     Acc,
     Blocks,
     Layout,
+    add_lanes,
     longest_walk,
     patterns_of,
     share_out,
-    whole_sums,
 )
 from mltree.device.memory import cla_memory
 from mltree.device.session import Session, slots_used
 from mltree.device.timing import Breakdown
-from mltree.device.worker import Dispatch
 from mltree.models.eigen import ModelArrays
 from mltree.program.contract import CONTROL_WORDS, HEADER_WORDS, Control, Function, state_layout
 from mltree.program.engine import NO_CONTROL, Result, Room, Weights
@@ -83,7 +82,6 @@ class ShardOptions(NamedTuple):
     vw: int
     chunk_blocks: int
     length_bounds: tuple[float, float]
-    dispatch: Dispatch
     slots: int
     """CLAs to make room for at first."""
 
@@ -114,7 +112,6 @@ class Shard(Session):
         self.slices = self._split(options.slots, spec.device.name.strip())
         super().__init__(
             spec.device, self.slices[0].patterns, spec.layout, options.length_bounds,
-            options.dispatch,
             memory_limit=self._limit, chunk_blocks=options.chunk_blocks, slots=options.slots,
             reduction_lanes=reduction_lanes,
         )  # fmt: skip
@@ -125,19 +122,13 @@ class Shard(Session):
         return self._limit // self.layout.cla_bytes(self.slices[0].patterns.n_patterns)
 
     def status(self) -> ShardStatus:
-        """Room, slices, and what is to be told of them."""
-        return ShardStatus(self.room._replace(most=self.fit), len(self.slices), self._notice)
-
-    @property
-    def _notice(self) -> str:
-        """Notice of the patterns that the device takes, and why in several slices."""
-        patterns = f"{self.device.name.strip()} takes {self._all.n_patterns} patterns"
-        if len(self.slices) == 1:
-            return patterns
-        return (
-            f"{patterns} in {len(self.slices)} slices, one after the other: its memory for CLAs is "
-            f"{self._limit / 2**20:.0f} MiB"
-        )
+        """Room and slices, with a notice of the patterns, and why they are in several slices."""
+        count = len(self.slices)
+        notice = f"{self.device.name.strip()} takes {self._all.n_patterns} patterns"
+        if count > 1:
+            limit = f"{self._limit / 2**20:.0f} MiB"
+            notice += f" in {count} slices, one after the other: its memory for CLAs is {limit}"
+        return ShardStatus(self.room._replace(most=self.fit), count, notice)
 
     def make_room(self, slots: int) -> ShardStatus:
         """Make smaller slices where so many CLAs of one do not fit.
@@ -448,7 +439,6 @@ class ShardedEngine:
         specs: Sequence[DeviceSpec],
         length_bounds: tuple[float, float],
         slots: int,
-        dispatch: Dispatch = "auto",
         ranks: Ranks = LONE,
         elsewhere: Callable[[], Handler] | None = None,
         chunked_as: int = 0,
@@ -474,7 +464,7 @@ class ShardedEngine:
         self.acc = np.dtype(np.float64 if specs[0].layout.fp64 else np.float32)
         suited = chunked_as or patterns.n_patterns
         chunk = max(spec.layout.chunk_blocks(suited) for spec in specs)
-        options = ShardOptions(specs[0].layout.vw, chunk, length_bounds, dispatch, slots)
+        options = ShardOptions(specs[0].layout.vw, chunk, length_bounds, slots)
         self._blocks = Blocks.of(patterns, options.vw, chunk)
         self._reduction_lanes = share_out(
             self._blocks.chunks, [spec.share for spec in specs] * ranks.size
@@ -491,7 +481,6 @@ class ShardedEngine:
         self._statuses: list[ShardStatus] = self._open(options)
 
     def _open(self, options: ShardOptions) -> list[ShardStatus]:
-        """Open every group on its shares of the patterns."""
         where = iter(self._where)
         shares = [
             self._share(next(where), n) if n else None for n in map(len, self._reduction_lanes)
@@ -504,7 +493,6 @@ class ShardedEngine:
         return self._whole if has_all else self._whole.take(where), reduction_lanes
 
     def _by_rank(self, values: Sequence[Any]) -> list[Sequence[Any]]:
-        """Values of the devices of all ranks, rank by rank."""
         width = len(self._specs)
         return [values[n * width : (n + 1) * width] for n in range(self._ranks.size)]
 
@@ -682,10 +670,10 @@ class ShardedEngine:
             spent.append(number)
         return spent
 
-    def add_up(self, record: np.void, count: int, strided: Sequence[Acc]) -> Acc:
-        """Whole sums from the strided sums of all shards."""
+    def add_up(self, program: Program, strided: Sequence[Acc], sums: Acc) -> None:
+        """Fill in whole sums from the strided sums of all shards."""
         widths = [len(lanes) for lanes in self._reduction_lanes if lanes]
-        return whole_sums(record, count, strided, widths, self._blocks.part_chunk)
+        add_lanes(program, strided, widths, self._blocks.part_chunk, sums)
 
     def step(self, program: Program, at: int, run: _Run) -> None:
         """A step of every group, by the first device: the same code as in a lone session."""
@@ -723,8 +711,4 @@ class _Run:
         self.lengths_seen = self.lengths.astype(np.float64)
         part, words = self._program.part(first, end), np.concatenate([self._header, self.lengths])
         strided = self._engine.sums(part, words, len(self.lengths), self._writers)
-        for stage in part.stages:
-            records, counts = stage.sums()
-            for record, count in zip(records, counts.tolist(), strict=True):
-                start = int(record["sum"])
-                self.sums[start : start + count] = self._engine.add_up(record, count, strided)
+        self._engine.add_up(part, strided, self.sums)

@@ -1,8 +1,7 @@
 """Time of a run: on the device by likelihood function, and of the host that waits for it.
 
-OpenCL events time the launches, and marks inside them share that out to the functions. Where the
-device's clock runs in nanoseconds (NVIDIA) the marks say everything, and the queue goes without
-profiling: on an H200 that saves 15 us a launch.
+OpenCL events time the launches, and marks inside share that out to the functions. On NVIDIA, whose
+clock runs in nanoseconds, marks say all; a queue without profiling saves an H200 15 us a launch.
 """
 
 from __future__ import annotations

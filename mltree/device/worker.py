@@ -23,7 +23,6 @@ from mltree.device.build import (
     local_memory,
     mark,
     resident_groups,
-    write_whole,
 )
 from mltree.device.discovery import DeviceInfo, choose_device
 from mltree.device.layout import Layout
@@ -194,7 +193,7 @@ class Worker:
         size = max(LEAST, self._stack_bytes(program))
         stack = self._stacks.setdefault(size, cl.LocalMemory(size))
         numbers = [values[argument.name] for argument in contract.ARGUMENTS]
-        return [*(memory[name] for name in names), stack, *numbers]
+        return [*memory.several(*names), stack, *numbers]
 
     def launch(self, queue: cl.CommandQueue, arguments: list[Any], launch: Launch) -> cl.Event:
         """Run some stages of the program among the arguments."""
@@ -299,7 +298,7 @@ def build(index: int, workers: Sequence[str], numbers: dict[str, Any]) -> None:
     for worker in workers:
         built = Worker(context, device.handle, worker, layout.of_worker(worker))
         built.rehearse(context)
-        write_whole(_mark(device, layout, worker), b"")
+        _mark(device, layout, worker).touch()
 
 
 def _start(device: DeviceInfo, layout: Layout, workers: Sequence[str]) -> subprocess.Popen[bytes]:

@@ -11,7 +11,7 @@ from pathlib import Path
 import pytest
 
 from mltree.device import build as cache
-from mltree.device.build import find_folder, is_trusted, kept_files, write_whole
+from mltree.device.build import find_folder, is_trusted, kept_files
 from mltree.system.errors import DeviceError
 
 
@@ -161,12 +161,3 @@ def test_files_are_kept_once_for_each_content(root: Path, monkeypatch: pytest.Mo
     assert [(x / "a").read_text() for x in (one, two)] == ["one", "two"]
     assert mode(one / "a") == 0o700
     assert {x.name for x in root.iterdir()} == {one.name, two.name}
-
-
-def test_a_file_is_written_whole_or_not_at_all(root: Path) -> None:
-    write_whole(root / "a" / "b", b"content")
-    assert (root / "a" / "b").read_bytes() == b"content"
-    (root / "a" / "c").mkdir()
-    with pytest.raises(OSError, match="directory"):
-        write_whole(root / "a" / "c", b"content")
-    assert {x.name for x in (root / "a").iterdir()} == {"b", "c"}
