@@ -374,7 +374,7 @@ def is_built(device: cl.Device, layout: Layout, workers: Sequence[str] = ("sites
 
 
 def mark(kind: str, device: cl.Device, name: str, layout: Layout) -> Path:
-    """The empty file, beside the kernels, of a worker ``built`` or ``compiled`` (on CPUs) too.
+    """The empty file, beside the kernels, that says a worker was ``built`` or ``compiled`` (CPUs).
 
     Raises:
         DeviceError: there is no folder for it.

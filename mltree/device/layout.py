@@ -41,7 +41,7 @@ QUAD_GROUP = 256
 """Work-items of a GPU work-group at most where quads hold more: each then has 255 registers."""
 
 GPU_UNIT_ITEMS = 1024
-"""Work-items of a compute unit before rows are added: a lone row needs no barrier for a level."""
+"""Work-items of a compute unit before rows are added: a row alone needs no barrier a level."""
 
 MIN_CPU_CHUNK = 256
 """Patterns of a CPU chunk: enough to hide a work-group's start, few enough to share out."""
@@ -106,7 +106,7 @@ class Layout(Value):
     """True if parts are looked up (:mod:`mltree.program.contract`): of several, or of one of which
     a program may leave patterns out."""
     site_systems: bool = False
-    """True if each pattern has an eigen system, by way of which P is applied, and is never made."""
+    """True if each pattern has an eigen system, by which P is applied without being made."""
     state_items: int = 1
     """Work-items that share a lane's states: 4 where warps multiply (``matrix_tiles.h``)."""
 
@@ -508,7 +508,10 @@ def patterns_of(reduction_lanes: range, chunk_of: Int64) -> Int64:
 
 
 def splits_lanes(layout: Layout, program: Program) -> bool:
-    """True if a session adds strided sums: few sums of RELL have few patches for a GPU's groups."""
+    """True if a lone session is best asked for strided sums, and adds them up by itself.
+
+    A GPU's work-groups are many, and a RELL product of few sums has few patches for them.
+    """
     return program.stages[0].is_product and layout.lanes > 1 and program.sums <= SMALL_PRODUCT
 
 

@@ -193,7 +193,8 @@ other. CPU seconds on AVX2, with vectors of 4 doubles, blocks of 4 -> 8: DNA sea
 protein 7.3 -> 9.4."""
 
 GPU_WIDTHS = (8, 16, 32, 64)
-"""Patterns of a block on a GPU; less leaves neighbours little to read together."""
+"""Patterns of a block on a GPU; less leaves neighbours little to read together, and VW=1 ends in
+INVALID_KERNEL_ARGS on NVIDIA."""
 
 GPU_WIDE_PATTERNS = 16_384
 """From here on 32 work-items share a block, below it 8, which gives four times the work-groups. On

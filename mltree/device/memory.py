@@ -293,7 +293,8 @@ def _keep_for_ever(things: list[object]) -> None:
 #
 # OpenCL knows no wait with a time limit. A GPU's driver spins while it waits, so the host may as
 # well poll. A CPU device wants the core for itself: there, and in long waits, a thread waits, and
-# the host waits for the thread, which costs its wake-up (12 us; PoCL's smallest program takes 90).
+# the host waits for the thread, which costs its wake-up (12 us beside PoCL's 90 for the smallest
+# program; polling cost 30).
 
 LEAST_PATIENCE = 600.0
 """Seconds that any command is given: a CPU may be compiling its kernel first."""
@@ -404,7 +405,10 @@ _inside: set[threading.Thread] = set()
 
 
 def _serve(asked: SimpleQueue[Waitable | None], answers: SimpleQueue[cl.Error | None]) -> None:
-    """Wait for one event after the other, up to None; a thread that is stuck keeps its event."""
+    """Wait for one event after the other, up to None.
+
+    A thread that is stuck keeps its event: pyopencl lets an event go by waiting for it.
+    """
     while (event := asked.get()) is not None:
         problem = None
         try:
@@ -486,7 +490,10 @@ def room_on(
 
 
 class NamingDevice:
-    """Makes a runtime's error a DeviceError: any call may lack memory, buffers are made at use."""
+    """Context in which a runtime's error becomes a DeviceError that names the device.
+
+    Some drivers allocate a buffer at its first use, so that any call may lack memory.
+    """
 
     def __init__(self, device: cl.Device) -> None:
         self._device = device

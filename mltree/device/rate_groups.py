@@ -142,8 +142,8 @@ def _grouped(
     sizes = [patterns.n_patterns for patterns in groups]
     ends = np.cumsum(sizes)
     each = [
-        patterns.grouped(own, count)
-        for patterns, own in zip(groups, np.split(category, ends[:-1]), strict=True)
+        patterns.grouped(rates, count)
+        for patterns, rates in zip(groups, np.split(category, ends[:-1]), strict=True)
     ]
     orders = [order + end - size for (_, order), end, size in zip(each, ends, sizes, strict=True)]
     return [patterns for patterns, _ in each], np.concatenate(orders)

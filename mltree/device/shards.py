@@ -79,7 +79,6 @@ class ShardStatus(NamedTuple):
 class ShardOptions(NamedTuple):
     """Options that all shards of an alignment have in common."""
 
-    vw: int
     chunk_blocks: int
     length_bounds: tuple[float, float]
     slots: int
@@ -106,7 +105,7 @@ class Shard(Session):
         self.layout = spec.layout
         self._all = patterns
         self._chunk_blocks = options.chunk_blocks
-        self._all_blocks = Blocks.of(patterns, options.vw, options.chunk_blocks)
+        self._all_blocks = Blocks.of(patterns, spec.layout.vw, options.chunk_blocks)
         self._weights: Weights = patterns.weights[None]
         self._limit = cla_memory(spec.device, spec.memory_limit)
         self.slices = self._split(options.slots, spec.device.name.strip())
@@ -287,12 +286,31 @@ def _written(program: Program) -> tuple[Program, Int32, Int32]:
     return known
 
 
+PROGRAMS = 16
+"""Programs that shard groups keep: more than a search repeats in turn."""
+
+
 class ProgramRef(NamedTuple):
     """A program that groups keep by a number."""
 
     number: int
     program: Program | None
     """The program itself the first time it is sent; None from then on."""
+
+
+class RecentPrograms(dict[int, Program]):
+    """Programs that ran last, by number: an engine and its groups keep the same ones."""
+
+    def use(self, refs: Sequence[ProgramRef]) -> list[Program]:
+        """The programs of these references; they are kept, and as many others as there is room."""
+        for number, program in refs:
+            kept = self.pop(number, program)
+            assert kept is not None, "an engine and its groups keep the same"
+            self[number] = kept
+        programs = [self[number] for number, _ in refs]
+        while len(self) > max(PROGRAMS, len(refs)):
+            del self[next(iter(self))]
+        return programs
 
 
 class RemoteCall(NamedTuple):
@@ -312,7 +330,7 @@ class ShardGroup:
     def __init__(self, specs: Sequence[DeviceSpec]) -> None:
         self.specs = tuple(specs)
         self.shards: list[Shard] = []
-        self._programs: dict[int, Program] = {}
+        self._programs = RecentPrograms()
 
     def answer(self, call: RemoteCall) -> Any:
         """The result of a call, or its error, without the frames and buffers that it came from."""
@@ -338,26 +356,20 @@ class ShardGroup:
 
     def each(self, method: Callable[..., Any], values: Sequence[tuple[Any, ...]]) -> list[Any]:
         """Results of a method of every shard, with values for each."""
-        return [method(shard, *own) for shard, own in zip(self.shards, values, strict=True)]
+        return [method(shard, *each) for shard, each in zip(self.shards, values, strict=True)]
 
     def run(
-        self,
-        program: ProgramRef,
-        words: Acc,
-        lengths: int,
-        again: Sequence[tuple[ProgramRef, Float64]],
-        spent: Sequence[int],
+        self, refs: Sequence[ProgramRef], words: Acc, lengths: int, written_on: Sequence[Float64]
     ) -> list[Acc]:
         """The sums that a program without optimisers leaves behind on every shard, all slices done.
 
-        words  acc[words]: what it starts from, its header and so many lengths
-        again  programs that slices which take turns run before it, on f64[lengths]: CLAs are gone
-        spent  numbers of programs that will not be spoken of any more
+        refs        of the program, and of those that slices which take turns run before it, for
+                    their CLAs are gone
+        words       acc[words]: what it starts from, its header and so many lengths
+        written_on  f64[lengths] of each that runs before it
         """
-        part = self._known(program)
-        writers = [(self._known(ref), lengths_then) for ref, lengths_then in again]
-        for number in spent:
-            del self._programs[number]
+        part, *programs = self._programs.use(refs)
+        writers = list(zip(programs, written_on, strict=True))
         states, plans = [words] * len(self.shards), {}
         for turn in range(max((len(shard.slices) for shard in self.shards), default=0)):
             here = [i for i, shard in enumerate(self.shards) if turn < len(shard.slices)]
@@ -369,11 +381,6 @@ class ShardGroup:
             for i in here:  # the next piece goes on from these words
                 states[i] = self.shards[i].receive(plans[i])
         return [state[HEADER_WORDS + lengths :] for state in states]
-
-    def _known(self, ref: ProgramRef) -> Program:
-        if ref.program is not None:
-            self._programs[ref.number] = ref.program
-        return self._programs[ref.number]
 
     def _turn_to(
         self, turn: int, shards: Sequence[Shard], writers: Sequence[tuple[Program, Float64]]
@@ -419,9 +426,6 @@ def remote_group(
     return ShardGroup(device_specs(devices, layouts, memory_limit, [1.0] * len(devices))).answer
 
 
-PROGRAMS = 16
-"""Programs that shard groups keep: more than a search repeats in turn."""
-
 _numbers = itertools.count(1)
 """Numbers of engines among ranks, each of which keeps a shard group by it."""
 
@@ -464,8 +468,8 @@ class ShardedEngine:
         self.acc = np.dtype(np.float64 if specs[0].layout.fp64 else np.float32)
         suited = chunked_as or patterns.n_patterns
         chunk = max(spec.layout.chunk_blocks(suited) for spec in specs)
-        options = ShardOptions(specs[0].layout.vw, chunk, length_bounds, slots)
-        self._blocks = Blocks.of(patterns, options.vw, chunk)
+        options = ShardOptions(chunk, length_bounds, slots)
+        self._blocks = Blocks.of(patterns, specs[0].layout.vw, chunk)
         self._reduction_lanes = share_out(
             self._blocks.chunks, [spec.share for spec in specs] * ranks.size
         )
@@ -476,8 +480,7 @@ class ShardedEngine:
         ends = np.cumsum([0, *(sum(rank) for rank in self._by_rank(takes_part))]).tolist()
         self._of_ranks = [slice(first, end) for first, end in pairwise(ends)]
         self._resident, self._is_hopeful = Resident(), True
-        self._programs: dict[int, tuple[int, Program]] = {}
-        self._refs = itertools.count()
+        self._programs = RecentPrograms()
         self._statuses: list[ShardStatus] = self._open(options)
 
     def _open(self, options: ShardOptions) -> list[ShardStatus]:
@@ -647,28 +650,11 @@ class ShardedEngine:
         self, program: Program, words: Acc, lengths: int, writers: Sequence[Writer]
     ) -> list[Acc]:
         """The sums that a program without optimisers leaves behind on every shard of all ranks."""
-        ref = self._ref(program)
-        again = [(self._ref(writer.program), writer.lengths) for writer in writers]
-        spent = self._spent(1 + len(writers))
-        values = ref, words, lengths, again, spent
+        programs = [program, *(writer.program for writer in writers)]
+        refs = [ProgramRef(id(one), None if id(one) in self._programs else one) for one in programs]
+        self._programs.use([ProgramRef(id(one), one) for one in programs])
+        values = refs, words, lengths, [writer.lengths for writer in writers]
         return self._ask(ShardGroup.run, [values] * self._ranks.size)
-
-    def _ref(self, program: Program) -> ProgramRef:
-        """Reference to a program: with itself the first time, by its number from then on."""
-        number, known = self._programs.pop(id(program), (next(self._refs), None))
-        self._programs[id(program)] = number, program
-        return ProgramRef(number, program if known is None else None)
-
-    def _spent(self, used: int) -> list[int]:
-        """Numbers of the programs that were spoken of longest ago, beyond those that are kept.
-
-        ``used``: those spoken of just now, of which none is.
-        """
-        spent = []
-        while len(self._programs) > max(PROGRAMS, used):
-            number, _ = self._programs.pop(next(iter(self._programs)))
-            spent.append(number)
-        return spent
 
     def add_up(self, program: Program, strided: Sequence[Acc], sums: Acc) -> None:
         """Fill in whole sums from the strided sums of all shards."""

@@ -375,13 +375,13 @@ def _trials(device: DeviceInfo) -> dict[DataKind, _Trial]:
         if not device.is_cpu:
             rules = (rule_layout(device, *shape, n) for n in SIZE_PATTERNS)
             widths = tuple(dict.fromkeys(rule.vw for rule in rules))
-        for size, wanted in enumerate(SIZE_PATTERNS):
-            present = choose_layout(device, *shape, wanted)
-            others = [rule_layout(device, *shape, wanted, vw=vw) for vw in widths]
+        for size, n_patterns in enumerate(SIZE_PATTERNS):
+            present = choose_layout(device, *shape, n_patterns)
+            others = [rule_layout(device, *shape, n_patterns, vw=vw) for vw in widths]
             layouts = tuple(dict.fromkeys([present, *others]))
             kind = DataKind(alphabet.n_states, CATEGORIES, not device.has_fp64, size)
-            n_patterns = min(wanted, _most_patterns(device, alphabet))
-            trials[kind] = _Trial(label, n_patterns, layouts)
+            most = _most_patterns(device, alphabet)
+            trials[kind] = _Trial(label, min(n_patterns, most), layouts)
     return trials
 
 

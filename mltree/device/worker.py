@@ -104,7 +104,7 @@ class Worker:
         )
         self._items = math.prod(self.group)
         self._stacks: dict[int, cl.LocalMemory] = {}
-        self._given: list[Any] = []
+        self._arguments: list[Any] = []
         """The arguments of the last launch."""
         self._plan: list[Any] | None = None
         """Arguments of the last launch but for its stages."""
@@ -212,7 +212,7 @@ class Worker:
 
     def let_go(self) -> None:
         """Hold no buffer until the next launch."""
-        self._given, self._plan, self._stages = [], None, None
+        self._arguments, self._plan, self._stages = [], None, None
 
     def _give(self, plan: list[Any], first: int, last: int) -> None:
         """Set the kernel's arguments where they are not what they were."""
@@ -225,11 +225,11 @@ class Worker:
 
     def _set(self, start: int, arguments: list[Any]) -> None:
         """Set arguments from a number on; a number that is equal, and the same buffer, stay."""
-        given = self._given[start:] or [None] * len(arguments)
-        for index, (new, old) in enumerate(zip(arguments, given, strict=False), start):
+        before = self._arguments[start:] or [None] * len(arguments)
+        for index, (new, old) in enumerate(zip(arguments, before, strict=False), start):
             if new is not old and not (isinstance(new, np.generic) and new == old):
                 self._kernel.set_arg(index, new)
-        self._given[start : start + len(arguments)] = arguments
+        self._arguments[start : start + len(arguments)] = arguments
 
     def _stack_bytes(self, program: Program) -> int:
         """Local memory of a work-group's stack."""

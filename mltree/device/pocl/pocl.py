@@ -140,12 +140,12 @@ def name_cpu(device: cl.Device) -> None:
 
     Does nothing on other devices, and nothing that can fail: what cannot be read is left alone.
     """
-    found = _NAME.search(device.version.rstrip()) if is_pocl(device) else None
-    if found is None or device.int_ptr in _names:
+    named = _NAME.search(device.version.rstrip()) if is_pocl(device) else None
+    if named is None or device.int_ptr in _names:
         return
     try:
-        name = fitting_name(found[1], set(Path("/proc/cpuinfo").read_text().split()))
-        address = None if name == found[1] else _find_name(device.int_ptr, found[1])
+        name = fitting_name(named[1], set(Path("/proc/cpuinfo").read_text().split()))
+        address = None if name == named[1] else _find_name(device.int_ptr, named[1])
     except OSError:
         return
     if address is not None:
@@ -231,13 +231,13 @@ def show_installed(
         folders = (prefix / ENVIRONMENT, system)
         files = {x.name: x.read_text() for folder in folders for x in sorted(folder.glob("*.icd"))}
         registered = {_kind(text) for text in files.values()}
-        found = [library for library in VENDOR_DRIVERS if _kind(library) not in registered]
-        found = [library for library in found if is_loadable(library)]
+        missing = [library for library in VENDOR_DRIVERS if _kind(library) not in registered]
+        libraries = [library for library in missing if is_loadable(library)]
         runtime = prefix / "lib" / INTEL
         if _kind(INTEL) not in registered and runtime.is_file():
-            found.append(str(runtime))
-        if found:
-            files.update({f"{_kind(library)}.icd": f"{library}\n" for library in found})
+            libraries.append(str(runtime))
+        if libraries:
+            files.update({f"{_kind(library)}.icd": f"{library}\n" for library in libraries})
             environment[VARIABLES[0]] = str(kept_files("vendors", files))
     except (OSError, UnicodeDecodeError):
         return
