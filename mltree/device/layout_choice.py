@@ -127,8 +127,9 @@ def save(device: DeviceInfo, calibration: Calibration) -> None:
         by_units[str(device.compute_units)] = calibration.copy_bytes
     layouts = {kind: asdict(choice) for kind, choice in calibration.layouts.items()}
     content = {"device": device.name, "copy_bytes": by_units, "layouts": layouts}
-    with suppress(InputError):
-        write_whole(_path(device), json.dumps(content, indent=1).encode())
+    with suppress(OSError, InputError):
+        (path := _path(device)).parent.mkdir(parents=True, exist_ok=True)
+        write_whole(path, json.dumps(content, indent=1).encode())
 
 
 def _path(device: DeviceInfo) -> Path:
