@@ -516,11 +516,7 @@ def splits_lanes(layout: Layout, program: Program) -> bool:
 
 
 def add_lanes(
-    program: Program,
-    shard_sums: Sequence[Acc],
-    widths: Sequence[int],
-    part_chunk: Int32,
-    sums: Acc,
+    program: Program, shard_sums: Sequence[Acc], widths: Sequence[int], part_chunk: Int32, sums: Acc
 ) -> Acc:
     """Fill in a program's acc[sums] from the strided sums of shards that share reduction lanes.
 

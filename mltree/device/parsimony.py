@@ -109,12 +109,7 @@ class DeviceParsimony:
         return Memory(self._context, cl.CommandQueue(self._context, self._device), nullcontext())
 
     def launch(
-        self,
-        memory: Memory,
-        name: str,
-        groups: tuple[int, ...],
-        items: int,
-        arguments: list[Any],
+        self, memory: Memory, name: str, groups: tuple[int, ...], items: int, arguments: list[Any]
     ) -> None:
         """Run a kernel by so many work-groups, of so many items on a GPU."""
         items = 1 if self.is_cpu else items

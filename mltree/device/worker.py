@@ -158,12 +158,7 @@ class Worker:
         return self._units * resident_groups(self._device, self.name, self._layout, local)
 
     def launches(
-        self,
-        program: Program,
-        dispatch: Dispatch,
-        patterns: int,
-        chunks: int,
-        reduction_lanes: int = 0,
+        self, program: Program, dispatch: Dispatch, patterns: int, chunks: int, reduction_lanes: int
     ) -> list[Launch]:
         """All stages at once, or one by one."""
         shape = LaunchShape(
