@@ -173,7 +173,8 @@ def opener(name: str) -> Callable[..., Engine]:
         index, shape = name.split("-")
         info = DEVICES[int(index)]
         layout = options.pop("layout", None) or layout_of(info, shape, patterns, categories)
-        layout = replace(layout, systems=systems).of(patterns)
+        parted = options.pop("parted", False)
+        layout = replace(layout, systems=systems, parted=parted).of(patterns)
         return Session(info.handle, patterns, layout, bounds, **options)
 
     return open_named

@@ -13,39 +13,33 @@ from collections.abc import Mapping, Sequence
 from contextlib import suppress
 from functools import cache
 from pathlib import Path
-from tempfile import NamedTemporaryFile, TemporaryFile, gettempdir, mkdtemp
+from tempfile import TemporaryFile, gettempdir, mkdtemp
 from typing import cast
 
 import platformdirs
 import pyopencl as cl
 
+from mltree.device import check_process
 from mltree.device.layout import FEW_HELD, Layout
 from mltree.device.pocl.linker import POCL_FOLDER, keep_sum
-from mltree.device.pocl.pocl import is_pocl
-from mltree.device.queue import check_process
 from mltree.program.ops.operation import workers
 from mltree.program.program import Program
-from mltree.system.errors import DeviceError
+from mltree.system.errors import DeviceError, InputError
+from mltree.system.files import write_whole
 from mltree.system.values import Value
 
-# The cache folder, for files that can be made again, which nobody else can write to.
-#
-# Compiled kernels run with the user's rights, so a folder that another user owns, or may write to,
-# is not taken, and neither is one that has no room. Then a private folder serves the run and goes
-# with it: kernels are compiled anew, which takes seconds.
+# The cache folder. Compiled kernels run with the user's rights, so a folder that another user owns,
+# or may write to, is not taken, nor one that has no room. Then a private folder serves the run and
+# goes with it: kernels are compiled anew, which takes seconds.
 
 LEAST_ROOM = 32 << 20
-"""Bytes that a folder has to have left: the kernels of a run take 1 to 5 MB, those of every
-alphabet and precision some 20."""
+"""Bytes that a folder has to have left: a run's kernels take 1 to 5 MB, all that there are 20."""
 
 PROBE = 1 << 20
-"""Bytes written for trial: quotas and limits on files show nowhere else. Kernels have
-0.2 MB at most; it takes 1 ms."""
+"""Bytes written for trial, in 1 ms: quotas show nowhere else. Kernels have 0.2 MB at most."""
 
 MEMORY_DISK = Path("/dev/shm")
 """The last resort of containers that have no other folder to write to."""
-
-_OTHERS_WRITE = stat.S_IWGRP | stat.S_IWOTH
 
 
 class Folder(Value):
@@ -57,7 +51,7 @@ class Folder(Value):
 
 
 class _Unfit(OSError):
-    """A folder that cannot serve as a cache, and why."""
+    """Reason why a folder cannot serve as a cache."""
 
 
 def cache_folder() -> Path:
@@ -66,16 +60,16 @@ def cache_folder() -> Path:
     Raises:
         DeviceError: there is none that could be.
     """
-    return _found().path
+    return _folder_of_run().path
 
 
 def cache_notice() -> str | None:
     """Notice about the folder; None where it is the usual one."""
-    return _found().notice
+    return _folder_of_run().notice
 
 
 @cache
-def _found() -> Folder:
+def _folder_of_run() -> Folder:
     return find_folder()
 
 
@@ -86,9 +80,9 @@ def find_folder() -> Folder:
         DeviceError: there is no fit one.
     """
     reasons: list[str] = []
-    for make in (_own_folder, _temporary_folder, _folder_in_memory):
+    for parent in (None, gettempdir, lambda: MEMORY_DISK):
         try:
-            folder = make()
+            folder = _folder_of_process(Path(parent())) if parent else _own_folder()
         except OSError as error:  # noqa: PERF203
             reasons.append(f"{error.filename}: {error.strerror}" if error.filename else str(error))
         else:
@@ -141,23 +135,6 @@ def files_below(folder: Path, *endings: str) -> set[Path]:
     }
 
 
-def write_whole(path: Path, content: bytes) -> None:
-    """Write a file that is there completely or not at all.
-
-    Raises:
-        OSError: it cannot be written.
-    """
-    path.parent.mkdir(parents=True, exist_ok=True)
-    with NamedTemporaryFile(dir=path.parent, delete=False) as file:
-        try:
-            file.write(content)
-            file.flush()
-            Path(file.name).replace(path)
-        except OSError:
-            Path(file.name).unlink(missing_ok=True)
-            raise
-
-
 def _own_folder() -> Path:
     """The user's cache folder, made where it is not there yet."""
     if not os.environ.get("XDG_CACHE_HOME", "").strip() and not _home().is_dir():
@@ -178,14 +155,6 @@ def _home() -> Path:
         return Path.home()
     except RuntimeError as error:
         raise _Unfit("the user has no home folder") from error
-
-
-def _temporary_folder() -> Path:
-    return _folder_of_process(Path(gettempdir()))
-
-
-def _folder_in_memory() -> Path:
-    return _folder_of_process(MEMORY_DISK)
 
 
 def _folder_of_process(parent: Path) -> Path:
@@ -210,12 +179,12 @@ def _remove(folder: Path, process: int) -> None:
 
 def _check_owner(folder: Path) -> None:
     """Make sure that nobody else can write to a folder, or put another in its place."""
-    found = folder.lstat()
-    if not stat.S_ISDIR(found.st_mode):
+    status = folder.lstat()
+    if not stat.S_ISDIR(status.st_mode):
         raise _Unfit(f"{folder} is a link or a file")
-    if found.st_uid != os.geteuid():
+    if status.st_uid != os.geteuid():
         raise _Unfit(f"{folder} belongs to another user")
-    if found.st_mode & _OTHERS_WRITE:
+    if status.st_mode & (stat.S_IWGRP | stat.S_IWOTH):
         raise _Unfit(f"others may write to {folder}")
     for above in folder.resolve().parents:
         mode = above.stat().st_mode
@@ -271,6 +240,8 @@ NVIDIA_UNITS = {
 """KiB of local memory and work-items of a compute unit, by compute capability (CUDA C++ Programming
 Guide, technical specifications). That the driver lends OpenCL all of it was seen on 9.0."""
 
+POCL_PLATFORM = "Portable Computing Language"
+
 MATRIX_CAPABILITY, WIDE_CAPABILITY = 8, 9
 """Compute capabilities from which on ``mma.sync`` takes doubles at all, and 16 rows of them (PTX
 ISA 8.5). An H200 does 33 TFLOP/s with 8 rows at a time, as without it, and 66 with 16."""
@@ -307,6 +278,11 @@ def is_nvidia(device: cl.Device) -> bool:
     return "nvidia" in str(device.platform.name).lower()
 
 
+def is_pocl(device: cl.Device) -> bool:
+    """True for a device of PoCL."""
+    return str(device.platform.name).strip() == POCL_PLATFORM
+
+
 def has_matrix_unit(device: cl.Device, capability: int = MATRIX_CAPABILITY) -> bool:
     """True if its warps multiply matrices of doubles (``opencl/matrix_tiles.h``)."""
     return is_nvidia(device) and device.compute_capability_major_nv >= capability
@@ -315,13 +291,6 @@ def has_matrix_unit(device: cl.Device, capability: int = MATRIX_CAPABILITY) -> b
 def context_on(device: cl.Device) -> cl.Context:
     """A context on a device; NVIDIA's driver takes 0.1 s for each, so that there is but one."""
     return _context_on(device) if is_nvidia(device) else cl.Context([device])
-
-
-def queue_on(context: cl.Context, device: cl.Device, with_events: bool) -> cl.CommandQueue:
-    """A queue of a device, whose events tell when commands ran if asked for."""
-    if not with_events:
-        return cl.CommandQueue(context, device)
-    return cl.CommandQueue(context, device, cl.command_queue_properties.PROFILING_ENABLE)
 
 
 @cache
@@ -335,20 +304,33 @@ def build_worker(context: cl.Context, device: cl.Device, name: str, layout: Layo
     Raises:
         DeviceError: the driver could not compile it; carries the end of its log.
     """
-    try:
-        with warnings.catch_warnings():  # NVIDIA's compiler talks about its registers
-            warnings.simplefilter("ignore", cl.CompilerWarning)
-            options = _worker_options(device, name, layout)
-            program = _build(context, device, f'#include "{name}.cl"\n', options)
-    except cl.RuntimeError as error:
-        log = str(error).strip().splitlines()
-        raise DeviceError(
-            f"{device.name}: the {name} worker does not compile: {log[-1] if log else error}",
-            hint=f"layout {layout}; please report this with the driver's version",
-        ) from error
+    options, source = _worker_options(device, name, layout), f'#include "{name}.cl"\n'
+    about = f"the {name} worker", f"layout {layout}; "
+    program = _compiled(context, device, source, options, *about)
     with suppress(OSError, DeviceError):
         mark("built", device, name, layout).touch()
     return cl.Kernel(program, "worker")
+
+
+def _compiled(
+    context: cl.Context,
+    device: cl.Device,
+    source: str,
+    options: list[str],
+    what: str,
+    hint: str = "",
+) -> cl.Program:
+    """The program, without what NVIDIA's compiler says about its registers."""
+    try:
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore", cl.CompilerWarning)
+            return _build(context, device, source, options)
+    except cl.RuntimeError as error:
+        log = str(error).strip().splitlines()
+        raise DeviceError(
+            f"{device.name}: {what} does not compile: {log[-1] if log else error}",
+            hint=f"{hint}please report this with the driver's version",
+        ) from error
 
 
 def _worker_options(device: cl.Device, name: str, layout: Layout) -> list[str]:
@@ -375,16 +357,7 @@ def build_kernels(context: cl.Context, device: cl.Device, name: str, **values: i
     """
     options = [*_plain_options(), *(f"-D{key}={value}" for key, value in values.items())]
     source = f'#include "{name}.cl" // {source_hash()}\n'
-    try:
-        with warnings.catch_warnings():
-            warnings.simplefilter("ignore", cl.CompilerWarning)
-            return _build(context, device, source, options)
-    except cl.RuntimeError as error:
-        log = str(error).strip().splitlines()
-        raise DeviceError(
-            f"{device.name}: {name}.cl does not compile: {log[-1] if log else error}",
-            hint="please report this with the driver's version",
-        ) from error
+    return _compiled(context, device, source, options, f"{name}.cl")
 
 
 def _plain_options() -> list[str]:
@@ -401,9 +374,7 @@ def is_built(device: cl.Device, layout: Layout, workers: Sequence[str] = ("sites
 
 
 def mark(kind: str, device: cl.Device, name: str, layout: Layout) -> Path:
-    """The empty file of a worker that was ``built``, or ``compiled`` by a CPU's driver too.
-
-    It is kept where the kernels are, and goes with them.
+    """The empty file, beside the kernels, that says a worker was ``built`` or ``compiled`` (CPUs).
 
     Raises:
         DeviceError: there is no folder for it.
@@ -417,9 +388,9 @@ def mark(kind: str, device: cl.Device, name: str, layout: Layout) -> Path:
 def _build(context: cl.Context, device: cl.Device, source: str, options: list[str]) -> cl.Program:
     """The program, from the binary that an earlier run kept where the driver keeps none itself."""
     check_process()
-    program: cl.Program
     if is_pocl(device) and POCL_FOLDER in os.environ:
         return _build_on_pocl(context, source, options)
+    program: cl.Program
     if is_nvidia(device) or is_pocl(device):
         program = cl.Program(context, source).build(options)
         return program
@@ -431,7 +402,7 @@ def _build(context: cl.Context, device: cl.Device, source: str, options: list[st
             program = cl.Program(context, [device], [kept]).build(options)
             return program
     program = cl.Program(context, source).build(options)
-    with suppress(OSError, cl.Error):
+    with suppress(InputError, cl.Error):
         (binary,) = cast("list[bytes]", program.get_info(cl.program_info.BINARIES))
         write_whole(path, hashlib.sha256(binary).digest() + binary)
     return program
@@ -445,7 +416,7 @@ def _whole(kept: bytes) -> bytes | None:
 
 
 def _build_on_pocl(context: cl.Context, source: str, options: list[str]) -> cl.Program:
-    """The program, and a sum of what PoCL keeps of it (:mod:`mltree.device.pocl.environment`)."""
+    """The program, and a sum of what PoCL keeps of it (:mod:`mltree.device.pocl.pocl`)."""
     folder = Path(os.environ[POCL_FOLDER])
     before = set(folder.glob(f"*/*/{PROGRAM}"))
     program: cl.Program = cl.Program(context, source).build(options)
@@ -493,7 +464,6 @@ def _work_items(name: str, layout: Layout) -> int:
 
 
 def _up_to(unit: int, number: int) -> int:
-    """The next multiple of the unit."""
     return -(-number // unit) * unit
 
 

@@ -7,10 +7,16 @@ from dataclasses import replace
 
 import pyopencl as cl
 
+from mltree.device import check_process
 from mltree.device.build import cache_folder, has_matrix_unit
-from mltree.device.pocl.environment import prepare_process
-from mltree.device.pocl.pocl import few_threads, little_room, name_cpu, why_unloadable
-from mltree.device.queue import check_process
+from mltree.device.memory import MEMORY_SHARE
+from mltree.device.pocl.pocl import (
+    few_threads,
+    little_room,
+    name_cpu,
+    prepare_process,
+    why_unloadable,
+)
 from mltree.system.errors import DeviceError
 from mltree.system.ranks import local_rank
 from mltree.system.values import Value
@@ -40,6 +46,23 @@ class DeviceInfo(Value):
     """True if its warps multiply matrices of doubles (``opencl/matrix_tiles.h``)."""
     sharers: int = 1
     """Ranks that compute on it, this one among them."""
+
+    def is_called(self, asked: str) -> bool:
+        """True if it is ``cpu`` or ``gpu``, as asked for, or has that in its name or platform's."""
+        asked, names = asked.lower(), f"{self.name} {self.platform}".lower()
+        return bool(asked.strip()) and (asked in names or asked == ("gpu", "cpu")[self.is_cpu])
+
+    def memory_limit(self, limit: int | None) -> int | None:
+        """Bytes that CLAs of this rank may take: its part, where several share the memory.
+
+        Its largest buffer is no part of that: each of them may have one.
+
+        limit  that the user sets to all of them together; None where there is none
+        """
+        if self.sharers == 1:
+            return limit
+        whole = int(MEMORY_SHARE * self.memory)
+        return (whole if limit is None else min(whole, limit)) // self.sharers
 
 
 ALL = "all"
@@ -141,14 +164,8 @@ def choose_device(asked: str | None) -> DeviceInfo:
         raise no_device()
     if asked is None:
         return devices[0]
-    kinds = {"cpu": True, "gpu": False}
     for device in devices:
-        if asked == str(device.index):
-            return device
-    for device in devices if asked.strip() and not asked.isdecimal() else []:
-        if asked.lower() in f"{device.name} {device.platform}".lower():
-            return device
-        if kinds.get(asked.lower()) == device.is_cpu:
+        if asked == str(device.index) or (not asked.isdecimal() and device.is_called(asked)):
             return device
     names = ", ".join(f"{device.index}: {device.name}" for device in devices)
     raise DeviceError(f"no device matches {asked!r}", hint=f"there are {names}")

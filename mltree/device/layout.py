@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import replace
+from dataclasses import asdict, replace
 from functools import cached_property
 from typing import Any
 
@@ -21,8 +21,7 @@ GPU_GROUP = 512
 """Most work-items of a GPU work-group: its rows are the tree level's nodes, side by side."""
 
 DEEPEST = 64
-"""Most work-items in the third dimension of a group, a row each: NVIDIA's limit. A launch of more
-fails, of all models with one category in blocks of 8."""
+"""Most work-items in the third dimension of a group, a row each: NVIDIA launches no more."""
 
 MATRIX_GROUP, LARGEST_MATRIX = 128, 32
 """Most such work-items where a pattern's vectors fill registers, from five states on. 30
@@ -42,8 +41,7 @@ QUAD_GROUP = 256
 """Work-items of a GPU work-group at most where quads hold more: each then has 255 registers."""
 
 GPU_UNIT_ITEMS = 1024
-"""Work-items that a compute unit is given before rows are added: with enough blocks a lone row
-needs no barrier between levels."""
+"""Work-items of a compute unit before rows are added: a row alone needs no barrier a level."""
 
 MIN_CPU_CHUNK = 256
 """Patterns of a CPU chunk: enough to hide a work-group's start, few enough to share out."""
@@ -105,10 +103,10 @@ class Layout(Value):
     systems: int = 1
     """Eigen systems of a model, each with an equal number of categories; one but in mixtures."""
     parted: bool = False
-    """True if the patterns are of several parts (:mod:`mltree.program.contract`)."""
+    """True if parts are looked up (:mod:`mltree.program.contract`): of several, or of one of which
+    a program may leave patterns out."""
     site_systems: bool = False
-    """True if every pattern has an eigen system of its own (:mod:`mltree.models.eigen`): P is
-    not made then, but applied by way of it."""
+    """True if each pattern has an eigen system, by which P is applied without being made."""
     state_items: int = 1
     """Work-items that share a lane's states: 4 where warps multiply (``matrix_tiles.h``)."""
 
@@ -123,10 +121,14 @@ class Layout(Value):
         return -(-self.states // self.state_items)
 
     @property
+    def real_bytes(self) -> int:
+        """Bytes of a number of a CLA."""
+        return 4 if self.single else 8
+
+    @property
     def pattern_bytes(self) -> int:
         """Bytes of one pattern of a CLA, its scaling counts included."""
-        real = 4 if self.single else 8
-        return self.categories * (self.states * real + 2)
+        return self.categories * (self.states * self.real_bytes + 2)
 
     @property
     def matrix_items(self) -> int:
@@ -149,14 +151,13 @@ class Layout(Value):
     @property
     def matrix_bytes(self) -> int:
         """Bytes that a branch length takes: P matrices, and tables of P x tip where there are."""
-        real = 4 if self.single else 8
-        return self.categories * (self.matrix_words + self.tip_words) * real
+        return self.categories * (self.matrix_words + self.tip_words) * self.real_bytes
 
     @property
     def site_bytes(self) -> int:
         """Bytes of a pattern's own eigen system; 0 where it has none."""
-        real = 4 if self.single else 8
-        return (self.states * (self.states + 3) + 1) * real if self.site_systems else 0
+        words = self.states * (self.states + 3) + 1 if self.site_systems else 0
+        return words * self.real_bytes
 
     def of(self, patterns: Patterns) -> Layout:
         """The layout for these patterns; with an eigen system each, there is no P x tip."""
@@ -196,9 +197,8 @@ class Layout(Value):
 
     def stack_bytes(self) -> int:
         """Bytes of one level of a work-group's own stack, counts included."""
-        real = 4 if self.single else 8
-        items = self.columns * self.state_items
-        return self.categories * (self.held + 1) * items * self.vw // self.lanes * real
+        items = self.columns * self.state_items * self.vw // self.lanes
+        return self.categories * (self.held + 1) * items * self.real_bytes
 
     def cla_bytes(self, n_patterns: int) -> int:
         """Bytes of one CLA and its scaling counts."""
@@ -247,24 +247,10 @@ class Layout(Value):
         return min(chunk_blocks, max(least, TILE_BYTES // block))
 
     def options(self) -> list[str]:
-        """Compiler options."""
-        numbers = {
-            "STATES": self.states,
-            "CODES": self.codes,
-            "CATEGORIES": self.categories,
-            "WIDTH": self.vw // self.lanes,
-            "LANES": self.lanes,
-            "STATE_ITEMS": self.state_items,
-            "CATEGORY_ITEMS": self.category_items,
-            "ROWS": self.rows,
-            "SINGLE": int(self.single),
-            "FP64": int(self.fp64),
-            "TIP_LOOKUP": int(self.tip_lookup),
-            "SYSTEMS": self.systems,
-            "PARTED": int(self.parted),
-            "SITE_SYSTEMS": int(self.site_systems),
-        }
-        return [f"-D{name}={value}" for name, value in numbers.items()]
+        """Compiler options: a ``-D`` for each field, but ``WIDTH``, patterns of a lane, for VW."""
+        numbers = asdict(self)
+        numbers["width"] = numbers.pop("vw") // self.lanes
+        return [f"-D{name.upper()}={int(number)}" for name, number in numbers.items()]
 
     def __str__(self) -> str:
         kind = "fp32" if self.single else "fp64"
@@ -392,10 +378,6 @@ class Blocks(Value, eq=False):
         """Share of the blocks before each part, and 1 at the end."""
         return tuple((self.chunk_block[self.part_chunk] / self.count).tolist())
 
-    def first_of(self, part: int) -> int:
-        """First block of a part."""
-        return int(self.chunk_block[self.part_chunk[part]])
-
     def of_cases(self, cases: Records) -> slice:
         """Blocks from the first part of any of the cases to the last."""
         ends = cases["first_part"].min(), (cases["first_part"] + cases["parts"]).max()
@@ -430,10 +412,7 @@ class Blocks(Value, eq=False):
         return chunks
 
     def padded(
-        self,
-        values: npt.NDArray[Any],
-        padding: float = 0,
-        kind: npt.DTypeLike | None = None,
+        self, values: npt.NDArray[Any], padding: float = 0, kind: npt.DTypeLike | None = None
     ) -> npt.NDArray[Any]:
         """[..., patterns] as [..., width] of a kind; the same array where nothing is to be done."""
         kind = kind or values.dtype
@@ -475,10 +454,10 @@ class Blocks(Value, eq=False):
         words: Float64 = np.concatenate(tables, axis=1)
         return words.reshape(self.count, self.vw, -1).swapaxes(1, 2)
 
-    def chunks_of(self, first_part: Int32, parts: Int32) -> Int32:
-        """int32[n]: chunks of ranges of parts."""
-        chunks: Int32 = self.part_chunk[first_part + parts] - self.part_chunk[first_part]
-        return chunks
+    def most_chunks(self, cases: Records) -> int:
+        """Chunks of the largest case; at least 1."""
+        first, chunk = cases["first_part"], self.part_chunk
+        return max(1, int((chunk[first + cases["parts"]] - chunk[first]).max()))
 
 
 def _starts(sizes: npt.NDArray[Any] | Sequence[int]) -> npt.NDArray[Any]:
@@ -518,17 +497,14 @@ def share_out(chunks: int, shares: Sequence[float]) -> list[range]:
     return [range(end - count, end) for end, count in zip(ends, counts.tolist(), strict=True)]
 
 
-def patterns_of(reduction_lanes: range, chunk_of: npt.NDArray[np.int64]) -> npt.NDArray[np.int64]:
+def patterns_of(reduction_lanes: range, chunk_of: Int64) -> Int64:
     """int64[n]: the patterns of some reduction lanes' chunks, in order.
 
     The n-th of these chunks is of reduction lane ``reduction_lanes[n % len(reduction_lanes)]``.
 
     chunk_of  int64[L]: the chunk of each pattern
     """
-    reduction_lane = chunk_of % REDUCE_WIDTH
-    return np.flatnonzero(
-        (reduction_lane >= reduction_lanes.start) & (reduction_lane < reduction_lanes.stop)
-    )
+    return np.flatnonzero(np.isin(chunk_of % REDUCE_WIDTH, reduction_lanes))
 
 
 def splits_lanes(layout: Layout, program: Program) -> bool:
@@ -539,42 +515,30 @@ def splits_lanes(layout: Layout, program: Program) -> bool:
     return program.stages[0].is_product and layout.lanes > 1 and program.sums <= SMALL_PRODUCT
 
 
-def whole_products(program: Program, strided: Acc, part_chunk: npt.NDArray[np.int32]) -> Acc:
-    """acc[sums]: whole sums of a lone session that was asked for strided sums of its products.
-
-    part_chunk  int32[parts + 1]: the first chunk of each part
-    """
-    sums: Acc = np.empty(program.sums, strided.dtype)
-    for stage in program.stages:
-        records, counts = stage.sums()
-        for record, count in zip(records, counts.tolist(), strict=True):
-            first = int(record["sum"])
-            whole = whole_sums(record, count, [strided], [REDUCE_WIDTH], part_chunk)
-            sums[first : first + count] = whole
-    return sums
-
-
-def whole_sums(
-    record: np.void,
-    count: int,
-    shard_sums: Sequence[Acc],
-    widths: Sequence[int],
-    part_chunk: npt.NDArray[np.int32],
+def add_lanes(
+    program: Program, shard_sums: Sequence[Acc], widths: Sequence[int], part_chunk: Int32, sums: Acc
 ) -> Acc:
-    """acc[count]: a record's sums, from the strided sums of devices that share its reduction lanes.
+    """Fill in a program's acc[sums] from the strided sums of shards that share reduction lanes.
 
-    shard_sums  acc[reduction lanes x sums] of each device, a record behind the other
-    widths      reduction lanes of each device
+    shard_sums  acc[reduction lanes x sums] of each shard, a record behind the other
+    widths      reduction lanes of each shard
+    part_chunk  int32[parts + 1]: the first chunk of each part
 
     They are added in a lone session's order, from the reduction lane of the parts' first chunk on.
     """
-    first, end = int(record["sum"]), int(record["sum"]) + count
-    strided = [
-        sums[width * first : width * end].reshape(-1, count)
-        for width, sums in zip(widths, shard_sums, strict=True)
-    ]
-    first_chunk = int(part_chunk[record["first_part"]])
-    return ordered_sum(np.roll(np.concatenate(strided), -(first_chunk % REDUCE_WIDTH), axis=0))
+    for stage in program.stages:
+        records, counts = stage.sums()
+        for record, count in zip(records, counts.tolist(), strict=True):
+            first, end = int(record["sum"]), int(record["sum"]) + count
+            strided = np.concatenate(
+                [
+                    lanes[width * first : width * end].reshape(-1, count)
+                    for width, lanes in zip(widths, shard_sums, strict=True)
+                ]
+            )
+            first_chunk = int(part_chunk[record["first_part"]])
+            sums[first:end] = ordered_sum(np.roll(strided, -(first_chunk % REDUCE_WIDTH), axis=0))
+    return sums
 
 
 def ordered_sum(strided: Acc) -> Acc:

@@ -1,7 +1,4 @@
-"""The layout of a device for an alignment: the kept, the measured, or the rules' one.
-
-Measurements are kept here; :mod:`mltree.device.speed` makes them.
-"""
+"""The layout of a device for an alignment: as kept, measured (by ``speed``), or by the rules."""
 
 from __future__ import annotations
 
@@ -16,7 +13,7 @@ from typing import Any
 
 import numpy as np
 
-from mltree.device.build import cache_folder, cache_notice, source_hash, write_whole
+from mltree.device.build import cache_folder, cache_notice, source_hash
 from mltree.device.discovery import DeviceInfo
 from mltree.device.layout import (
     FEW_HELD,
@@ -32,16 +29,14 @@ from mltree.device.layout import (
     without_fp64,
 )
 from mltree.device.memory import cla_memory
-from mltree.system.errors import DeviceError
+from mltree.system.errors import DeviceError, InputError
+from mltree.system.files import write_whole
 from mltree.system.values import Value
 
-# Measurements of a device are kept in the user's cache folder: copy bandwidth, best layouts. A file
-# is named by everything that its figures depend on, the OpenCL sources included, so that it is
-# never stale; one that cannot be read counts as absent.
-#
-# A CPU has one file, however many of its cores a process has: layouts decide a run's last bits,
-# which are those of its ranks, of ``--threads 1`` and of a whole node. Only bandwidth goes by the
-# cores.
+# Measurements of a device lie in the cache folder, in a file that is named by all that its figures
+# depend on, the OpenCL sources included. One that cannot be read counts as absent. A CPU has one,
+# however many cores a process has: layouts decide the last bits, which are the same for any ranks
+# and threads. Only bandwidth goes by the cores.
 
 CATEGORIES = 4
 """Rate categories of the data that layouts are measured on: Γ4."""
@@ -122,8 +117,7 @@ def complaint(device: DeviceInfo) -> str | None:
 
 def notices(devices: Sequence[DeviceInfo]) -> list[str]:
     """Notices about the cache folder before these devices are used."""
-    found = [cache_notice(), *map(complaint, devices)]
-    return [text for text in found if text is not None]
+    return [text for text in (cache_notice(), *map(complaint, devices)) if text is not None]
 
 
 def save(device: DeviceInfo, calibration: Calibration) -> None:
@@ -133,8 +127,9 @@ def save(device: DeviceInfo, calibration: Calibration) -> None:
         by_units[str(device.compute_units)] = calibration.copy_bytes
     layouts = {kind: asdict(choice) for kind, choice in calibration.layouts.items()}
     content = {"device": device.name, "copy_bytes": by_units, "layouts": layouts}
-    with suppress(OSError):
-        write_whole(_path(device), json.dumps(content, indent=1).encode())
+    with suppress(OSError, InputError):
+        (path := _path(device)).parent.mkdir(parents=True, exist_ok=True)
+        write_whole(path, json.dumps(content, indent=1).encode())
 
 
 def _path(device: DeviceInfo) -> Path:
@@ -187,8 +182,7 @@ def _positive(number: object) -> int:
 
 
 KeptLayouts = Mapping[str, tuple[int, int]]
-"""VW and rows by :func:`layout_key`; a search keeps them with its checkpoint, since VW decides its
-bits."""
+"""VW and rows by :func:`layout_key`; a search checkpoints them, since VW decides its bits."""
 
 CPU_WIDTHS = (1, 4, 8, 16)
 """Patterns of a block on a CPU: RAxML's AVX layout, and what vector types hold."""
@@ -266,8 +260,8 @@ def measured_layouts(devices: Sequence[DeviceInfo]) -> KeptLayouts:
 
 def _kept_of(device: DeviceInfo, kept: KeptLayouts) -> Calibration:
     prefix = _prefix(device)
-    own = {key: value for key, value in kept.items() if key.startswith(prefix)}
-    return Calibration(None, {key.removeprefix(prefix): LayoutChoice(*own[key]) for key in own})
+    keys = [key for key in kept if key.startswith(prefix)]
+    return Calibration(None, {key.removeprefix(prefix): LayoutChoice(*kept[key]) for key in keys})
 
 
 def _prefix(device: DeviceInfo) -> str:
@@ -296,9 +290,9 @@ def rule_layout(
         block = vw or lanes * width
         width = min(width, block if items == 1 else block // QUAD_LANES)
         layout = gpu_layout(states, codes, categories, block, single, 1, width, items)
-        wanted = rows or gpu_rows(layout, n_patterns, device.compute_units)
+        rows = rows or gpu_rows(layout, n_patterns, device.compute_units)
         # Rows may have been measured with more patterns a work-item than here.
-        layout = replace(layout, rows=min(wanted, most_rows(layout)))
+        layout = replace(layout, rows=min(rows, most_rows(layout)))
     return layout if device.has_fp64 else without_fp64(layout)
 
 

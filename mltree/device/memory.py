@@ -1,22 +1,28 @@
-"""The device's buffers, by name; they grow as programs ask for more."""
+"""A device's memory: named buffers that grow, transfers in order, a deadline for every wait."""
 
 from __future__ import annotations
 
+import atexit
+import ctypes
+import os
+import threading
+import time
 from collections.abc import Callable, Iterable
 from contextlib import AbstractContextManager
-from typing import Any, TypeAlias
+from queue import Empty, SimpleQueue
+from typing import Any, NamedTuple, Protocol, TypeAlias
 
 import numpy as np
 import numpy.typing as npt
 import pyopencl as cl
 
-from mltree.device.discovery import DeviceInfo
+from mltree.device import check_process
 from mltree.device.layout import Layout
-from mltree.device.queue import Transfers
 from mltree.program.contract import Fault
 from mltree.program.engine import Room
 from mltree.program.program import Program
 from mltree.system.errors import DeviceError, DeviceMemoryError, NumericalError, WorkerFault
+from mltree.system.process import is_mapping
 
 MEMORY_SHARE = 0.8
 """Share of the device's memory that CLAs may take."""
@@ -70,25 +76,34 @@ RowArray: TypeAlias = npt.NDArray[Any]
 Widen: TypeAlias = Callable[[cl.Buffer, cl.Buffer, int, int], None]
 """From one buffer into another from a byte on, so many numbers."""
 
+PINNED_BYTES = 1 << 20
+"""Bytes of the largest answer that a GPU puts into the host's memory by itself."""
+
 
 class Memory:
-    """Named buffers on one device."""
+    """Named buffers on one device, and transfers through its in-order queue."""
 
     def __init__(
         self, context: cl.Context, queue: cl.CommandQueue, stopwatch: AbstractContextManager[object]
     ) -> None:
         """``stopwatch``: entered whenever the host waits for the device."""
-        self._context = context
-        self._queue = queue
+        self._context, self.queue, self._stopwatch = context, queue, stopwatch
         self._most = int(queue.device.max_mem_alloc_size)
-        self._transfers = Transfers(queue, stopwatch)
-        self.expect = self._transfers.expect
         self._buffers: dict[str, cl.Buffer] = {}
         self.generation = 0
         """Counts up whenever a name comes to stand for another buffer."""
+        self._watch = Watch.over(queue.device)
+        self._pinned = _PinnedBuffer(queue) if self._watch.spin else None
+        self._products = 0.0
+        self._writes: list[cl.Event] = []
+        self._asked: _Fetch | None = None
 
     def __getitem__(self, name: str) -> cl.Buffer:
         return self._buffers[name]
+
+    def several(self, *names: str) -> list[cl.Buffer]:
+        """The buffers of these names."""
+        return [self._buffers[name] for name in names]
 
     def size(self, name: str) -> int:
         """Bytes of a buffer; 0 where there is none."""
@@ -115,9 +130,9 @@ class Memory:
         try:
             new = self._allocate(max(size, LEAST))
             if old is not None:
-                cl.enqueue_copy(self._queue, new, old)
+                cl.enqueue_copy(self.queue, new, old)
         except cl.Error as error:
-            device = self._queue.device.name.strip()
+            device = self.queue.device.name.strip()
             raise DeviceMemoryError(
                 f"{device}: cannot allocate {size / 2**20:.0f} MiB for {name}: {error}",
                 hint=MEMORY_HINT,
@@ -161,22 +176,6 @@ class Memory:
                 self.put("slab", slab)
                 widen(self["slab"], self[name], first * size, slab.size)
 
-    def write(self, name: str, array: npt.NDArray[Any], offset: int = 0) -> None:
-        """Write an array, which must not change before the next read; ``offset``: bytes."""
-        self._transfers.write(self._buffers[name], array, offset)
-
-    def ask(self, name: str, size: int, offset: int = 0) -> None:
-        """Let the device begin, and fetch so many bytes when all that it was sent is done."""
-        self._transfers.ask(self._buffers[name], size, offset)
-
-    def read(self, name: str, array: npt.NDArray[Any], offset: int = 0) -> None:
-        """Fill an array once the device has done all that it was sent; ``offset``: bytes.
-
-        Raises:
-            DeviceError: the device does not answer.
-        """
-        self._transfers.read(array, self._buffers[name], offset)
-
     def take(self, names: Iterable[str]) -> dict[str, cl.Buffer]:
         """Take buffers away from their names."""
         self.generation += 1
@@ -186,6 +185,264 @@ class Memory:
         """Give buffers to their names."""
         self.generation += 1
         self._buffers.update(buffers)
+
+    def expect(self, products: float) -> None:
+        """So many multiplications were sent, which a read will have to wait for."""
+        self._products += products
+        self._forget()
+
+    def write(self, name: str, array: npt.NDArray[Any], offset: int = 0) -> None:
+        """Send an array, which must not change before the next read; ``offset``: bytes."""
+        check_process()
+        # pyopencl lets an event of a transfer go by waiting for it, so that it is kept.
+        buffer = self._buffers[name]
+        self._writes.append(
+            cl.enqueue_copy(self.queue, buffer, array, dst_offset=offset, is_blocking=False)
+        )
+        self._forget()
+
+    def ask(self, name: str, size: int, offset: int = 0) -> None:
+        """Let the device begin, and fetch so many bytes when all that it was sent is done."""
+        check_process()
+        self._forget()
+        buffer, pinned = self._buffers[name], self._pinned if size <= PINNED_BYTES else None
+        done = pinned.fetch(buffer, size, offset) if pinned else cl.enqueue_marker(self.queue)
+        self.queue.flush()
+        self._asked = _Fetch(buffer, size, offset, done, pinned)
+
+    def read(self, name: str, array: npt.NDArray[Any], offset: int = 0) -> None:
+        """Fill an array once the device has done all that it was sent; ``offset``: bytes.
+
+        What :meth:`ask` asked for last is not asked for again.
+
+        Raises:
+            DeviceError: the device does not answer.
+        """
+        buffer = self._buffers[name]
+        if self._asked is None or self._asked[:3] != (buffer, array.nbytes, offset):
+            self.ask(name, array.nbytes, offset)
+        assert self._asked is not None
+        with self._stopwatch:
+            try:
+                self._watch.wait(self._asked.done, patience(self._products))
+            except DeviceError:
+                _keep_for_ever([self._writes, self._asked])
+                raise
+            if self._asked.pinned:
+                self._asked.pinned.copy_to(array)
+            else:
+                # NVIDIA takes 0.3 ms longer for a read into ordinary memory that does not block.
+                cl.enqueue_copy(self.queue, array, buffer, src_offset=offset)
+        self._asked = None
+        self._writes.clear()
+        self._products = 0.0
+
+    def fetch(
+        self, name: str, shape: int | tuple[int, ...], kind: npt.DTypeLike, offset: int = 0
+    ) -> npt.NDArray[Any]:
+        """A new array from a buffer; see :meth:`read`."""
+        array = np.empty(shape, kind)
+        self.read(name, array, offset)
+        return array
+
+    def _forget(self) -> None:
+        """Drop what was asked for; its event stays until the next read."""
+        if self._asked is not None:
+            self._writes.append(self._asked.done)
+        self._asked = None
+
+
+class _Fetch(NamedTuple):
+    """The transfer asked for last."""
+
+    buffer: cl.Buffer
+    size: int
+    offset: int
+    done: cl.Event
+    pinned: _PinnedBuffer | None
+    """The pinned buffer that receives it, if any."""
+
+
+class _PinnedBuffer:
+    """Host memory that a GPU writes into by itself (pinned: 5 us less than a read that blocks)."""
+
+    def __init__(self, queue: cl.CommandQueue) -> None:
+        self._queue = queue
+        flags = cl.mem_flags.READ_WRITE | cl.mem_flags.ALLOC_HOST_PTR
+        self._buffer = cl.Buffer(queue.context, flags, PINNED_BYTES)
+        self._bytes, _ = cl.enqueue_map_buffer(
+            queue, self._buffer, cl.map_flags.READ, 0, (PINNED_BYTES,), np.dtype(np.uint8)
+        )
+
+    def fetch(self, buffer: cl.Buffer, size: int, offset: int) -> cl.Event:
+        """Have the GPU write bytes here; the event comes when they are there."""
+        return cl.enqueue_copy(
+            self._queue, self._bytes[:size], buffer, src_offset=offset, is_blocking=False
+        )
+
+    def copy_to(self, array: npt.NDArray[Any]) -> None:
+        array.reshape(-1).view(np.uint8)[:] = self._bytes[: array.nbytes]
+
+
+def _keep_for_ever(things: list[object]) -> None:
+    """Leak events that would be waited for when they are let go, at the interpreter's end too."""
+    ctypes.pythonapi.Py_IncRef(ctypes.py_object(things))
+
+
+# Timeouts: every wait of the host has a deadline.
+#
+# OpenCL knows no wait with a time limit. A GPU's driver spins while it waits, so the host may as
+# well poll. A CPU device wants the core for itself: there, and in long waits, a thread waits, and
+# the host waits for the thread, which costs its wake-up (12 us beside PoCL's 90 for the smallest
+# program; polling cost 30).
+
+LEAST_PATIENCE = 600.0
+"""Seconds that any command is given: a CPU may be compiling its kernel first."""
+
+SLOWEST = 1e6
+"""Multiplications a second below which a device counts as lost: a slow core does 100 times more."""
+
+SPIN = 0.1
+"""Seconds of polling on a GPU; a thread's wake-up is little beside a longer wait."""
+
+OUT = 0.01
+"""Seconds between two looks whether all threads are back, at the very end."""
+
+_COMPLETE = int(cl.command_execution_status.COMPLETE)
+
+
+class Waitable(Protocol):
+    """The part of an OpenCL event that waits need."""
+
+    @property
+    def command_execution_status(self) -> int:
+        """COMPLETE (0) when the command is done, negative when it failed."""
+
+    def wait(self) -> object:
+        """Return once the command is done."""
+
+
+def patience(products: float) -> float:
+    """Seconds that a command with so many multiplications may take before the device is lost."""
+    return LEAST_PATIENCE + products / SLOWEST
+
+
+class Watch:
+    """Waits for the commands of one device."""
+
+    def __init__(self, device: str, spin: float = 0.0) -> None:
+        """``device``: its name; ``spin``: seconds of polling before a thread takes over."""
+        self._device, self.spin = device, spin
+        self._is_lost = False
+
+    @classmethod
+    def over(cls, device: cl.Device) -> Watch:
+        """The watch that suits a device."""
+        is_cpu = bool(device.type & cl.device_type.CPU)
+        return cls(device.name.strip(), 0.0 if is_cpu else SPIN)
+
+    def wait(self, event: Waitable, limit: float = LEAST_PATIENCE) -> None:
+        """Return once the event's command, already flushed, is done.
+
+        ``limit``: seconds; see :func:`patience`.
+
+        Raises:
+            DeviceError: it was not done in time, or another one before it.
+        """
+        if not self._is_lost and (self._polled(event) or _waiter().wait(event, limit)):
+            return
+        self._is_lost = True
+        raise DeviceError(
+            f"{self._device}: no answer within {limit:.0f} s",
+            hint="it or its driver hangs, and the system's log may say why; a search goes on from "
+            "its checkpoint, on another device with --device",
+        )
+
+    def _polled(self, event: Waitable) -> bool:
+        """True if the event came while polled for; raises what its command raised."""
+        end = time.perf_counter() + (0.0 if is_mapping() else self.spin)
+        while event.command_execution_status > _COMPLETE:
+            if time.perf_counter() >= end:
+                return False
+        event.wait()
+        return True
+
+
+class _Waiter:
+    """A thread that waits for one event after the other on behalf of another thread."""
+
+    def __init__(self) -> None:
+        self._asked: SimpleQueue[Waitable | None] = SimpleQueue()
+        self._answers: SimpleQueue[cl.Error | None] = SimpleQueue()
+        self.is_stuck = False
+        """True while a wait is under way, and for ever after one that did not end in time."""
+        self._thread = threading.Thread(
+            target=_serve, args=(self._asked, self._answers), name="device wait", daemon=True
+        )
+        self._thread.start()
+
+    def wait(self, event: Waitable, limit: float) -> bool:
+        """True if the event came within so many seconds; raises what its command raised."""
+        self.is_stuck = True
+        _inside.add(self._thread)
+        self._asked.put(event)
+        try:
+            problem = self._answers.get(timeout=limit)
+        except Empty:
+            _inside.discard(self._thread)
+            return False
+        self.is_stuck = False
+        if problem is not None:
+            raise problem
+        return True
+
+    def __del__(self) -> None:
+        self._asked.put(None)
+
+
+_inside: set[threading.Thread] = set()
+"""Threads that are in OpenCL, or about to be, and may still come back."""
+
+
+def _serve(asked: SimpleQueue[Waitable | None], answers: SimpleQueue[cl.Error | None]) -> None:
+    """Wait for one event after the other, up to None.
+
+    A thread that is stuck keeps its event: pyopencl lets an event go by waiting for it.
+    """
+    while (event := asked.get()) is not None:
+        problem = None
+        try:
+            event.wait()
+        except cl.Error as error:
+            problem = error
+        del event
+        _inside.discard(threading.current_thread())
+        answers.put(problem)
+
+
+_local = threading.local()
+
+os.register_at_fork(after_in_child=_inside.clear)
+"""Threads that wait in the parent will never be back in the child."""
+
+
+@atexit.register
+def _see_them_out() -> None:
+    """Let no thread come back from OpenCL into an interpreter that is shutting down.
+
+    Python would end it there by unwinding its stack, which C++ answers with ``terminate``. One is
+    still there where an exception ended the wait for it: a notebook's interrupt, a rank's end.
+    """
+    deadline = time.monotonic() + LEAST_PATIENCE
+    while _inside and time.monotonic() < deadline:
+        time.sleep(OUT)
+
+
+def _waiter() -> _Waiter:
+    waiter: _Waiter | None = getattr(_local, "waiter", None)
+    if waiter is None or waiter.is_stuck:
+        waiter = _local.waiter = _Waiter()
+    return waiter
 
 
 MATRICES_A_SLOT = 4
@@ -200,19 +457,6 @@ def cla_memory(device: cl.Device, limit: int | None = None) -> int:
     return most if limit is None else min(most, limit)
 
 
-def limit_on(device: DeviceInfo, limit: int | None) -> int | None:
-    """Bytes that CLAs of this rank may take: its part, where several share the device's memory.
-
-    Its largest buffer is no part of that: each of them may have one.
-
-    limit  that the user sets to all of them together; None where there is none
-    """
-    if device.sharers == 1:
-        return limit
-    whole = int(MEMORY_SHARE * device.memory)
-    return (whole if limit is None else min(whole, limit)) // device.sharers
-
-
 def slot_bytes(layout: Layout, n_patterns: int, parts: int = 1) -> int:
     """Bytes of a CLA slot, with its share of the P matrices where there are several parts."""
     size = layout.cla_bytes(n_patterns)
@@ -220,11 +464,7 @@ def slot_bytes(layout: Layout, n_patterns: int, parts: int = 1) -> int:
 
 
 def room_on(
-    device: cl.Device,
-    layout: Layout,
-    n_patterns: int,
-    limit: int | None = None,
-    parts: int = 1,
+    device: cl.Device, layout: Layout, n_patterns: int, limit: int | None = None, parts: int = 1
 ) -> Room:
     """CLA slots that fit, what a CPU's caches hold of them, and what keeps a GPU busy.
 
@@ -250,7 +490,7 @@ def room_on(
 
 
 class NamingDevice:
-    """Inside its ``with`` blocks a runtime's error becomes a DeviceError that names the device.
+    """Context in which a runtime's error becomes a DeviceError that names the device.
 
     Some drivers allocate a buffer at its first use, so that any call may lack memory.
     """

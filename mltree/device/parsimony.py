@@ -52,6 +52,8 @@ class DeviceParsimony:
         """Build nothing before it is needed."""
         self._device = device
         self.is_cpu = bool(device.type & cl.device_type.CPU)
+        self.walkers = int(device.max_compute_units) * (CPU_GROUPS if self.is_cpu else GPU_GROUPS)
+        """Work-groups that walk side by side at most."""
         self.grove_bytes = 1 << 26 if self.is_cpu else 1 << 30
         self._naming = NamingDevice(device)
         self._left_to_host = 0
@@ -61,7 +63,7 @@ class DeviceParsimony:
         if self._is_for_host(sites, len(orders)):
             return REFERENCE.grow(sites, orders, draws)
         count, tips = orders.shape
-        memory, queue = self.memory()
+        memory = self.memory()
         fixed = load_sites(memory, sites, count)
         n_halves, n_edges = 6 * (tips - 1), 2 * tips - 3
         memory.put("twin", np.full(count * n_halves, NONE, np.int32))
@@ -73,14 +75,12 @@ class DeviceParsimony:
         memory.reserve("joined", 8 * count * stride * len(sites.tips))
         memory.reserve("costs", 4 * count * stride)
         memory.reserve("waves", 8 * count * n_edges)
-        names = ("orders", "draws", "edge", "near", "joined", "costs", "waves")
-        buffers = [*(memory[name] for name in names), np.int32(stride)]
+        buffers = memory.several("orders", "draws", "edge", "near", "joined", "costs", "waves")
         memory.expect(2.0 * count * tips * n_edges * len(sites.tips))
-        self.launch(queue, "grow", (count,), GROW_ITEMS, [*fixed, *buffers])
-        twin = np.empty((count, n_halves), np.int32)
-        near = np.empty((count, n_edges), np.int32)
-        memory.read("twin", twin)
-        memory.read("near", near)
+        arguments = [*fixed, *buffers, np.int32(stride)]
+        self.launch(memory, "grow", (count,), GROW_ITEMS, arguments)
+        twin = memory.fetch("twin", (count, n_halves), np.int32)
+        near = memory.fetch("near", (count, n_edges), np.int32)
         return [_tree(*arrays) for arrays in zip(twin, near, strict=True)]
 
     def grove(self, forest: Forest, sites: PackedSites) -> Grove:
@@ -104,18 +104,12 @@ class DeviceParsimony:
         self._left_to_host += work
         return True
 
-    def memory(self) -> tuple[Memory, cl.CommandQueue]:
-        """Buffers of somebody's own."""
-        queue = cl.CommandQueue(self._context, self._device)
-        return Memory(self._context, queue, nullcontext()), queue
+    def memory(self) -> Memory:
+        """New buffers, with a queue of their own."""
+        return Memory(self._context, cl.CommandQueue(self._context, self._device), nullcontext())
 
     def launch(
-        self,
-        queue: cl.CommandQueue,
-        name: str,
-        groups: tuple[int, ...],
-        items: int,
-        arguments: list[Any],
+        self, memory: Memory, name: str, groups: tuple[int, ...], items: int, arguments: list[Any]
     ) -> None:
         """Run a kernel by so many work-groups, of so many items on a GPU."""
         items = 1 if self.is_cpu else items
@@ -123,12 +117,7 @@ class DeviceParsimony:
         with self._naming:
             self._kernels[name].set_args(*arguments)
             local = (items, *(1 for _ in groups[1:]))
-            cl.enqueue_nd_range_kernel(queue, self._kernels[name], size, local)
-
-    @cached_property
-    def walkers(self) -> int:
-        """Work-groups that walk side by side at most."""
-        return int(self._device.max_compute_units) * (CPU_GROUPS if self.is_cpu else GPU_GROUPS)
+            cl.enqueue_nd_range_kernel(memory.queue, self._kernels[name], size, local)
 
     @cached_property
     def _context(self) -> cl.Context:
@@ -158,7 +147,7 @@ class DeviceGrove:
         self._span = CPU_SPAN if engine.is_cpu else RENEW_ITEMS
         self._constant = np.zeros(forest.n_trees) + sites.constant
         self._offsets = np.repeat(forest.first_half, forest.n_halves)
-        self._memory, self._queue = engine.memory()
+        self._memory = engine.memory()
         self._memory.reserve("twin", forest.twin.nbytes)
         self._memory.reserve("heights", forest.twin.nbytes)
         self._fixed = load_sites(self._memory, sites, forest.n_trees)
@@ -182,16 +171,13 @@ class DeviceGrove:
         memory.put("facing", self._forest.in_tree(facing[in_order]))
         memory.reserve("changes", 4 * trees.size * slices)
         memory.reserve("longest", 4 * trees.size)
-        names = ("which", "facing", "changes", "heights", "longest")
-        arguments = [*(memory[name] for name in names), np.int32(self._span)]
+        buffers = memory.several("which", "facing", "changes", "heights", "longest")
+        arguments = [*self._fixed, *buffers, np.int32(self._span)]
         memory.expect(6.0 * facing.size * self._size)
-        groups = (trees.size, slices)
-        self._engine.launch(self._queue, "renew", groups, RENEW_ITEMS, [*self._fixed, *arguments])
-        changes = np.empty((trees.size, slices), np.int32)
-        longest = np.empty(trees.size, np.int32)
-        memory.read("changes", changes)
-        memory.read("longest", longest)
-        self._longest[trees] = longest
+        groups = trees.size, slices
+        self._engine.launch(memory, "renew", groups, RENEW_ITEMS, arguments)
+        changes = memory.fetch("changes", groups, np.int32)
+        self._longest[trees] = memory.fetch("longest", trees.size, np.int32)
         scores[trees] = self._constant[trees] + changes.sum(axis=1)
         return scores
 
@@ -206,13 +192,12 @@ class DeviceGrove:
         memory.reserve("at", groups * levels * 4)
         memory.reserve("found", 8 * prunes.size)
         arguments = [
-            memory["prunes"], memory["cuts"], np.int32(prunes.size), memory["walked"],
-            memory["at"], np.int32(levels), memory["found"],
+            *memory.several("prunes", "cuts"), np.int32(prunes.size),
+            *memory.several("walked", "at"), np.int32(levels), memory["found"],
         ]  # fmt: skip
         memory.expect(6.0 * prunes.size * self._n_halves * self._size)
-        self._engine.launch(self._queue, "walk", (groups,), WALK_ITEMS, [*self._fixed, *arguments])
-        best = np.empty((prunes.size, 2), np.int32)
-        memory.read("found", best)
+        self._engine.launch(memory, "walk", (groups,), WALK_ITEMS, [*self._fixed, *arguments])
+        best = memory.fetch("found", (prunes.size, 2), np.int32)
         gaining = np.flatnonzero(best[:, 1] > 0)
         prune = prunes[gaining]
         target = best[gaining, 0] + self._offsets[prune]
@@ -235,8 +220,8 @@ def load_sites(memory: Memory, sites: PackedSites, n_trees: int) -> list[Any]:
     memory.reserve("twin", n_trees * 6 * (tips - 1) * 4)
     numbers = (tips, len(sites.word_weights), size, widths.size)
     stride = tips * size if sites.tips.ndim > 2 else 0
-    names = ("plane", "weight", "tip_sets", "sets", "twin")
-    return [*map(np.int32, numbers), np.int64(stride), *(memory[name] for name in names)]
+    buffers = memory.several("plane", "weight", "tip_sets", "sets", "twin")
+    return [*map(np.int32, numbers), np.int64(stride), *buffers]
 
 
 def _tree(twin: Int32, near: Int32) -> Tree:

@@ -68,20 +68,18 @@ class RateGroupEngine:
 
     def close(self) -> None:
         """Give the memory back until there is more to do; models and CLAs are gone then."""
-        if (spent := self._spent()) is not None:
-            self._past.append(spent)
-        self._opened = None
-        self._programs = {}
+        self._past = self._breakdowns()
+        self._opened, self._programs = None, {}
 
-    def _spent(self) -> Breakdown | None:
-        known: Callable[[], Breakdown | None] | None = getattr(self._opened, "breakdown", None)
-        return None if known is None else known()
+    def _breakdowns(self) -> list[Breakdown]:
+        """Breakdowns of all engines so far that have one."""
+        last: Breakdown | None = getattr(self._opened, "breakdown", lambda: None)()
+        return self._past if last is None else [*self._past, last]
 
     def breakdown(self) -> Breakdown | None:
         """Where the time of all engines so far went; None where they do not know."""
-        every = [*self._past, self._spent()]
-        known = [spent for spent in every if spent is not None]
-        return Breakdown.one_after_the_other(known) if known else None
+        spent = self._breakdowns()
+        return Breakdown.one_after_the_other(spent) if spent else None
 
     @property
     def name(self) -> str:
@@ -144,8 +142,8 @@ def _grouped(
     sizes = [patterns.n_patterns for patterns in groups]
     ends = np.cumsum(sizes)
     each = [
-        patterns.grouped(own, count)
-        for patterns, own in zip(groups, np.split(category, ends[:-1]), strict=True)
+        patterns.grouped(rates, count)
+        for patterns, rates in zip(groups, np.split(category, ends[:-1]), strict=True)
     ]
     orders = [order + end - size for (_, order), end, size in zip(each, ends, sizes, strict=True)]
     return [patterns for patterns, _ in each], np.concatenate(orders)

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from dataclasses import replace
 from functools import cached_property, partial
 from typing import Any, NamedTuple
@@ -12,8 +12,8 @@ import numpy.typing as npt
 import pyopencl as cl
 
 from mltree.data.patterns import Patterns
-from mltree.device.build import build_kernels, context_on, is_nvidia, queue_on, worker_of
-from mltree.device.layout import Blocks, Layout, longest_walk, splits_lanes, whole_products
+from mltree.device.build import build_kernels, context_on, is_nvidia, worker_of
+from mltree.device.layout import Blocks, Layout, add_lanes, longest_walk, splits_lanes
 from mltree.device.memory import LEAST, Memory, NamingDevice, raise_fault, room_on
 from mltree.device.timing import Breakdown, DeviceTimes
 from mltree.device.worker import BUFFERS, BackgroundBuild, Dispatch, Launch, Plan, Worker
@@ -35,183 +35,13 @@ from mltree.program.ops.operation import Stage
 from mltree.program.ops.state import model_rows, series_rows
 from mltree.program.program import Program, most_steps
 from mltree.system.arrays import Float64, Int32
-from mltree.system.errors import DeviceError, DeviceMemoryError, WorkerFault
-from mltree.system.values import Value
-
-# Pattern buffers: codes, weights, eigen systems, and the blocks of parts.
+from mltree.system.errors import DeviceError, DeviceMemoryError
 
 OF_BLOCKS = ("block_part", "chunk_block", "part_chunk")
 """Buffers that say where parts lie."""
 
-GROUP = 128
-"""Work-items of a group that makes weights."""
-
-
-def put_patterns(
-    memory: Memory, blocks: Blocks, patterns: Patterns, real: np.dtype[Any], acc: np.dtype[Any]
-) -> None:
-    """Fill the buffers with patterns that lie in these blocks.
-
-    real, acc  what systems and sums are of
-    """
-    memory.put("tips", blocks.padded(patterns.codes, patterns.alphabet.gap_code))
-    memory.put("tip_table", patterns.alphabet.tip_table.astype(real))
-    for table in OF_BLOCKS:
-        memory.put(table, getattr(blocks, table))
-    memory.put("site_system", blocks.systems(patterns.systems).astype(real))
-    if patterns.systems is not None:
-        memory.put("series", patterns.systems.exchangeabilities.astype(acc))
-    memory.put("weights", blocks.padded(patterns.weights[None], kind=acc))
-    memory.reserve("site_lnl", blocks.width * acc.itemsize)
-
-
-def write_patterns(
-    memory: Memory,
-    blocks: Blocks,
-    first_part: int,
-    patterns: Patterns,
-    real: np.dtype[Any],
-    acc: np.dtype[Any],
-) -> None:
-    """Write over the patterns of the parts from ``first_part`` on, under the one row of weights.
-
-    Raises: ValueError: they are not as many.
-    """
-    laid_out, first = Blocks.of(patterns, blocks.vw, blocks.count), blocks.first_of(first_part)
-    if not np.array_equal(
-        blocks.block_part[first : first + laid_out.count], first_part + laid_out.block_part
-    ):
-        raise ValueError("parts of other sizes")
-    codes = laid_out.padded(patterns.codes, patterns.alphabet.gap_code)
-    for tip, row in enumerate(np.ascontiguousarray(codes)):
-        memory.write("tips", row, tip * blocks.width + first * laid_out.vw)
-    weights = laid_out.padded(patterns.weights, kind=acc)
-    memory.write("weights", weights, first * laid_out.vw * acc.itemsize)
-    if patterns.systems is not None:
-        systems = np.ascontiguousarray(laid_out.systems(patterns.systems), real)
-        memory.write("site_system", systems, first * systems[0].nbytes)
-
-
-def put_weights(memory: Memory, blocks: Blocks, rows: Weights, widening: Widening) -> None:
-    """Fill the buffer with rows of weights [R, L]."""
-    size = blocks.width * widening.acc.itemsize
-    if widening.is_for(rows):
-        memory.put_rows("weights", rows, size, blocks.padded, widening)
-    else:
-        memory.put_rows("weights", rows, size, lambda slab: blocks.padded(slab, kind=widening.acc))
-
-
-class Widening:
-    """Weights of 16 bits on their way to a GPU, which makes whole ones of them (opencl/widen.cl).
-
-    So a quarter of the bytes is sent. Where the host is the device nothing is, and it makes them.
-    """
-
-    def __init__(self, context: cl.Context, queue: cl.CommandQueue, acc: np.dtype[Any]) -> None:
-        """``acc``: what weights are of. Nothing is built before it is needed."""
-        self.acc = acc
-        self._context, self._queue = context, queue
-
-    def is_for(self, rows: Weights) -> bool:
-        """True for rows that it serves."""
-        return rows.dtype == np.uint16 and bool(self._queue.device.type & cl.device_type.GPU)
-
-    def __call__(self, narrow: cl.Buffer, wide: cl.Buffer, offset: int, count: int) -> None:
-        """Make so many; ``offset``: bytes in the wide buffer."""
-        items, first = -(-count // GROUP) * GROUP, offset // self.acc.itemsize
-        numbers = np.uint64(first), np.uint64(count)
-        self._kernel(self._queue, (items,), (GROUP,), narrow, wide, *numbers)
-
-    @cached_property
-    def _kernel(self) -> cl.Kernel:
-        device, is_double = self._queue.device, self.acc == np.float64
-        program = build_kernels(self._context, device, "widen", FP64=int(is_double))
-        return cl.Kernel(program, "widen")
-
-
-# Where slices share one CLA pool, a slice's CLAs are gone when its turn comes again. A
-# :class:`Resident` remembers the programs that wrote them, and lists those that a program needs.
-
-_CACHE = "_written"
-
-
-class Writer(Value, eq=False):
-    """The part of a program that writes CLAs, on the f64[lengths] that it ran with."""
-
-    program: Program
-    lengths: Float64
-    reads: Int32
-    """Slots that it needs from programs before it."""
-    writes: Int32
-
-
-class Resident:
-    """The writers of the CLAs that a client counts on, oldest first."""
-
-    def __init__(self) -> None:
-        self._writers: list[Writer] = []
-
-    def needed(self, program: Program) -> list[Writer]:
-        """Programs that must run before this one, oldest first, where no CLA is left.
-
-        Raises:
-            WorkerFault: the program reads a CLA that no program has written.
-        """
-        missing, _ = _slots(program.stages)
-        writers = []
-        for writer in reversed(self._writers):
-            written = np.isin(missing, writer.writes)
-            if written.any():
-                writers.append(writer)
-                missing = np.union1d(missing[~written], writer.reads)
-        if missing.size:
-            raise WorkerFault(
-                f"reads cla[{missing[0]}], which nothing has written",
-                hint="please report this with the log",
-            )
-        return writers[::-1]
-
-    def record(self, program: Program, lengths: Float64) -> None:
-        """A program ran, at last with these f64[lengths]; writers it has overwritten go."""
-        part, reads, writes = _written(program)
-        if writes.size == 0:
-            return
-        held = [w for w in self._writers if not _covers(writes, w.writes)]
-        self._writers = [*held, Writer(part, lengths.copy(), reads, writes)]
-
-
-def slots_needed(program: Program) -> Int32:
-    """Slots that a program reads and has not written before; rising."""
-    return _slots(program.stages)[0]
-
-
-def _covers(writes: Int32, others: Int32) -> bool:
-    """True if all the others are among the slots; the same program's are the same array."""
-    return writes is others or bool(np.isin(others, writes).all())
-
-
-def _written(program: Program) -> tuple[Program, Int32, Int32]:
-    """The part that writes CLAs, and the slots that it reads and writes.
-
-    Found once for each object, which may run many times.
-    """
-    known: tuple[Program, Int32, Int32] | None = vars(program).get(_CACHE)
-    if known is None:
-        stages = tuple(part for stage in program.stages if (part := stage.writing()) is not None)
-        known = vars(program)[_CACHE] = Program(stages, 1, program.cases), *_slots(stages)
-    return known
-
-
-def _slots(stages: tuple[Stage, ...]) -> tuple[Int32, Int32]:
-    """Slots read before the stages write them, and all slots written; both rising."""
-    nothing = [np.zeros(0, np.int32)]
-    reads = np.concatenate([*nothing, *(stage.slots_read() for stage in stages)])
-    writes = np.concatenate([*nothing, *(stage.slots_written() for stage in stages)])
-    count = 1 + max(reads.max(initial=-1), writes.max(initial=-1))
-    is_read, is_written = np.zeros((2, count), np.bool_)
-    is_read[reads] = is_written[writes] = True
-    needed = np.flatnonzero(is_read & ~is_written)
-    return needed.astype(np.int32), np.flatnonzero(is_written).astype(np.int32)
+WIDEN_ITEMS = 128
+"""Work-items of a group that widens weights."""
 
 
 PLANS = 16
@@ -222,6 +52,18 @@ RETREAT = 0.75
 
 _GROWING = ("cla", "scaler", "pmatrix", "tip_pmatrix", "partial", "stack")
 _OF_SLICE = (*OF_BLOCKS, "tips", "weights", "site_lnl", "site_system")
+
+
+def slots_used(stages: tuple[Stage, ...]) -> tuple[Int32, Int32]:
+    """Slots read before the stages write them, and all slots written; both rising."""
+    nothing = [np.zeros(0, np.int32)]
+    reads = np.concatenate([*nothing, *(stage.slots_read() for stage in stages)])
+    writes = np.concatenate([*nothing, *(stage.slots_written() for stage in stages)])
+    count = 1 + max(reads.max(initial=-1), writes.max(initial=-1))
+    is_read, is_written = np.zeros((2, count), np.bool_)
+    is_read[reads] = is_written[writes] = True
+    needed = np.flatnonzero(is_read & ~is_written)
+    return needed.astype(np.int32), np.flatnonzero(is_written).astype(np.int32)
 
 
 class Session:
@@ -238,7 +80,6 @@ class Session:
         chunk_blocks: int | None = None,
         slots: int = 0,
         reduction_lanes: int = 0,
-        parted: bool = False,
         apart: bool = False,
         background: BackgroundBuild | None = None,
     ) -> None:
@@ -246,14 +87,13 @@ class Session:
 
         reduction_lanes  of a shard, which leaves strided sums (:mod:`mltree.device.layout`); 0 for
                          whole sums
-        parted           look parts up even where there is but one, for programs that leave it out
         apart            CLAs have the patterns of a program's parts alone, and are lost to programs
                          on other parts
         background       processes that build workers already
         """
         self.device = device
         self.parts = len(patterns.parts)
-        self.layout = layout = replace(layout, parted=parted or layout.parted or self.parts > 1)
+        self.layout = layout = replace(layout, parted=layout.parted or self.parts > 1)
         self.reduction_lanes = reduction_lanes
         self.dispatch = dispatch
         self.name = f"{device.name.strip()}, {layout}"
@@ -261,10 +101,11 @@ class Session:
         self._naming = NamingDevice(device)
         self._background = background
         self._context = context_on(device)
-        self._queue = queue_on(self._context, device, self.times.from_events)
+        profiling = cl.command_queue_properties.PROFILING_ENABLE
+        properties = (profiling,) if self.times.from_events else ()
+        self._queue = cl.CommandQueue(self._context, device, *properties)
         self._acc = np.dtype(np.float64 if layout.fp64 else np.float32)
         self._real = np.dtype(np.float32 if layout.single else np.float64)
-        self._widening = Widening(self._context, self._queue, self._acc)
         self._chunk_blocks = chunk_blocks or layout.chunk_blocks(patterns.n_patterns)
         self._bounds = length_bounds
         blocks = Blocks.of(patterns, layout.vw, self._chunk_blocks)
@@ -278,7 +119,6 @@ class Session:
         self._workers: dict[str, Worker] = {}
         self._plans: dict[tuple[int, int, int], Plan] = {}
         self._program: Program | None = None
-        self._patterns = patterns
         self._first_chunk = 0
         self._others: dict[Patterns, dict[str, cl.Buffer]] = {}
         self._upload_patterns(patterns)
@@ -304,16 +144,49 @@ class Session:
 
     def load_weights(self, rows: Weights) -> None:
         """Take rows of weights f64[R, L]."""
-        put_weights(self.memory, self._blocks, rows, self._widening)
+        widen, kind = (self._widen, None) if self._widens(rows) else (None, self._acc)
+        size, padded = (
+            self._blocks.width * self._acc.itemsize,
+            partial(self._blocks.padded, kind=kind),
+        )
+        self.memory.put_rows("weights", rows, size, padded, widen)
+
+    def _widens(self, rows: Weights) -> bool:
+        """True for weights of 16 bits, sent in a quarter of the bytes to a GPU that widens them."""
+        return rows.dtype == np.uint16 and bool(self.device.type & cl.device_type.GPU)
+
+    def _widen(self, narrow: cl.Buffer, wide: cl.Buffer, offset: int, count: int) -> None:
+        """Widen so many weights (opencl/widen.cl); ``offset``: bytes in the wide buffer."""
+        items, first = -(-count // WIDEN_ITEMS) * WIDEN_ITEMS, offset // self._acc.itemsize
+        numbers = np.uint64(first), np.uint64(count)
+        self._widening_kernel(self._queue, (items,), (WIDEN_ITEMS,), narrow, wide, *numbers)
+
+    @cached_property
+    def _widening_kernel(self) -> cl.Kernel:
+        is_double = int(self._acc == np.float64)
+        program = build_kernels(self._context, self.device, "widen", FP64=is_double)
+        return cl.Kernel(program, "widen")
 
     def load_patterns(self, first_part: int, patterns: Patterns) -> None:
         """See :meth:`mltree.program.engine.ReplicateEngine.load_patterns`."""
-        write_patterns(self.memory, self._blocks, first_part, patterns, self._real, self._acc)
+        blocks, write, acc = self._blocks, self.memory.write, self._acc
+        laid_out = Blocks.of(patterns, blocks.vw, blocks.count)
+        first = int(blocks.chunk_block[blocks.part_chunk[first_part]])
+        parts = blocks.block_part[first : first + laid_out.count]
+        if not np.array_equal(parts, first_part + laid_out.block_part):
+            raise ValueError("parts of other sizes")
+        codes = laid_out.padded(patterns.codes, patterns.alphabet.gap_code)
+        for tip, row in enumerate(np.ascontiguousarray(codes)):
+            write("tips", row, tip * blocks.width + first * laid_out.vw)
+        weights = laid_out.padded(patterns.weights, kind=acc)
+        write("weights", weights, first * laid_out.vw * acc.itemsize)
+        if patterns.systems is not None:
+            systems = np.ascontiguousarray(laid_out.systems(patterns.systems), self._real)
+            write("site_system", systems, first * systems[0].nbytes)
 
     def site_log_likelihoods(self, rows: int = 1) -> Float64:
         """f64[rows, L] of the last EVALUATE_SITES."""
-        lnl = np.empty((rows, self._blocks.width), self._acc)
-        self.memory.read("site_lnl", lnl)
+        lnl = self.memory.fetch("site_lnl", (rows, self._blocks.width), self._acc)
         return self._blocks.unpadded(lnl).astype(np.float64, copy=False)
 
     def run(self, program: Program, lengths: Float64, control: Float64) -> Result:
@@ -325,48 +198,47 @@ class Session:
             raise
 
     def _run(self, program: Program, lengths: Float64, control: Float64) -> Result:
-        self.start(program, lengths, control)
-        back = self.receive(program, len(lengths), len(control)).astype(np.float64, copy=False)
+        plan = self.start(program, lengths, control)
+        back = self.receive(plan).astype(np.float64, copy=False)
         end = HEADER_WORDS + control.size
         head = end + len(lengths)
         after = back[HEADER_WORDS:end].reshape(-1, CONTROL_WORDS)
         self.times.repeated(program, self._blocks.patterns_of(program.cases), after)
         sums = back[head:]
         if self._lanes_of(program) > self.reduction_lanes:
-            sums = whole_products(program, sums, self._blocks.part_chunk)
+            empty, part_chunk = np.empty(program.sums), self._blocks.part_chunk
+            sums = add_lanes(program, [sums], [REDUCE_WIDTH], part_chunk, empty)
         return Result(sums, back[end:head], after)
 
-    def start(self, program: Program, lengths: Float64, control: Float64) -> None:
+    def start(self, program: Program, lengths: Float64, control: Float64) -> Plan:
         """Send a program on its way."""
         head = np.concatenate((np.zeros(HEADER_WORDS), control.ravel(), lengths), dtype=self._acc)
-        self.send(program, head, len(lengths), len(control))
+        return self.send(program, head, len(lengths), len(control))
 
     def send(
         self, program: Program, words: npt.NDArray[Any], lengths: int, groups: int = 0
-    ) -> None:
+    ) -> Plan:
         """Send a program on its way, with the numbers [words] of its state from the header on."""
         with self._naming:
             plan = self._plan(program, lengths, groups)
             numbers = words.astype(self._acc, copy=False)
             self.memory.write("state", numbers, plan.state["HEADER"].start * self._acc.itemsize)
             self._launch(plan)
+        return plan
 
-    def ask(self, program: Program, lengths: int, groups: int = 0) -> None:
+    def ask(self, plan: Plan) -> None:
         """Have the device begin, and its answer fetched, though nobody waits for it yet."""
-        state = self._state(program, lengths, groups)
-        start, size = state["HEADER"].start, self._acc.itemsize
+        start, size = plan.state["HEADER"].start, self._acc.itemsize
         with self._naming:
-            self.memory.ask("state", (state.words - start) * size, start * size)
+            self.memory.ask("state", (plan.state.words - start) * size, start * size)
 
-    def receive(self, program: Program, lengths: int, groups: int = 0) -> npt.NDArray[Any]:
-        """Wait for the program that was sent; acc[words] of its state from the header on."""
-        state = self._state(program, lengths, groups)
-        start = state["HEADER"].start
-        back = np.empty(state.words - start, self._acc)
+    def receive(self, plan: Plan) -> npt.NDArray[Any]:
+        """Wait for what was sent; acc[words] of its state from the header on."""
+        start, acc = plan.state["HEADER"].start, self._acc
         with self._naming:
-            self.memory.read("state", back, start * self._acc.itemsize)
+            back = self.memory.fetch("state", plan.state.words - start, acc, start * acc.itemsize)
             self.times.settle()
-        self._check(program, back)
+        self._check(plan.program, back)
         return back
 
     def advance(
@@ -389,7 +261,6 @@ class Session:
         if patterns is self._patterns:
             return
         self._others[self._patterns] = self.memory.take(_OF_SLICE)
-        self._patterns = patterns
         self._first_chunk = first_chunk
         if patterns in self._others:
             self.memory.give(self._others.pop(patterns))
@@ -407,11 +278,11 @@ class Session:
 
     def timings(self) -> dict[Function, float]:
         """Seconds on the device per likelihood function so far, from events and marks."""
-        words = {name: self.memory[f"marks.{name}"].size // 8 for name in self._workers}
-        marks = {name: np.zeros(count, np.uint64) for name, count in words.items()}
-        for name, ticks in marks.items():
-            self.memory.read(f"marks.{name}", ticks)
-        return self.times.by_function(marks)
+        buffers = {name: f"marks.{name}" for name in self._workers}
+        fetch, size = self.memory.fetch, self.memory.size
+        return self.times.by_function(
+            {name: fetch(marks, size(marks) // 8, np.uint64) for name, marks in buffers.items()}
+        )
 
     def breakdown(self) -> Breakdown:
         """Breakdown of the time so far, with the work that was done in it."""
@@ -450,12 +321,21 @@ class Session:
             worker.let_go()
 
     def _lay_out(self, patterns: Patterns) -> None:
-        self._n_patterns = patterns.n_patterns
+        self._patterns = patterns
         self._blocks = Blocks.of(patterns, self.layout.vw, self._chunk_blocks)
 
     def _upload_patterns(self, patterns: Patterns) -> None:
         self._lay_out(patterns)
-        put_patterns(self.memory, self._blocks, patterns, self._real, self._acc)
+        blocks, put, real, acc = self._blocks, self.memory.put, self._real, self._acc
+        put("tips", blocks.padded(patterns.codes, patterns.alphabet.gap_code))
+        put("tip_table", patterns.alphabet.tip_table.astype(real))
+        for table in OF_BLOCKS:
+            put(table, getattr(blocks, table))
+        put("site_system", blocks.systems(patterns.systems).astype(real))
+        if patterns.systems is not None:
+            put("series", patterns.systems.exchangeabilities.astype(acc))
+        put("weights", blocks.padded(patterns.weights[None], kind=acc))
+        self.memory.reserve("site_lnl", blocks.width * acc.itemsize)
 
     def _worker(self, name: str) -> Worker:
         if name not in self._workers:
@@ -485,10 +365,10 @@ class Session:
 
     def _new_plan(self, program: Program, lengths: int, groups: int, worker: Worker) -> Plan:
         cases, blocks = program.cases, self._blocks
-        chunks = max(1, int(blocks.chunks_of(cases["first_part"], cases["parts"]).max()))
+        chunks = blocks.most_chunks(cases)
         reduction_lanes = self._lanes_of(program)
         launches = worker.launches(
-            program, self.dispatch, self._n_patterns, chunks, reduction_lanes
+            program, self.dispatch, self._patterns.n_patterns, chunks, reduction_lanes
         )
         stacks = max(launch.groups for launch in launches) * worker.spilled_bytes(program)
         self._make_room(program, lengths, groups, stacks)
@@ -518,7 +398,7 @@ class Session:
             launches=launches,
             generation=self.memory.generation,
             state=self._state(program, lengths, groups),
-            products=self.layout.products(self._n_patterns) * most_steps(program),
+            products=self.layout.products(self._patterns.n_patterns) * most_steps(program),
         )
 
     def _own_blocks(self, program: Program) -> slice:
@@ -534,7 +414,7 @@ class Session:
         slots = program.slots
         if self.memory.size("cla") < slots * (slot - counts):
             slots = slots if self.room.starts else max(slots, self.expected_slots)
-            keep = not self._others and slots_needed(program).size > 0
+            keep = not self._others and slots_used(program.stages)[0].size > 0
             if not keep:
                 self._let_go()
             reserve("cla", slots * (slot - counts), keep)
@@ -551,24 +431,22 @@ class Session:
 
     def _launch(self, plan: Plan) -> None:
         self.memory.expect(plan.products)
-        self._enqueue_all(plan)
+        if len(plan.launches) < len(plan.program.stages):
+            self.enqueue(plan, plan.launches[0])
+        else:
+            plan.program.drive(_ByStage(self, plan))
         self.times.sent(plan.program, self._blocks.patterns_of(plan.program.cases))
 
-    def _enqueue_all(self, plan: Plan) -> None:
-        if len(plan.launches) < len(plan.program.stages):
-            self._enqueue(plan, plan.launches[0])
-        else:
-            groups_move = partial(self._any_active, plan.state)
-            plan.program.drive(_ByStage(partial(self._enqueue, plan), plan.launches, groups_move))
-
-    def _any_active(self, state: StateLayout, groups: int) -> bool:
-        control = np.empty((groups, CONTROL_WORDS), self._acc)
-        self.memory.read("state", control, state["CONTROL"].start * self._acc.itemsize)
-        return bool(control[:, Control.ACTIVE].any())
-
-    def _enqueue(self, plan: Plan, launch: Launch) -> None:
+    def enqueue(self, plan: Plan, launch: Launch) -> None:
+        """Enqueue one of the plan's launches."""
         event = plan.worker.launch(self._queue, plan.arguments, launch)
         self.times.launched(plan.worker.name, event)
+
+    def is_active(self, state: StateLayout, groups: int) -> bool:
+        """True while one of a program's groups of branch lengths still moves."""
+        offset = state["CONTROL"].start * self._acc.itemsize
+        control = self.memory.fetch("state", (groups, CONTROL_WORDS), self._acc, offset)
+        return bool(control[:, Control.ACTIVE].any())
 
     def _check(self, program: Program, back: npt.NDArray[Any]) -> None:
         fault, stage = int(back[0]), int(back[1])
@@ -580,13 +458,15 @@ class Session:
 class _ByStage(NamedTuple):
     """A launch for every stage of a program, which the host goes through."""
 
-    launch: Callable[[Launch], None]
-    launches: Sequence[Launch]
-    is_active: Callable[[int], bool]
+    session: Session
+    plan: Plan
 
     def run(self, first: int, end: int) -> None:
-        for launch in self.launches[first:end]:
-            self.launch(launch)
+        for launch in self.plan.launches[first:end]:
+            self.session.enqueue(self.plan, launch)
 
     def step(self, at: int) -> None:
-        self.launch(self.launches[at])
+        self.run(at, at + 1)
+
+    def is_active(self, groups: int) -> bool:
+        return self.session.is_active(self.plan.state, groups)

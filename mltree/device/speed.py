@@ -9,7 +9,6 @@ from collections.abc import Callable, Sequence
 from contextlib import suppress
 from dataclasses import replace
 from functools import cache
-from time import perf_counter
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -18,7 +17,7 @@ import pyopencl as cl
 
 from mltree.data.alphabet import DNA, PROTEIN, Alphabet
 from mltree.data.patterns import Patterns
-from mltree.device.build import context_on
+from mltree.device.build import context_on, is_nvidia
 from mltree.device.discovery import DeviceInfo, choose_device, find_devices
 from mltree.device.layout import Layout
 from mltree.device.layout_choice import (
@@ -142,17 +141,8 @@ class GpuLoad(NamedTuple):
     total: int
 
 
-class _Utilisation(ctypes.Structure):
-    _fields_ = (("gpu", ctypes.c_uint), ("memory", ctypes.c_uint))
-
-
-class _Memory(ctypes.Structure):
-    _fields_ = tuple((name, ctypes.c_ulonglong) for name in ("total", "free", "used"))
-
-
 @cache
 def _library() -> Any:
-    """NVML, ready; None where there is none."""
     with suppress(OSError):
         library = ctypes.CDLL(LIBRARY)
         if library.nvmlInit_v2() == 0:
@@ -162,21 +152,21 @@ def _library() -> Any:
 
 def gpu_load(device: cl.Device) -> GpuLoad | None:
     """Load of an NVIDIA GPU; None where nobody can tell."""
-    library = _library() if "nvidia" in str(device.platform.name).lower() else None
+    library = _library() if is_nvidia(device) else None
     if library is None:
         return None
     with suppress(cl.Error, AttributeError):
         domain, bus, slot = device.pci_domain_id_nv, device.pci_bus_id_nv, device.pci_slot_id_nv
         address = f"{domain:08x}:{bus:02x}:{slot >> 3:02x}.0"
         handle = ctypes.c_void_p()
-        use, memory = _Utilisation(), _Memory()
+        use, memory = (ctypes.c_uint * 2)(), (ctypes.c_ulonglong * 3)()  # gpu, memory; total, free
         answers = (
             library.nvmlDeviceGetHandleByPciBusId_v2(address.encode(), ctypes.byref(handle))
             or library.nvmlDeviceGetUtilizationRates(handle, ctypes.byref(use))
             or library.nvmlDeviceGetMemoryInfo(handle, ctypes.byref(memory))
         )
         if answers == 0:
-            return GpuLoad(use.gpu, memory.free, memory.total)
+            return GpuLoad(busy=use[0], free=memory[1], total=memory[0])
     return None
 
 
@@ -206,35 +196,27 @@ def occupied(device: DeviceInfo, needed: int) -> str | None:
 def load_meter(
     device: DeviceInfo, clock: Callable[[], float] = time.monotonic
 ) -> Callable[[], str]:
-    """Meter of a device's load in a word, which looks once in a while, however often asked."""
-    cpu = _CpuMeter(clock)
-    said, looked = "", -OFTEN
+    """Meter of a device's load in a word, which looks once in a while, however often asked.
+
+    CPU time is the process's since the last look, 100 % for each CPU.
+    """
+    said, looked, then, before = "", -OFTEN, clock(), time.process_time()
 
     def text() -> str:
-        nonlocal said, looked
-        if clock() - looked >= OFTEN:
-            said, looked = cpu() if device.is_cpu else _gpu_text(device.handle), clock()
+        nonlocal said, looked, then, before
+        if clock() - looked < OFTEN:
+            return said
+        if not device.is_cpu:
+            load = gpu_load(device.handle)
+            said = f"GPU {load.busy} %" if load else ""
+        else:
+            now, cpu = clock(), time.process_time()
+            said = f"CPU {(cpu - before) / (now - then):.0%}" if now > then else ""
+            then, before = now, cpu
+        looked = clock()
         return said
 
     return text
-
-
-def _gpu_text(device: cl.Device) -> str:
-    load = gpu_load(device)
-    return "" if load is None else f"GPU {load.busy} %"
-
-
-class _CpuMeter:
-    """CPU time of the process since the last call, 100 % for each CPU."""
-
-    def __init__(self, clock: Callable[[], float]) -> None:
-        self._clock = clock
-        self._last = clock(), time.process_time()
-
-    def __call__(self) -> str:
-        now, cpu = self._clock(), time.process_time()
-        (then, before), self._last = self._last, (now, cpu)
-        return f"CPU {(cpu - before) / (now - then):.0%}" if now > then else ""
 
 
 SAMPLE_TIPS = 12
@@ -266,10 +248,6 @@ REHEARSAL = 64
 
 Tell = Callable[[str], None]
 """Takes a line of progress."""
-
-
-def _silent(_: str) -> None:
-    """Take no line of progress."""
 
 
 def measured_speeds(
@@ -315,29 +293,27 @@ def round_seconds(
 
 
 def _run(session: Session, work: Sequence[Program], lengths: npt.NDArray[np.float64]) -> float:
-    """Measure wall seconds."""
-    start = perf_counter()
+    start = time.perf_counter()
     for program in work:
         session.run(program, lengths, NO_CONTROL)
-    return perf_counter() - start
+    return time.perf_counter() - start
 
 
-def calibrate(device: DeviceInfo, tell: Tell = _silent) -> Calibration:
-    """Measure a device and keep what was found; mostly the time of building its kernels."""
-    trials = _trials(device)
-    found: dict[str, LayoutChoice] = {}
-    chosen: dict[_Trial, Layout] = {}
-    for kind, trial in trials.items():
-        if trial not in chosen:
+def calibrate(device: DeviceInfo, tell: Tell = lambda _: None) -> Calibration:
+    """Measure a device and keep the choices; mostly the time of building its kernels."""
+    choices: dict[str, LayoutChoice] = {}
+    fastest: dict[_Trial, Layout] = {}
+    for kind, trial in _trials(device).items():
+        if trial not in fastest:
             tell(f"{device.name}: measuring {trial}")
-            chosen[trial] = _better(device, trial)
-        found[kind.key] = LayoutChoice(chosen[trial].vw, chosen[trial].rows)
-    calibration = Calibration(copy_bandwidth(device.handle), found)
+            fastest[trial] = _better(device, trial)
+        choices[kind.key] = LayoutChoice(fastest[trial].vw, fastest[trial].rows)
+    calibration = Calibration(copy_bandwidth(device.handle), choices)
     save(device, calibration)
     return calibration
 
 
-def build_all(devices: Sequence[DeviceInfo], tell: Tell = _silent) -> None:
+def build_all(devices: Sequence[DeviceInfo], tell: Tell = lambda _: None) -> None:
     """Build all kernels that :func:`calibrate` needs, side by side."""
     jobs = [
         (str(device.index), trial.label, layout)
@@ -399,13 +375,13 @@ def _trials(device: DeviceInfo) -> dict[DataKind, _Trial]:
         if not device.is_cpu:
             rules = (rule_layout(device, *shape, n) for n in SIZE_PATTERNS)
             widths = tuple(dict.fromkeys(rule.vw for rule in rules))
-        for size, wanted in enumerate(SIZE_PATTERNS):
-            present = choose_layout(device, *shape, wanted)
-            others = [rule_layout(device, *shape, wanted, vw=vw) for vw in widths]
+        for size, n_patterns in enumerate(SIZE_PATTERNS):
+            present = choose_layout(device, *shape, n_patterns)
+            others = [rule_layout(device, *shape, n_patterns, vw=vw) for vw in widths]
             layouts = tuple(dict.fromkeys([present, *others]))
             kind = DataKind(alphabet.n_states, CATEGORIES, not device.has_fp64, size)
-            n_patterns = min(wanted, _most_patterns(device, alphabet))
-            trials[kind] = _Trial(label, n_patterns, layouts)
+            most = _most_patterns(device, alphabet)
+            trials[kind] = _Trial(label, min(n_patterns, most), layouts)
     return trials
 
 

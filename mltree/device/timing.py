@@ -1,8 +1,7 @@
 """Time of a run: on the device by likelihood function, and of the host that waits for it.
 
-OpenCL events time the launches, and marks inside them share that out to the functions. Where the
-device's clock runs in nanoseconds (NVIDIA) the marks say everything, and the queue goes without
-profiling: on an H200 that saves 15 us a launch.
+OpenCL events time the launches, and marks inside share that out to the functions. On NVIDIA, whose
+clock runs in nanoseconds, marks say all; a queue without profiling saves an H200 15 us a launch.
 """
 
 from __future__ import annotations
@@ -10,6 +9,8 @@ from __future__ import annotations
 import time
 from collections import defaultdict
 from collections.abc import Callable, Mapping, Sequence
+from dataclasses import replace
+from operator import add
 
 import numpy as np
 import numpy.typing as npt
@@ -38,6 +39,9 @@ class Cost(Value):
     bytes: int = 0
     """Least that those must read and write (:mod:`mltree.program.program`)."""
 
+    def __add__(self, other: Cost) -> Cost:
+        return Cost(*map(add, self._values(), other._values()))
+
 
 class Breakdown(Value):
     """Breakdown of an engine's time, in seconds."""
@@ -59,39 +63,24 @@ class Breakdown(Value):
     @classmethod
     def one_after_the_other(cls, parts: Sequence[Breakdown]) -> Breakdown:
         """Breakdown of engines that took turns: everything adds up."""
-        functions = {f: _sum([part.functions[f] for part in parts]) for f in Function}
-        return _joined(parts, functions)
+        devices = {device.int_ptr: device for part in parts for device in part.devices}
+        return cls(
+            {f: sum((part.functions[f] for part in parts), Cost()) for f in Function},
+            builds=sum(part.builds for part in parts),
+            waits=sum(part.waits for part in parts),
+            idle_cpu=sum(part.idle_cpu for part in parts),
+            devices=tuple(devices.values()),
+        )
 
     @classmethod
     def side_by_side(cls, parts: Sequence[Breakdown]) -> Breakdown:
         """Breakdown of devices that work at once: work adds up, time is the longest one's."""
-        longest = max(parts, key=lambda part: part.device_seconds)
-        functions = {}
-        for f in Function:
-            cost = _sum([part.functions[f] for part in parts])
-            seconds = longest.functions[f].seconds
-            functions[f] = Cost(seconds, cost.operations, cost.pattern_nodes, cost.bytes)
-        return _joined(parts, functions)
-
-
-def _joined(parts: Sequence[Breakdown], functions: Mapping[Function, Cost]) -> Breakdown:
-    devices = {device.int_ptr: device for part in parts for device in part.devices}
-    return Breakdown(
-        functions,
-        builds=sum(part.builds for part in parts),
-        waits=sum(part.waits for part in parts),
-        idle_cpu=sum(part.idle_cpu for part in parts),
-        devices=tuple(devices.values()),
-    )
-
-
-def _sum(costs: Sequence[Cost]) -> Cost:
-    return Cost(
-        seconds=sum(cost.seconds for cost in costs),
-        operations=sum(cost.operations for cost in costs),
-        pattern_nodes=sum(cost.pattern_nodes for cost in costs),
-        bytes=sum(cost.bytes for cost in costs),
-    )
+        longest = max(parts, key=lambda part: part.device_seconds).functions
+        every = cls.one_after_the_other(parts)
+        costs = every.functions.items()
+        return replace(
+            every, functions={f: replace(cost, seconds=longest[f].seconds) for f, cost in costs}
+        )
 
 
 class Stopwatch:

@@ -23,7 +23,6 @@ from mltree.device.build import (
     local_memory,
     mark,
     resident_groups,
-    write_whole,
 )
 from mltree.device.discovery import DeviceInfo, choose_device
 from mltree.device.layout import Layout
@@ -105,7 +104,7 @@ class Worker:
         )
         self._items = math.prod(self.group)
         self._stacks: dict[int, cl.LocalMemory] = {}
-        self._given: list[Any] = []
+        self._arguments: list[Any] = []
         """The arguments of the last launch."""
         self._plan: list[Any] | None = None
         """Arguments of the last launch but for its stages."""
@@ -159,12 +158,7 @@ class Worker:
         return self._units * resident_groups(self._device, self.name, self._layout, local)
 
     def launches(
-        self,
-        program: Program,
-        dispatch: Dispatch,
-        patterns: int,
-        chunks: int,
-        reduction_lanes: int = 0,
+        self, program: Program, dispatch: Dispatch, patterns: int, chunks: int, reduction_lanes: int
     ) -> list[Launch]:
         """All stages at once, or one by one."""
         shape = LaunchShape(
@@ -194,7 +188,7 @@ class Worker:
         size = max(LEAST, self._stack_bytes(program))
         stack = self._stacks.setdefault(size, cl.LocalMemory(size))
         numbers = [values[argument.name] for argument in contract.ARGUMENTS]
-        return [*(memory[name] for name in names), stack, *numbers]
+        return [*memory.several(*names), stack, *numbers]
 
     def launch(self, queue: cl.CommandQueue, arguments: list[Any], launch: Launch) -> cl.Event:
         """Run some stages of the program among the arguments."""
@@ -213,7 +207,7 @@ class Worker:
 
     def let_go(self) -> None:
         """Hold no buffer until the next launch."""
-        self._given, self._plan, self._stages = [], None, None
+        self._arguments, self._plan, self._stages = [], None, None
 
     def _give(self, plan: list[Any], first: int, last: int) -> None:
         """Set the kernel's arguments where they are not what they were."""
@@ -226,17 +220,16 @@ class Worker:
 
     def _set(self, start: int, arguments: list[Any]) -> None:
         """Set arguments from a number on; a number that is equal, and the same buffer, stay."""
-        given = self._given[start:] or [None] * len(arguments)
-        for index, (new, old) in enumerate(zip(arguments, given, strict=False), start):
+        before = self._arguments[start:] or [None] * len(arguments)
+        for index, (new, old) in enumerate(zip(arguments, before, strict=False), start):
             if new is not old and not (isinstance(new, np.generic) and new == old):
                 self._kernel.set_arg(index, new)
-        self._given[start : start + len(arguments)] = arguments
+        self._arguments[start : start + len(arguments)] = arguments
 
     def _stack_bytes(self, program: Program) -> int:
         """Local memory of a work-group's stack."""
-        if not self._stage.has_stack:
-            return 0
-        return self.local_levels(program) * self._layout.stack_bytes()
+        has_stack = self._stage.has_stack
+        return self.local_levels(program) * self._layout.stack_bytes() if has_stack else 0
 
 
 # Background builds: in processes of their own, while the host prepares a search.
@@ -262,20 +255,13 @@ class BackgroundBuild:
             for names in _shared_out(device, layout, workers):
                 self._running.update(dict.fromkeys(names, _start(device, layout, names)))
 
-    @classmethod
-    def of_search(cls, device: DeviceInfo, layout: Layout) -> BackgroundBuild:
-        """Start the builds that every search needs."""
-        return cls(device, layout, search_workers(layout))
-
     def wait(self, worker: str) -> None:
         """Return when no process builds the worker any more."""
         process = self._running.get(worker)
-        while process and process.poll() is None and not self._mark(worker).exists():
+        while process and process.poll() is None:
+            if _mark(self._device, self._layout, worker).exists():
+                return
             time.sleep(LOOK)
-
-    def _mark(self, worker: str) -> Path:
-        """File that exists once the worker has been built."""
-        return _mark(self._device, self._layout, worker)
 
 
 def search_workers(layout: Layout) -> tuple[str, ...]:
@@ -307,14 +293,12 @@ def build(index: int, workers: Sequence[str], numbers: dict[str, Any]) -> None:
     for worker in workers:
         built = Worker(context, device.handle, worker, layout.of_worker(worker))
         built.rehearse(context)
-        write_whole(_mark(device, layout, worker), b"")
+        _mark(device, layout, worker).touch()
 
 
 def _start(device: DeviceInfo, layout: Layout, workers: Sequence[str]) -> subprocess.Popen[bytes]:
-    command, silent = (
-        isolated_command(build, device.index, workers, asdict(layout)),
-        subprocess.DEVNULL,
-    )
+    command = isolated_command(build, device.index, workers, asdict(layout))
+    silent = subprocess.DEVNULL
     return subprocess.Popen(command, stdin=silent, stdout=silent, stderr=silent)
 
 
@@ -323,7 +307,6 @@ def _mark(device: DeviceInfo, layout: Layout, worker: str) -> Path:
 
 
 def _end(running: dict[str, subprocess.Popen[bytes]]) -> None:
-    """Kill the processes."""
     for process in set(running.values()):
         process.kill()
         process.wait()

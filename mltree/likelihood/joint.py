@@ -36,8 +36,7 @@ class JointEngine:
     ) -> None:
         """``states``, ``patterns``: S and L of each engine; ``bounds``: of branch lengths.
 
-        An engine must know of parts even if it has but one (:class:`mltree.device.session.Session`,
-        ``parted``).
+        An engine must look parts up even if it has but one (``parted`` of a device's layout).
         """
         self._engines, self._states = list(engines), list(states)
         self._columns = [

@@ -19,7 +19,7 @@ from typing import TYPE_CHECKING, Any, TypeAlias, TypeVar
 
 from mltree.data.alignments import Source
 from mltree.data.source import forget_pipes
-from mltree.device.pocl.environment import for_a_call
+from mltree.device.pocl.pocl import for_a_call
 from mltree.runs.engines import Engines, Resources
 from mltree.runs.inputs import AlignmentLike, newick_of, source_of
 from mltree.runs.options import AnalysisOptions, one_of, size_of

@@ -28,7 +28,7 @@ from mltree.device.layout_choice import (
     notices,
     patterns_at_a_time,
 )
-from mltree.device.memory import LEAST_BATCH, limit_on, room_on, slot_bytes
+from mltree.device.memory import LEAST_BATCH, room_on, slot_bytes
 from mltree.device.parsimony import parsimony_engine
 from mltree.device.rate_groups import RateGroupEngine, unrated
 from mltree.device.session import Session
@@ -384,13 +384,14 @@ class EnginePlan(Value, kw_only=True):
 
     def _open_session(self, patterns: Patterns) -> Session:
         (device,), (layout,) = self.devices, self.layouts
+        workers = search_workers(layout)
         return Session(
             device.handle, patterns, layout, self.bounds,
             memory_limit=self._limit,
             chunk_blocks=layout.chunk_blocks(self.chunked_as or self.n_patterns),
             slots=self._demand.tree_slots + self._demand.near_slots,
             apart=self.apart > 0,
-            background=None if self.trees is None else BackgroundBuild.of_search(device, layout),
+            background=None if self.trees is None else BackgroundBuild(device, layout, workers),
         )  # fmt: skip
 
     def _open_shards(self, patterns: Patterns) -> ShardedEngine:
@@ -428,7 +429,7 @@ class EnginePlan(Value, kw_only=True):
     def _limit(self) -> int | None:
         """Bytes that CLAs may take on the first device; its own limits where None."""
         device = self.devices[0]
-        limit = limit_on(device, self.resources.memory_limit)
+        limit = device.memory_limit(self.resources.memory_limit)
         if not (self.apart and device.is_cpu):
             return limit
         row = slot_bytes(self.layouts[0], self._rank_patterns, self.parts)

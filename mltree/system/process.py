@@ -39,7 +39,7 @@ def isolated_command(function: Callable[..., object], *arguments: Any) -> list[s
 # The number of CPUs of a run: the least of CPU affinity (``taskset``, Slurm's and PBS's bindings),
 # the quota of the cgroup (containers, Slurm again) and a Slurm task's CPUs, unless ``--threads``
 # sets another. Drivers heed affinity at most, and PoCL not even that, so all of them get the number
-# by environment variables (:mod:`mltree.device.pocl.environment`).
+# by environment variables (:mod:`mltree.device.pocl.pocl`).
 
 VARIABLE = "MLTREE_THREADS"
 """Environment variable that ``--threads`` sets, and that may be set in its place."""

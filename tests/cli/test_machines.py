@@ -19,8 +19,8 @@ import pytest
 
 from mltree.data.alignments import read_alignment
 from mltree.data.patterns import compress
-from mltree.device.pocl.environment import KERNELS
 from mltree.device.pocl.linker import SUMS, keep_sum
+from mltree.device.pocl.pocl import KERNELS
 from mltree.likelihood.likelihood import Likelihood
 from mltree.models.grammar import parse_model
 from mltree.program.cases import Case

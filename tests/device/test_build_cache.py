@@ -11,7 +11,7 @@ from pathlib import Path
 import pytest
 
 from mltree.device import build as cache
-from mltree.device.build import find_folder, is_trusted, kept_files, write_whole
+from mltree.device.build import find_folder, is_trusted, kept_files
 from mltree.system.errors import DeviceError
 
 
@@ -119,7 +119,7 @@ def test_full_disks_everywhere_are_said(root: Path, monkeypatch: pytest.MonkeyPa
 LIMITED = """
 import resource, sys
 resource.setrlimit(resource.RLIMIT_FSIZE, (1 << 16, 1 << 16))
-from mltree.device.cache import find_folder
+from mltree.device.build import find_folder
 find_folder()
 """
 
@@ -134,7 +134,7 @@ def test_a_limit_on_the_size_of_files_is_found_by_writing() -> None:
 
 ENDING = """
 import os
-from mltree.device.cache import cache_folder
+from mltree.device.build import cache_folder
 path = cache_folder()
 if os.fork() == 0:
     raise SystemExit
@@ -161,12 +161,3 @@ def test_files_are_kept_once_for_each_content(root: Path, monkeypatch: pytest.Mo
     assert [(x / "a").read_text() for x in (one, two)] == ["one", "two"]
     assert mode(one / "a") == 0o700
     assert {x.name for x in root.iterdir()} == {one.name, two.name}
-
-
-def test_a_file_is_written_whole_or_not_at_all(root: Path) -> None:
-    write_whole(root / "a" / "b", b"content")
-    assert (root / "a" / "b").read_bytes() == b"content"
-    (root / "a" / "c").mkdir()
-    with pytest.raises(OSError, match="directory"):
-        write_whole(root / "a" / "c", b"content")
-    assert {x.name for x in (root / "a").iterdir()} == {"b", "c"}

@@ -19,7 +19,6 @@ from mltree.device.memory import (
     MEMORY_SHARE,
     Memory,
     cla_memory,
-    limit_on,
     room_on,
 )
 from mltree.device.session import Session
@@ -63,21 +62,21 @@ def assert_same_bits(got: list[np.ndarray], expected: list[np.ndarray]) -> None:
 
 def test_ranks_share_what_a_device_may_hold() -> None:
     for device in find_devices():
-        assert limit_on(device, None) is None
-        assert limit_on(device, 70) == 70
-        assert limit_on(replace(device, sharers=3), 70) == 23
+        assert device.memory_limit(None) is None
+        assert device.memory_limit(70) == 70
+        assert replace(device, sharers=3).memory_limit(70) == 23
         own = int(MEMORY_SHARE * device.memory) // 3
-        assert limit_on(replace(device, sharers=3), 1 << 60) == own
-        assert limit_on(replace(device, sharers=3), None) == own
+        assert replace(device, sharers=3).memory_limit(1 << 60) == own
+        assert replace(device, sharers=3).memory_limit(None) == own
 
 
 def test_each_of_several_ranks_may_fill_a_buffer() -> None:
     """A GPU's largest is a quarter of its memory, which four of them share."""
     device = h200(largest=139.8 / 4)
     info = replace(find_devices()[0], handle=device, memory=device.global_mem_size, sharers=4)
-    own = cla_memory(device, limit_on(info, None))
+    own = cla_memory(device, info.memory_limit(None))
     assert own == int(MEMORY_SHARE * device.global_mem_size) // 4 < cla_memory(device)
-    assert cla_memory(device, limit_on(replace(info, sharers=2), None)) == cla_memory(device)
+    assert cla_memory(device, replace(info, sharers=2).memory_limit(None)) == cla_memory(device)
 
 
 BOOKS = 1 << 20
@@ -154,7 +153,7 @@ def test_a_device_that_refuses_memory_is_asked_for_less(
     """The search goes on in smaller batches, or slices, to the same bits."""
     expected = searched(open_native(problem.patterns, problem.categories), problem)
     engine = opened(kind, open_native, problem)
-    layout = engine.layout if isinstance(engine, Session) else engine.layouts[0]
+    layout = engine.layout if isinstance(engine, Session) else engine._group.shards[0].layout
     slots = 3 * (problem.tree.n_tips - 2)
     most = int(trees * slots * layout.cla_bytes(problem.patterns.n_patterns))
     most += BOOKS * (layout.lanes > 1)

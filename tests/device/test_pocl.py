@@ -8,9 +8,10 @@ from typing import cast
 import pyopencl as cl
 import pytest
 
+from mltree.device.build import is_pocl
 from mltree.device.discovery import find_devices
 from mltree.device.pocl import pocl
-from mltree.device.pocl.pocl import fitting_name, is_pocl, name_cpu
+from mltree.device.pocl.pocl import fitting_name, name_cpu
 
 V2 = {"sse2", "ssse3", "sse4_1", "sse4_2", "popcnt", "cx16"}
 AVX = V2 | {"avx"}

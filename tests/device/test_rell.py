@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 import pytest
 
-from mltree.device.session import Session, Widening
+from mltree.device.session import Session
 from mltree.device.shards import DeviceSpec, ShardedEngine
 from mltree.program import builders
 from mltree.program.cases import Cases
@@ -80,7 +80,7 @@ def test_weights_that_go_slab_by_slab_are_all_there(
     weights = np.random.default_rng(4).poisson(1.0, (23, 333)).astype(np.float64)
     expected = products(session, problem, 3, weights)
     monkeypatch.setattr("mltree.device.memory.SLAB", 8 * 333 * 5)
-    monkeypatch.setattr(Widening, "is_for", lambda *_: who == "device")
+    monkeypatch.setattr(Session, "_widens", lambda *_: who == "device")
     found = products(session, problem, 3, weights.astype(kind))
     np.testing.assert_array_equal(found, expected)
 

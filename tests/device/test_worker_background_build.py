@@ -47,7 +47,8 @@ def test_what_a_process_has_built_is_not_built_again(
         return _Done()
 
     monkeypatch.setattr(worker, "_start", start)
-    assert set(BackgroundBuild.of_search(device, layout)._running) >= {"sites", "scan", "triplet"}
+    running = BackgroundBuild(device, layout, search_workers(layout))._running
+    assert set(running) >= {"sites", "scan", "triplet"}
     assert not list(marks.iterdir())
     build(device.index, ["sites"], asdict(layout))
     assert len(list(marks.glob("compiled-*"))) == 1

@@ -12,7 +12,7 @@ import pytest
 
 import mltree
 from mltree.device.discovery import find_devices
-from mltree.device.pocl.environment import CHANGED
+from mltree.device.pocl.pocl import CHANGED
 from mltree.runs.calls import calling, resources_of
 from mltree.system.errors import InputError
 from mltree.system.events import AlignmentLoaded, Event, Notice, RoundDone

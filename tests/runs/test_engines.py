@@ -50,7 +50,7 @@ def lnl(engines: Engines, problem: Problem) -> float:
 
 def layouts_of(engine: Engine) -> set[object]:
     if isinstance(engine, ShardedEngine):
-        return set(engine.layouts)
+        return {shard.layout for shard in engine._group.shards}
     return {engine.layout} if isinstance(engine, Session) else set()
 
 

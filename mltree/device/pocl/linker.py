@@ -1,13 +1,10 @@
 """A linker for PoCL's kernels: one x86-64 object file in, one shared library out.
 
-PoCL compiles by itself but has the system's ``ld`` link what it compiled, against the C compiler's
-own libraries. Many machines have neither, and PoCL ends the process then. Its kernels need little:
-they call nothing outside and have no data of their own, only code, constants and distances between
-the two (System V ABI, AMD64 supplement: R_X86_64_PC32 and its kin). What is more than that goes to
-the system's linker.
-
-The sum of every library is kept beside PoCL's programs, so that a damaged one is known: PoCL would
-load it, and end the process.
+PoCL has the system's ``ld`` link what it compiled, and ends the process on the many machines that
+have none. Its kernels call nothing outside and have no data of their own, only code, constants and
+distances between the two (System V ABI, AMD64 supplement: R_X86_64_PC32 and its kin). What is more
+than that goes to the system's linker. The sum of every library is kept beside PoCL's programs:
+PoCL would load a damaged one, and end the process.
 
 This file is run by itself, as the command ``ld``; it knows nothing of mltree.
 """
@@ -174,16 +171,8 @@ class _Object:
         rows = [bytes(_SYMBOL.size)]
         name = 1
         for symbol in exported:
-            rows.append(
-                _SYMBOL.pack(
-                    name,
-                    symbol.info,
-                    0,
-                    1,
-                    self._places[symbol.section] + symbol.value,
-                    symbol.size,
-                )
-            )
+            address = self._places[symbol.section] + symbol.value
+            rows.append(_SYMBOL.pack(name, symbol.info, 0, 1, address, symbol.size))
             name += len(self._name(symbol)) + 1
         return b"".join(rows)
 
@@ -226,12 +215,11 @@ def _hash_table(symbols: int) -> bytes:
 
 
 def _up_to(unit: int, number: int) -> int:
-    """The next multiple of the unit."""
     return -(-number // unit) * unit
 
 
 def _files(arguments: Sequence[str]) -> tuple[Path, Path]:
-    """The object file and the library of a linker's command line."""
+    """Object file and library of the command line."""
     inputs, output = [], None
     rest = iter(arguments)
     for argument in rest:
@@ -272,7 +260,6 @@ def keep(folder: Path, name: str) -> None:
 
 
 def _keep_sum(library: Path) -> None:
-    """Keep the sum of a library that was linked for PoCL."""
     if folder := os.environ.get(POCL_FOLDER):
         with suppress(OSError):
             keep_sum(Path(folder), library.read_bytes())

@@ -1,4 +1,4 @@
-"""A channel brings back what was sent, as of the time it was asked for, or loses patience."""
+"""A memory brings back what was sent, as of the time it was asked for, or loses patience."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ import pyopencl as cl
 import pytest
 
 from mltree.device.discovery import find_devices
-from mltree.device.queue import PINNED_BYTES, Transfers, Watch, patience
+from mltree.device.memory import PINNED_BYTES, Memory, Watch, patience
 from mltree.system.errors import DeviceError
 
 
@@ -23,15 +23,15 @@ class Entered:
         pass
 
 
-def test_a_channel_reads_what_was_written() -> None:
+def test_a_memory_reads_what_was_written() -> None:
     device = find_devices()[0].handle
     context = cl.Context([device])
-    channel = Transfers(cl.CommandQueue(context), waiting := Entered())
-    buffer = cl.Buffer(context, cl.mem_flags.READ_WRITE, 64)
-    channel.write(buffer, np.zeros(8))
-    channel.write(buffer, np.arange(3.0), offset=16)
+    memory = Memory(context, cl.CommandQueue(context), waiting := Entered())
+    memory.reserve("x", 64)
+    memory.write("x", np.zeros(8))
+    memory.write("x", np.arange(3.0), offset=16)
     target = np.empty(4)
-    channel.read(target, buffer, offset=8)
+    memory.read("x", target, offset=8)
     np.testing.assert_array_equal(target, [0.0, 0.0, 1.0, 2.0])
     assert waiting.times == 1
 
@@ -44,37 +44,37 @@ def test_an_answer_is_of_the_time_it_was_asked_for(
     """By a pinned buffer, as on GPUs, or not; what is sent later makes it stale."""
     monkeypatch.setattr(Watch, "over", lambda device: Watch("a device", spin))
     context = cl.Context([find_devices()[0].handle])
-    channel = Transfers(cl.CommandQueue(context), Entered())
-    buffer = cl.Buffer(context, cl.mem_flags.READ_WRITE, 8 * size)
+    memory = Memory(context, cl.CommandQueue(context), Entered())
+    memory.reserve("x", 8 * size)
     target, first, second = np.empty(size), np.arange(1.0, size + 1), np.full(size, 7.0)
-    channel.write(buffer, first)
-    channel.ask(buffer, first.nbytes)
-    channel.read(target, buffer)
+    memory.write("x", first)
+    memory.ask("x", first.nbytes)
+    memory.read("x", target)
     np.testing.assert_array_equal(target, first)
-    channel.ask(buffer, first.nbytes)
-    channel.write(buffer, second)
-    channel.read(target, buffer)
+    memory.ask("x", first.nbytes)
+    memory.write("x", second)
+    memory.read("x", target)
     np.testing.assert_array_equal(target, second)
     part = np.empty(3)
-    channel.ask(buffer, 8 * size)
-    channel.read(part, buffer, offset=16)
+    memory.ask("x", 8 * size)
+    memory.read("x", part, offset=16)
     np.testing.assert_array_equal(part, second[:3])
 
 
-def test_a_channel_loses_patience(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_memory_loses_patience(monkeypatch: pytest.MonkeyPatch) -> None:
     device = find_devices()[0].handle
     context = cl.Context([device])
-    channel = Transfers(cl.CommandQueue(context), Entered())
-    buffer = cl.Buffer(context, cl.mem_flags.READ_WRITE, 64)
+    memory = Memory(context, cl.CommandQueue(context), Entered())
+    memory.reserve("x", 64)
     given: list[float] = []
 
     def lose(watch: Watch, event: object, limit: float) -> None:
         given.append(limit)
         raise DeviceError("no answer")
 
-    channel.write(buffer, np.zeros(8))
-    channel.expect(1e9)
+    memory.write("x", np.zeros(8))
+    memory.expect(1e9)
     monkeypatch.setattr(Watch, "wait", lose)
     with pytest.raises(DeviceError, match="no answer"):
-        channel.read(np.empty(8), buffer)
+        memory.read("x", np.empty(8))
     assert given == [patience(1e9)]

@@ -12,7 +12,7 @@ import pyopencl as cl
 import pytest
 
 from mltree.device.discovery import find_devices
-from mltree.device.queue import LEAST_PATIENCE, Watch, patience
+from mltree.device.memory import LEAST_PATIENCE, Watch, patience
 from mltree.system.errors import DeviceError
 
 SHORT = 0.05
@@ -150,7 +150,7 @@ def test_an_interrupted_wait_leaves_nothing_to_the_next() -> None:
 
 INTERRUPTED = """
 import signal, time
-from mltree.device.queue import Watch
+from mltree.device.memory import Watch
 
 class Launch:
     command_execution_status = 2
@@ -179,7 +179,7 @@ def test_no_thread_is_inside_open_cl_when_the_interpreter_ends() -> None:
 
 
 LATE = """
-from mltree.device import queue
+from mltree.device import memory
 
 class Launch:
     command_execution_status = 2
@@ -187,16 +187,16 @@ class Launch:
         pass
 
 class Answered:
-    def __init__(self, lock):
-        self.lock = lock
-    def acquire(self, timeout):
-        self.lock.acquire(timeout=timeout)
+    def __init__(self, answers):
+        self.answers = answers
+    def get(self, timeout):
+        self.answers.get(timeout=timeout)
         raise KeyboardInterrupt
 
-waiter = queue._waiter()
-waiter._answered = Answered(waiter._answered)
+waiter = memory._waiter()
+waiter._answers = Answered(waiter._answers)
 try:
-    queue.Watch("a device").wait(Launch())
+    memory.Watch("a device").wait(Launch())
 except KeyboardInterrupt:
     print("interrupted", flush=True)
 """

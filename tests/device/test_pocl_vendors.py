@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from mltree.device import build as cache
-from mltree.device.pocl.environment import ENVIRONMENT, INTEL, VARIABLES, show_installed
+from mltree.device.pocl.pocl import ENVIRONMENT, INTEL, VARIABLES, show_installed
 
 VARIABLE = VARIABLES[0]
 NVIDIA = "libnvidia-opencl.so.1"
@@ -125,7 +125,7 @@ def test_the_users_own_folder_stands(variable: str, prefix: Path, system: Path) 
 
 def test_the_systems_own_search_finds_libraries(tmp_path: Path, system: Path) -> None:
     """No driver is here, so that of the system's C library is one for the test."""
-    from mltree.device.pocl import environment as vendors
+    from mltree.device.pocl import pocl as vendors
 
     assert vendors._is_loadable("libc.so.6")
     assert not vendors._is_loadable("libno-such-driver.so.1")

@@ -10,9 +10,9 @@ from pathlib import Path
 
 import pytest
 
-from mltree.device.pocl import environment
-from mltree.device.pocl.environment import CHANGED, KERNELS, for_a_call, prepare, prepare_process
+from mltree.device.pocl import pocl as environment
 from mltree.device.pocl.linker import SUMS, keep_sum, sum_of
+from mltree.device.pocl.pocl import CHANGED, KERNELS, for_a_call, prepare, prepare_process
 from mltree.system.errors import DeviceError
 from mltree.system.process import DRIVERS, LIBRARIES
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from mltree.device.session import Resident
+from mltree.device.shards import Resident
 from mltree.program import builders, planner
 from mltree.system.errors import WorkerFault
 from mltree.tree.topology import random_topology
