@@ -17,6 +17,7 @@ from pathlib import Path
 import numpy as np
 
 from mltree.data.alphabet import PROTEIN, Alphabet
+from mltree.data.nexus import PARTS, QUOTED, UNHEEDED, is_nexus, nexus_commands
 from mltree.data.source import read_text
 from mltree.system.arrays import Int64
 from mltree.system.errors import InputError
@@ -276,42 +277,17 @@ def _left_out(scheme: Scheme, file: str | None, free: Int64, sites: int) -> str:
 
 EXAMPLE = "begin sets; charset gene1 = 1-500; charpartition mine = GTR+G4: gene1; end;"
 
-_QUOTED = r"""(?:'(?:[^'\n]|'')*'|"[^"\n]*")"""
-_HEADER = re.compile(r"\s*#nexus\b", re.IGNORECASE)
-UNHEEDED = "take the command out, and what it takes out or changes"
-
-_LEFT_OUT = ("ELIMINATE", "ZAP", "EXCLUDE", "DELETE", "CTYPE", "WEIGHTS")
-_STARRED = {"EXSET": "(?!)", "WTSET": r"1(\.0*)?", "TYPESET": "unord"}
-"""Sets that are in force where they are starred, and the labels of sites that change nothing."""
-_LABEL = re.compile(r"([^\s,:]+)\s*:")
-_OPTION = re.compile(r"(DEFTYPE|GAPMODE|IGNORE)\s*=\s*([^\s;]+)", re.IGNORECASE)
-_USUAL = {"UNORD", "MISSING", "NONE"}
-
-_COMMAND = re.compile(
-    r"(charset|(char)?partition|exset|wtset|typeset|options|eliminate|zap|exclude|delete|ctype"
-    r"|weights)\b|set\b.*\bpartition\s*=",
-    re.I | re.DOTALL,
-)
-_NAMES_SITES = re.compile(r"(char)?(set|partition)\b", re.IGNORECASE)
-_CHOICE = re.compile(rf"set\b.*\bpartition\s*=\s*({_QUOTED}|[^\s,;]+)", re.I | re.DOTALL)
+_CHOICE = re.compile(rf".*\bpartition\s*=\s*({QUOTED}|[^\s,;]+)", re.IGNORECASE | re.DOTALL)
 _DEFINITION = re.compile(
-    rf"(?P<kind>\w+)\s*(?P<star>\*?)\s*(?P<name>{_QUOTED}|[^\s=(,:'\"]+)\s*(?P<form>\([^)]*\))?\s*="
+    rf"(?P<kind>\w+)\b\s*(?P<star>\*?)\s*(?P<name>{QUOTED}|[^\s=(,:'\"]+|)\s*(?P<form>\([^)]*\))?\s*="
     r"(?P<body>.*)",
     re.DOTALL,
 )
-_OUTSIDE = re.compile(rf"{_QUOTED}|\[")
-_INSIDE = re.compile(r"[\[\]]")
-_END = re.compile(rf"{_QUOTED}|;")
-_ITEM = re.compile(rf"(?:{_QUOTED}|\{{[^{{}}]*\}}|[^,{{}}'\"])+")
+_ITEM = re.compile(rf"(?:{QUOTED}|\{{[^{{}}]*\}}|[^,{{}}'\"])+")
 _TYPED = re.compile(r"\s*([A-Za-z]\w*)\s*,(.*)", re.DOTALL)
 _TREE_LENGTH = re.compile(r"\{([^{}]*)\}\s*$")
-_WORD = re.compile(rf"{_QUOTED}|[^\s,]+")
+_WORD = re.compile(rf"{QUOTED}|[^\s,]+")
 _PLAIN = re.compile(r"[^\s=,:;'(){}\[\]*\"]+")
-
-
-def is_nexus(text: str) -> bool:
-    """True for a text that begins as NEXUS files do."""
-    return _HEADER.match(text) is not None
 
 
 def read_sets(path: str, text: str) -> list[Part]:
@@ -322,18 +298,17 @@ def read_sets(path: str, text: str) -> list[Part]:
     sets = _Sets()
     partitions: list[tuple[int, re.Match[str]]] = []
     chosen = None
-    for line, command in _commands(path, text):
-        word = re.split(r"\W", command, maxsplit=1)[0]
-        if (problem := unheeded(word, command[len(word) :])) is not None:
+    for command in nexus_commands(text, path, gap=" "):
+        word, line = command.word, command.line + 1
+        if (problem := command.problem) is not None:
             raise InputError(problem, file=path, line=line, hint=UNHEEDED)
-        if not _NAMES_SITES.match(command):
-            continue
-        if choice := _CHOICE.match(command):
+        if word == "SET" and (choice := _CHOICE.match(command.rest)):
             chosen = _unquoted(choice[1])
+        if word not in PARTS:
             continue
         with at_line(path, line, EXAMPLE):
-            match = _definition(command)
-            if match["kind"].lower() == "charset":
+            match = _definition(command.text)
+            if word == "CHARSET":
                 sets.add(_unquoted(match["name"]), _located(match["body"], sets), line)
             else:
                 partitions.append((line, match))
@@ -343,65 +318,9 @@ def read_sets(path: str, text: str) -> list[Part]:
     return _chosen(path, sets, named or partitions)
 
 
-def unheeded(word: str, rest: str) -> str | None:
-    """Reason to refuse a command that changes the data and is not supported; None without one.
-
-    word  the command's name, in any case
-
-    rest  the rest of the command, without comments
-    """
-    rest = "*" * word.endswith("*") + rest.strip()
-    word = word.upper().rstrip("*")
-    if word in _LEFT_OUT:
-        return f"{word} is not heeded"
-    if word in _STARRED and rest.startswith("*"):
-        body = rest.partition("=")[2]
-        labels = _LABEL.findall(body) or body.split()
-        is_usual = all(re.fullmatch(_STARRED[word], label, re.IGNORECASE) for label in labels)
-        return None if is_usual else f"{word} *, which is in force, is not heeded"
-    if word == "OPTIONS":
-        options = [option for option in _OPTION.finditer(rest) if option[2].upper() not in _USUAL]
-        return f"OPTIONS {options[0][0]} is not heeded" if options else None
-    return None
-
-
-def _commands(path: str, text: str) -> Iterator[tuple[int, str]]:
-    """The commands that name sites, without comments, and the lines that they begin on."""
-    text = _HEADER.sub(lambda match: "\n" * match[0].count("\n"), _bare(path, text), count=1)
-    place, line = 0, 1
-    for end in (match for match in _END.finditer(text + ";") if match[0] == ";"):
-        command = text[place : end.start()]
-        body = command.lstrip()
-        if _COMMAND.match(body):
-            yield line + command[: len(command) - len(body)].count("\n"), body
-        line += command.count("\n")
-        place = end.end()
-
-
-def _bare(path: str, text: str) -> str:
-    """The text without comments, which may be nested; lines stay in place."""
-    pieces, place, depth, start = [], 0, 0, 0
-    while match := (_INSIDE if depth else _OUTSIDE).search(text, place):
-        place = match.end()
-        if match[0] == "[":
-            if depth == 0:
-                pieces.append(text[start : match.start()])
-                start = match.start()
-            depth += 1
-        elif match[0] == "]":
-            depth -= 1
-            if depth == 0:
-                pieces.append(" " + "\n" * text.count("\n", start, place))
-                start = place
-    if depth:
-        line = text.count("\n", 0, start) + 1
-        raise InputError("a comment is not closed", file=path, line=line, hint="write ] behind it")
-    return "".join([*pieces, text[start:]])
-
-
 def _definition(command: str) -> re.Match[str]:
     match = _DEFINITION.fullmatch(command)
-    if match is None:
+    if match is None or (match["kind"].upper() == "CHARSET" and not match["name"]):
         raise ValueError(f"cannot read {' '.join(command.split())[:60]!r}")
     if "VECTOR" in (match["form"] or "").upper():
         raise ValueError(f"VECTOR of {_unquoted(match['name'])} is not read: list the sites")

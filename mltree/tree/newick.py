@@ -19,6 +19,7 @@ from pathlib import Path
 
 import numpy as np
 
+from mltree.data.nexus import is_nexus, nexus_commands
 from mltree.data.source import unpacked
 from mltree.system.arrays import Bool, Float64, Index, Int32
 from mltree.system.errors import InputError
@@ -659,25 +660,16 @@ def branch(length: float) -> str:
 # commands of the TREES block, names by TRANSLATE, or by TAXLABELS of the TAXA block where numbers
 # stand for taxa that no TRANSLATE names.
 
-_COMMAND_PIECE = re.compile(r"""\[[^\]]*\]|'(?:[^']|'')*'|"[^"]*"|[^\['";]+|;|.""", re.DOTALL)
-"""A comment, a quoted name, other text, a command's end; or an opening mark that is not closed."""
-
 _LABEL = re.compile(
     r"""(?P<before>[(,]\s*)(?P<name>'(?:[^']|'')*'|"[^"]*"|[^\s()\[\],:;'"]+)|'(?:[^']|'')*'"""
 )
 """A tip's name behind the mark before it; names in quotes that stand elsewhere are passed over."""
 
-_COMMENT = re.compile(r"""('(?:[^']|'')*'|"[^"]*")|\[[^\]]*\]""")
 _TAXON = re.compile(r"""'(?:[^']|'')*'|"[^"]*"|[^\s'"]+""")
 _TREE = re.compile(r"U?TREE\b[^=]*=", re.IGNORECASE)
 _WEIGHT = re.compile(r"\[&W([^\]]*)\]", re.IGNORECASE)
 """PAUP's and MrBayes's ``[&W 1/3]``: how much a tree counts."""
 _PAIR = re.compile(r"""\s*([^\s,]+)\s+('(?:[^']|'')*'|"[^"]*"|[^\s,]+)\s*(?:,|$)""")
-
-
-def is_nexus(text: str) -> bool:
-    """True for a NEXUS text."""
-    return text.lstrip()[:6].upper() == "#NEXUS"
 
 
 def newick_of(text: str, file: str | None) -> str:
@@ -687,35 +679,29 @@ def newick_of(text: str, file: str | None) -> str:
     """
     parts: list[str] = []
     names: dict[str, str] = {}
-    block = ""
     weights: set[str] = set()
-    is_inside = has_tree = False
-    for command in _commands(text):
-        words = _COMMENT.sub(lambda match: match[1] or "", command).strip()
-        keyword = words.split(None, 1)[0].upper() if words else ""
-        if keyword == "BEGIN":
-            block = "".join(words.upper().split()[1:2])
-            is_inside = block == "TREES"
-        elif block == "TAXA" and keyword == "TAXLABELS":
-            names = _numbered(words[len(keyword) :])
-        elif is_inside and keyword in {"END", "ENDBLOCK"}:
-            is_inside = False
-        elif is_inside and keyword == "TRANSLATE":
-            names |= dict(_PAIR.findall(words[len(keyword) :]))
-        elif is_inside and (head := _TREE.match(words)):
-            weights.update(weight.strip() for weight in _WEIGHT.findall(command))
-            lead = command[: len(command) - len(command.lstrip())].count("\n")
-            tree = _renamed(words[head.end() :].strip(), names)
-            missing = command.count("\n") - lead - tree.count("\n")
-            has_tree = True
-            parts.append("\n" * lead + tree + ";" + "\n" * missing)
-            continue
-        parts.append("\n" * command.count("\n"))
+    block = ""
+    line = 0
+    for command in nexus_commands(text, file):
+        word = command.word
+        if word == "BEGIN":
+            block = command.block
+        elif word in {"END", "ENDBLOCK"}:
+            block = ""
+        elif block == "TAXA" and word == "TAXLABELS":
+            names = _numbered(command.rest)
+        elif block == "TREES" and word == "TRANSLATE":
+            names |= dict(_PAIR.findall(command.rest))
+        elif block == "TREES" and (head := _TREE.match(command.text)):
+            weights.update(weight.strip() for weight in _WEIGHT.findall(command.comments))
+            tree = _renamed(command.text[head.end() :].strip(), names)
+            parts.append("\n" * (command.line - line) + tree + ";")
+            line = command.line + tree.count("\n")
     if len(weights) > 1:
         shown = " and ".join(sorted(weights)[:2])
         hint = "take the weights out, or write every tree as often as it counts"
         raise InputError(f"trees of weights {shown}, which are not heeded", file=file, hint=hint)
-    if not has_tree:
+    if not parts:
         hint = "it takes a TREES block with a TREE in it"
         raise InputError("a NEXUS file without trees", file=file, hint=hint)
     return "".join(parts)
@@ -732,18 +718,6 @@ def nexus_trees(trees: Sequence[str]) -> str:
     """A NEXUS file of trees that are written in Newick."""
     lines = [f"  TREE tree_{number} = {tree}" for number, tree in enumerate(trees, 1)]
     return "\n".join(["#NEXUS", "BEGIN TREES;", *lines, "END;", ""])
-
-
-def _commands(text: str) -> Iterator[str]:
-    """The commands of a text between semicolons, and the rest at its end."""
-    parts: list[str] = []
-    for piece in _COMMAND_PIECE.findall(text.lstrip()[len("#NEXUS") :]):
-        if piece == ";":
-            yield "".join(parts)
-            parts = []
-        else:
-            parts.append(piece)
-    yield "".join(parts)
 
 
 def _renamed(newick: str, names: dict[str, str]) -> str:
