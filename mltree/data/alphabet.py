@@ -176,19 +176,12 @@ def _translated(raw: UInt8, table: bytes) -> UInt8:
 
 
 DNA = Alphabet.of_bitmasks(
-    "DNA",
-    "ACGT",
-    symbols="?ACMGRSVTWYHKDB-",
-    gaps="-.?NOX",
-    aliases={"U": "T"},
+    "DNA", "ACGT", symbols="?ACMGRSVTWYHKDB-", gaps="-.?NOX", aliases={"U": "T"}
 )
 """Codes are bitmasks: A = 1, C = 2, G = 4, T = 8; gap 15."""
 
 PROTEIN = Alphabet.of_states(
-    "AA",
-    "ARNDCQEGHILKMFPSTWYV",
-    ambiguities={"B": "ND", "Z": "QE", "J": "IL"},
-    gaps="-.?*X",
+    "AA", "ARNDCQEGHILKMFPSTWYV", ambiguities={"B": "ND", "Z": "QE", "J": "IL"}, gaps="-.?*X"
 )
 """Codes 0..19 are the states, B = 20, Z = 21, J = 22, gap 23."""
 

@@ -161,7 +161,6 @@ def _suspicions(alignment: Alignment) -> tuple[Suspicion, ...]:
 
 
 def _match(alignment: Alignment) -> Suspicion | None:
-    """The dots that were replaced by the first sequence's characters."""
     dots = alignment.dots
     if dots is None:
         return None

@@ -171,7 +171,6 @@ class CodonAlphabet(Alphabet, eq=False):
 
     @cached_property
     def _code_of_triplet(self) -> UInt8:
-        """u8: the code of each index that `_triplets` gives."""
         code_of = {int(mask): code for code, mask in enumerate(self.state_masks)}
         codes = [code_of.get(int(mask), UNKNOWN) for mask in _sets(self.genetic_code.number)]
         return np.array([*codes, UNKNOWN], np.uint8)
@@ -193,7 +192,6 @@ def codon_alphabet(number: int = STANDARD.number) -> CodonAlphabet:
 
 @cache
 def _alphabet(number: int, several: tuple[int, ...]) -> CodonAlphabet:
-    """The alphabet with ambiguous triplets, each given as bits of its states."""
     code = genetic_code(str(number))
     states = code.codons
     symbols = [*states, *(_symbol(mask, number) for mask in several)]

@@ -1,4 +1,4 @@
-"""The formats of alignments but NEXUS: FASTA, PHYLIP, Clustal, Stockholm."""
+"""Formats of alignments: FASTA, PHYLIP, Clustal and Stockholm read, those and NEXUS written."""
 
 from __future__ import annotations
 
@@ -14,8 +14,6 @@ from mltree.data.source import WHITESPACE, fold
 from mltree.system.arrays import Bool, UInt8
 from mltree.system.errors import InputError
 from mltree.system.values import Value
-
-# The result of a format's reader, before the checks of :mod:`mltree.data.alignments`.
 
 
 class Lines(Value):
@@ -43,9 +41,12 @@ class Lines(Value):
         kept = [(number, line) for number, line in enumerate(lines, 1) if line.strip(WHITESPACE)]
         return cls(path, [line for _, line in kept], [number for number, _ in kept])
 
-    def error(self, message: str, line: int, *, hint: str | None = None) -> InputError:
+    def error(
+        self, message: str, line: int, *, taxon: str | None = None, hint: str | None = None
+    ) -> InputError:
         """An InputError at the line with this index."""
-        return InputError(message, file=self.path, line=self.numbers[line], hint=hint)
+        number = self.numbers[line]
+        return InputError(message, file=self.path, line=number, taxon=taxon, hint=hint)
 
 
 class Reading(Value):
@@ -137,7 +138,6 @@ class Dots(Value):
 
     count: int
     taxon: int
-    """Taxon of the first dot."""
     site: int
     """Site of the first dot, from 0."""
 
@@ -151,12 +151,12 @@ def spelled_out(characters: UInt8, path: str) -> tuple[UInt8, Dots | None]:
     rows = [n for n, row in enumerate(characters) if (row == _DOT).any()]
     if not rows or rows[0] == 0:
         return characters, None
-    alike = different = 0
+    alike = letters = 0
     for row in characters[rows]:
         both = _is_letter(first) & _is_letter(row)
+        letters += int(np.count_nonzero(both))
         alike += int(np.count_nonzero(both & (row == first)))
-        different += int(np.count_nonzero(both & (row != first)))
-    if alike > CHANCE * (alike + different):
+    if alike > CHANCE * letters:
         return characters, None
     if alike:
         raise InputError(
@@ -174,14 +174,11 @@ def _is_letter(row: UInt8) -> Bool:
     return letters
 
 
-# FASTA: ``>name`` and any number of sequence lines for each taxon.
-#
-# The name ends at the first white space; the rest of its line is a description and ignored, and so
-# are lines that begin with ``;``, the comments of Pearson's first format.
-
-
 def read_fasta(lines: Lines) -> Reading:
-    """Every record of the file, rows of any length.
+    """Every record of the file, ``>name`` and any number of lines; rows of any length.
+
+    The name ends at the first white space; the rest of its line is a description and ignored, and
+    so are lines that begin with ``;``, the comments of Pearson's first format.
 
     Raises: InputError: something else comes before the first record.
     """
@@ -280,7 +277,6 @@ class _Guess(Value):
     """Characters in that width, white space not counted."""
 
     def fits(self, lengths: list[int], sites: int) -> bool:
-        """True where every row has the header's number of sites."""
         rows = zip(self.spans, self.skipped, strict=True)
         return all(sum(lengths[line] for line in span) - skip == sites for span, skip in rows)
 
@@ -364,13 +360,12 @@ def _lengths(lines: Lines) -> list[int]:
 
 
 def _length(text: bytes) -> int:
-    """Characters but for white space."""
     return len(text.translate(None, WHITESPACE))
 
 
 def _assemble(lines: Lines, guess: _Guess) -> Reading:
     rows = [
-        fold([lines.text[span.start][width:], *lines.text[_after_first(span)]])
+        fold([lines.text[span[0]][width:], *(lines.text[line] for line in span[1:])])
         for span, (_, width) in zip(guess.spans, guess.heads, strict=True)
     ]
     one_line = all(len(span) == 1 for span in guess.spans)
@@ -384,41 +379,30 @@ def _assemble(lines: Lines, guess: _Guess) -> Reading:
     )
 
 
-def _after_first(span: range) -> slice:
-    """The indices of a span but the first, as a slice."""
-    return slice(span.start + span.step, span.stop, span.step)
-
-
-# Errors of PHYLIP files that do not fit their header, in one line with which a user can mend them.
-
 HEADER_HINT = "the first line must be the number of taxa and the number of sites"
 
 
 def phylip_misfit(lines: Lines) -> InputError:
-    """The likeliest fault of a file that has no reading."""
+    """The likeliest fault of a file that has no reading, so that a user can mend it."""
     header = Header.of(lines.text[0])
     if header is None:
         return lines.error("not a PHYLIP header", 0, hint=HEADER_HINT)
     if not header.taxa or not header.sites:
-        return lines.error(
-            f"the header says {header.taxa} taxa and {header.sites} sites", 0, hint=HEADER_HINT
-        )
+        message = f"the header says {header.taxa} taxa and {header.sites} sites"
+        return lines.error(message, 0, hint=HEADER_HINT)
     fault = _other_format(lines, header) or _second_alignment(lines)
     return fault or _repeated_names(lines, header) or _wrong_numbers(lines, header)
 
 
 def _other_format(lines: Lines, header: Header) -> InputError | None:
     """Error for a file that fits without its ``I`` or ``S``."""
-    fitting = (
-        phylip_readings(lines, replace(header, file_format=None)) if header.file_format else []
-    )
-    if not fitting:
+    if header.file_format is None:
         return None
-    return lines.error(
-        f"the header says {header.file_format}, but the file only fits as {fitting[0].file_format}",
-        0,
-        hint="correct the letter behind the two numbers, or take it away",
-    )
+    for reading in phylip_readings(lines, replace(header, file_format=None)):
+        only = f"but the file only fits as {reading.file_format}"
+        hint = "correct the letter behind the two numbers, or take it away"
+        return lines.error(f"the header says {header.file_format}, {only}", 0, hint=hint)
+    return None
 
 
 def _second_alignment(lines: Lines) -> InputError | None:
@@ -435,27 +419,18 @@ def _repeated_names(lines: Lines, header: Header) -> InputError | None:
     first, rest = names[: header.taxa], names[header.taxa :]
     if not rest or len(rest) % header.taxa or rest != first * (len(rest) // header.taxa):
         return None
-    return lines.error(
-        "the names are repeated in every block",
-        1 + header.taxa,
-        hint="only the first block of an interleaved file has names",
-    )
+    hint = "only the first block of an interleaved file has names"
+    return lines.error("the names are repeated in every block", 1 + header.taxa, hint=hint)
 
 
 def _wrong_numbers(lines: Lines, header: Header) -> InputError:
-    """Error for too many or too few taxa or sites."""
     n_rows = len(lines.text) - 1
-    if n_rows < header.taxa or (n_rows > header.taxa and _all_whole(lines, header, n_rows)):
+    lengths = {len(row) for row in interleaved(lines, Header(n_rows, header.sites)).rows}
+    if n_rows < header.taxa or (n_rows > header.taxa and lengths == {header.sites}):
         return _wrong_taxa(lines, header, n_rows, min(n_rows, header.taxa + 1))
     if n_rows == header.taxa or _looks_interleaved(lines, header):
         return _wrong_rows(lines, header, interleaved(lines, header))
     return _wrong_sequence(lines, header)
-
-
-def _all_whole(lines: Lines, header: Header, n_taxa: int) -> bool:
-    """True where every line is a name and a whole sequence."""
-    rows = interleaved(lines, Header(n_taxa, header.sites)).rows
-    return all(len(row) == header.sites for row in rows)
 
 
 def _looks_interleaved(lines: Lines, header: Header) -> bool:
@@ -466,40 +441,31 @@ def _looks_interleaved(lines: Lines, header: Header) -> bool:
 
 
 def _wrong_taxa(lines: Lines, header: Header, n_rows: int, line: int) -> InputError:
-    return lines.error(
-        f"the header says {header.taxa} taxa, but {n_rows} follow",
-        line,
-        hint="the file is truncated or its first line is wrong",
-    )
+    message = f"the header says {header.taxa} taxa, but {n_rows} follow"
+    return lines.error(message, line, hint="the file is truncated or its first line is wrong")
 
 
 def _wrong_rows(lines: Lines, header: Header, reading: Reading) -> InputError:
     """Error for rows of the wrong length: all alike (wrong header), or the first such row."""
     lengths = [len(row) for row in reading.rows]
     if len(set(lengths)) == 1 and lengths[0]:
-        return lines.error(
-            f"the header says {header.sites} sites, but every row has {lengths[0]}",
-            0,
-            hint="correct the first line",
-        )
+        message = f"the header says {header.sites} sites, but every row has {lengths[0]}"
+        return lines.error(message, 0, hint="correct the first line")
     row = next(row for row, length in enumerate(lengths) if length != header.sites)
     line = _odd_line(lines, reading, row, header.sites)
     return _taxon_error(lines, header, reading.names[row], f"has {lengths[row]}", line)
 
 
 def _odd_line(lines: Lines, reading: Reading, row: int, sites: int) -> int:
-    """The line of a row that differs in length from that of a correct row; else its last."""
     for other, text in enumerate(reading.rows):
         if len(text) == sites:
-            mine = reading.piece_lengths(lines, row)
-            theirs = reading.piece_lengths(lines, other)
-            pairs = zip(reading.pieces[row], mine, theirs, strict=False)
+            lengths = (reading.piece_lengths(lines, n) for n in (row, other))
+            pairs = zip(reading.pieces[row], *lengths, strict=False)
             return next((line for line, a, b in pairs if a != b), reading.end_of(row))
     return reading.end_of(row)
 
 
 def _wrong_sequence(lines: Lines, header: Header) -> InputError:
-    """Error for several lines a taxon, one taxon after the other."""
     spans, missing = sequential_spans(lines, header)
     last = spans[-1]
     if missing:
@@ -507,11 +473,9 @@ def _wrong_sequence(lines: Lines, header: Header) -> InputError:
         return _taxon_error(lines, header, name, _so_far(lines, last, header, missing), last[-1])
     if len(spans) < header.taxa:
         return _wrong_taxa(lines, header, len(spans), last[-1])
-    return lines.error(
-        f"more lines follow the last of the {header.taxa} taxa that the header says",
-        last.stop,
-        hint="correct the first line, or give one alignment a file",
-    )
+    message = f"more lines follow the last of the {header.taxa} taxa that the header says"
+    hint = "correct the first line, or give one alignment a file"
+    return lines.error(message, last.stop, hint=hint)
 
 
 def _so_far(lines: Lines, span: range, header: Header, missing: int) -> str:
@@ -525,19 +489,14 @@ def _so_far(lines: Lines, span: range, header: Header, missing: int) -> str:
 
 def _taxon_error(lines: Lines, header: Header, name: bytes, problem: str, line: int) -> InputError:
     taxon = name.decode("utf-8", "replace")
-    return InputError(
-        f"the header says {header.sites} sites, but taxon {taxon} {problem}",
-        file=lines.path,
-        line=lines.numbers[line],
-        taxon=taxon,
-        hint="every row must be as long as the header says",
-    )
+    message = f"the header says {header.sites} sites, but taxon {taxon} {problem}"
+    hint = "every row must be as long as the header says"
+    return lines.error(message, line, taxon=taxon, hint=hint)
 
 
-# Clustal: a line that says so, then blocks of ``name sequence [count]`` and a line of marks.
-#
-# Every block has every name, in the same order. The count that some programs add is of the row's
-# letters so far, and has to be right: it is what tells a truncated or edited file.
+# Clustal: a line that says so, then blocks of ``name sequence [count]`` and a line of marks. Every
+# block has every name, in the same order. The count, of the row's letters so far, tells a truncated
+# or edited file.
 
 MARKS = b" *:.\t\r"
 """Marks below a Clustal block: conservation of its columns."""
@@ -558,7 +517,10 @@ def clustal_rows(lines: Lines) -> SequenceRows:
         for n, line in enumerate(lines.text)
         if n and not (line[:1] in b" \t" and not line.strip(MARKS))
     ]
-    names = _first_block([fields[0] for _, fields in entries])
+    first: dict[bytes, int] = {}
+    words = enumerate(fields[0] for _, fields in entries)
+    n_names = next((n for n, word in words if first.setdefault(word, n) < n), len(entries))
+    names = list(first)[:n_names]
     letters = dict.fromkeys(names, 0)
     for place, (n, fields) in enumerate(entries):
         expected = names[place % len(names)]
@@ -572,20 +534,9 @@ def clustal_rows(lines: Lines) -> SequenceRows:
             _check_count(lines, n, fields[2], letters[expected])
     if entries and len(entries) % len(names):
         missing = names[len(entries) % len(names)].decode("utf-8", "replace")
-        raise lines.error(
-            f"the last block has no {missing}", entries[-1][0], hint="is it truncated?"
-        )
+        message = f"the last block has no {missing}"
+        raise lines.error(message, entries[-1][0], hint="is it truncated?")
     return rows
-
-
-def _first_block(names: list[bytes]) -> list[bytes]:
-    """The names up to the first that comes again."""
-    seen: dict[bytes, None] = {}
-    for name in names:
-        if name in seen:
-            break
-        seen[name] = None
-    return list(seen)
 
 
 def _other_name(lines: Lines, line: int, name: bytes, expected: bytes) -> InputError:
@@ -601,22 +552,18 @@ def _check_count(lines: Lines, line: int, count: bytes, letters: int) -> None:
         raise lines.error(message, line, hint="is the file edited or truncated?")
 
 
-# Stockholm (Pfam, Rfam, HMMER): ``name sequence`` lines in one block or more, then ``//``.
-#
-# Lines that begin with ``#`` are annotation and say nothing about the characters. ``.`` is a gap
-# here, never a repeated character (HMMER's manual: gaps in columns of insertions).
-
-END = b"//"
-
-
 def stockholm_rows(lines: Lines) -> SequenceRows:
-    """The one alignment of a file.
+    """The one alignment of a file of Pfam, Rfam or HMMER.
+
+    ``name sequence`` lines in one block or more, then ``//``; lines that begin with ``#`` are
+    annotation. ``.`` is a gap here, never a repeated character (HMMER's manual: gaps in columns of
+    insertions).
 
     Raises:
         InputError: it does not end, another one follows, or a line is neither row nor annotation.
     """
     rows = SequenceRows("Stockholm")
-    ends = [n for n, line in enumerate(lines.text) if line.strip() == END]
+    ends = [n for n, line in enumerate(lines.text) if line.strip() == b"//"]
     if not ends:
         raise lines.error("the alignment does not end with //", -1, hint="is it truncated?")
     if ends[0] + 1 < len(lines.text):
@@ -628,29 +575,20 @@ def stockholm_rows(lines: Lines) -> SequenceRows:
         fields = line.split()
         if len(fields) != 2:
             raise lines.error("neither a name and a sequence nor annotation (#=G…)", n)
-        name, piece = fields
-        rows.add(name, n, piece.replace(b".", b"-"))
+        rows.add(fields[0], n, fields[1].replace(b".", b"-"))
     return rows
 
 
-# Alignments as text: PHYLIP of three kinds, FASTA and NEXUS.
-#
-# Everything here is read back by :func:`mltree.data.alignments.read_alignment` and by the programs
-# that the formats come from.
+# What is written here is read back by :func:`mltree.data.alignments.read_alignment` and by the
+# programs that the formats come from.
 
 LINE = 60
 """Characters of a sequence in a line of FASTA, interleaved PHYLIP and NEXUS; a multiple of ten."""
 
 ENDINGS = {
-    ".phy": "phylip",
-    ".phylip": "phylip",
-    ".fasta": "fasta",
-    ".fas": "fasta",
-    ".fa": "fasta",
-    ".faa": "fasta",
-    ".fna": "fasta",
-    ".nex": "nexus",
-    ".nexus": "nexus",
+    **dict.fromkeys((".phy", ".phylip"), "phylip"),
+    **dict.fromkeys((".fasta", ".fas", ".fa", ".faa", ".fna"), "fasta"),
+    **dict.fromkeys((".nex", ".nexus"), "nexus"),
 }
 """The format that a file's name ends in."""
 
@@ -689,7 +627,6 @@ def _header(rows: Rows) -> bytes:
 
 
 def _padded(rows: Rows) -> list[bytes]:
-    """The names, all as wide as the widest and two blanks."""
     names = [name.encode() for name, _ in rows]
     width = max(map(len, names)) + 2
     return [name.ljust(width) for name in names]
@@ -718,12 +655,9 @@ def _strict(rows: Rows, _: Alphabet) -> Iterator[bytes]:
     """Names of just ten characters, as PHYLIP's own programs want them."""
     for name, _sequence in rows:
         if len(name.encode()) > STRICT_NAME_WIDTH:
-            raise InputError(
-                f"{name!r} is longer than the {STRICT_NAME_WIDTH} characters of a strict PHYLIP "
-                "name",
-                taxon=name,
-                hint="write relaxed PHYLIP, or rename the taxon",
-            )
+            width = f"the {STRICT_NAME_WIDTH} characters of a strict PHYLIP name"
+            hint = "write relaxed PHYLIP, or rename the taxon"
+            raise InputError(f"{name!r} is longer than {width}", taxon=name, hint=hint)
     yield _header(rows)
     for name, sequence in rows:
         yield name.encode().ljust(STRICT_NAME_WIDTH) + sequence
@@ -738,15 +672,12 @@ def _nexus(rows: Rows, alphabet: Alphabet) -> Iterator[bytes]:
     sequences = ((b"DNA", DNA), (b"PROTEIN", PROTEIN))
     datatype = next((word for word, of in sequences if alphabet.is_spelled_as(of)), b"STANDARD")
     words = [(_nexus_word(name), sequence) for name, sequence in rows]
-    yield b"#NEXUS"
-    yield b"BEGIN DATA;"
-    yield b"  DIMENSIONS NTAX=%d NCHAR=%d;" % (len(rows), len(rows[0][1]))
-    yield b"  FORMAT DATATYPE=%s MISSING=? GAP=-;" % datatype
-    yield b"  MATRIX"
+    sizes = b"  DIMENSIONS NTAX=%d NCHAR=%d;" % (len(rows), len(rows[0][1]))
+    form = b"  FORMAT DATATYPE=%s MISSING=? GAP=-;" % datatype
+    yield from (b"#NEXUS", b"BEGIN DATA;", sizes, form, b"  MATRIX")
     for name, (_name, sequence) in zip(_padded(words), rows, strict=True):
         yield b"    " + name + sequence
-    yield b"  ;"
-    yield b"END;"
+    yield from (b"  ;", b"END;")
 
 
 def _nexus_word(name: str) -> str:

@@ -276,7 +276,6 @@ def _take_format(lines: Lines, command: Command, form: _Format) -> None:
 
 
 def _check_symbols(lines: Lines, command: Command, form: _Format) -> None:
-    """Check that symbols stand for the states that mltree takes them for."""
     hint = "recode the states as 0, 1, 2, ... (after 9 come A, B, ...)"
     if "RESPECTCASE" in form.symbols:
         message = "RESPECTCASE in FORMAT: a and A are one state here"
@@ -289,13 +288,11 @@ def _check_symbols(lines: Lines, command: Command, form: _Format) -> None:
 
 
 def _range_of_symbols(match: re.Match[str]) -> str:
-    """Expand ``0~3`` to 0123."""
     first, last = (SYMBOLS.index(symbol) for symbol in match.groups())
     return SYMBOLS[first : last + 1] or match[0]
 
 
 def _matrix(lines: Lines, command: Command, form: _Format) -> SequenceRows:
-    """The rows in common symbols, with the number and length that the file declares."""
     rows = SequenceRows("NEXUS interleaved" if form.is_interleaved else "NEXUS", form.datatype)
     text = enumerate(command.rest.encode("latin-1").split(b"\n"), command.line)
     _read_rows(lines, [(n, line) for n, line in text if line.strip()], rows, form, command.line)
@@ -335,7 +332,6 @@ def _read_rows(
 
 
 def _split_name(lines: Lines, n: int, text: bytes) -> tuple[bytes, bytes]:
-    """A name, quoted or not, and what follows it."""
     match = _NAME.match(text)
     assert match is not None, "the line is not blank"
     if match[1] is None and match[2].startswith(b"'"):

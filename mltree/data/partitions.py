@@ -126,7 +126,6 @@ class Partitioned(Value, eq=False):
 
     @cached_property
     def _first_sites(self) -> list[int]:
-        """P: number of sites of the group before each part."""
         before, first = [0] * len(self.groups), []
         for sites, group in zip(self.part_sites, self.group_of_part, strict=True):
             first.append(before[group])
@@ -176,11 +175,7 @@ def _file_of(file: str, scheme: Scheme) -> str:
 
 
 def _alphabet_by_words(
-    part: Part,
-    block: UInt8,
-    scheme: Scheme,
-    alphabet_of: AlphabetOf,
-    datatype: str | None,
+    part: Part, block: UInt8, scheme: Scheme, alphabet_of: AlphabetOf, datatype: str | None
 ) -> Alphabet | None:
     """The alphabet that words or the model say of a part's columns; None where they say none."""
     word = part.datatype or datatype
@@ -224,7 +219,6 @@ def _block(part: Part, characters: UInt8) -> UInt8:
 def _alphabets(
     scheme: Scheme, blocks: Sequence[UInt8], told: Sequence[Alphabet | None]
 ) -> list[Alphabet]:
-    """The alphabet of each part."""
     rows = list(zip(scheme.parts, blocks, told, strict=True))
     for part, block, alphabet in rows:
         if alphabet is PROTEIN and part.model and not part.datatype:
@@ -247,7 +241,6 @@ def _guess(letters: Letters, together: Alphabet) -> Alphabet:
 
 
 def _refuse_nucleotides(scheme: Scheme, part: Part, letters: Letters) -> None:
-    """Check that a protein model's part is no DNA, whose letters are amino acids too."""
     share = letters.share("ACGTU")
     if share >= PLAIN_SHARE and letters.sure:
         raise scheme.error(
@@ -300,7 +293,6 @@ def _has_data(groups: Sequence[Patterns], numbers: Sequence[int], places: Sequen
 
 
 def _refuse_without_data(scheme: Scheme, taxa: Sequence[str], has_data: Bool) -> None:
-    """Check that every part has data of some taxon, and every taxon data in some part."""
     for number in np.flatnonzero(~has_data.any(axis=1)):
         part = scheme.parts[number]
         raise scheme.error(f"part {part.name} has nothing but gaps", part, "take it out")

@@ -77,7 +77,6 @@ class Scheme:
     """True where every site must be in a part, as in RAxML; NEXUS may leave sites out."""
 
     def __post_init__(self) -> None:
-        """Refuse names that are unusable, or that two parts have."""
         seen: dict[str, Part] = {}
         for part in self.parts:
             if not part.name or not part.name.isprintable() or set(part.name) & set(",=;"):
@@ -187,7 +186,6 @@ def fit(scheme: Scheme, n_sites: Mapping[str | None, int]) -> tuple[Scheme, tupl
 
 
 def _ended(scheme: Scheme, part: Part, sites: int) -> Part:
-    """The part with its open runs ended at the last of so many sites."""
     if not part.runs:
         raise scheme.error(f"part {part.name} has no sites", part, "name some, or take it out")
     for run in part.runs:
@@ -335,7 +333,6 @@ class _Sets:
         self._alike: dict[str, list[Part]] = {}
 
     def add(self, name: str, part: Part, line: int) -> None:
-        """Add a set; raises ValueError where the name exists."""
         if name in self.by_name:
             first = self.by_name[name].line
             raise ValueError(f"two charsets are called {name} (the first on line {first})")
@@ -343,7 +340,6 @@ class _Sets:
         self._alike.setdefault(name.lower(), []).append(self.by_name[name])
 
     def called(self, name: str) -> Part | None:
-        """The set with a name, quoted or not."""
         name = _unquoted(name)
         alike = self._alike.get(name.lower(), [])
         return self.by_name.get(name, alike[0] if len(alike) == 1 else None)
@@ -540,7 +536,6 @@ def _decoded(path: str | Path) -> str:
 
 
 def _lines(text: str) -> list[tuple[int, str]]:
-    """Non-empty lines without comments, and their numbers."""
     bare = ((n, _COMMENT.sub("", line).strip()) for n, line in enumerate(text.split("\n"), 1))
     return [(number, line) for number, line in bare if line]
 
@@ -566,7 +561,6 @@ def _part(line: str, number: int) -> Part:
 
 
 def _split_model(line: str) -> tuple[str, str]:
-    """Text before the first comma outside braces, and behind it."""
     depth = 0
     for place, character in enumerate(line):
         depth += (character in "{[") - (character in "}]")
@@ -594,7 +588,6 @@ def _described(part: Part, path: str) -> Part:
 
 
 def _scaler(part: Part) -> float | None:
-    """The value of ``+BU{...}``; raises ValueError where it is no scaler."""
     scalers = [decimal(text) for text in _SCALER.findall(part.model or "")]
     if not scalers:
         return None

@@ -332,7 +332,6 @@ def _sorted_columns(words: UInt64, part: Int64) -> tuple[Index, Bool]:
 
 
 def _changes(values: NDArray[Any]) -> Bool:
-    """True where a value differs from the one before it, and for the first."""
     return np.append(True, values[1:] != values[:-1])
 
 
@@ -417,7 +416,6 @@ def usual_sizes(patterns: Patterns) -> list[int]:
 
 
 def _ends(sizes: Sequence[int]) -> tuple[int, ...]:
-    """End of each of several parts; () of one."""
     return tuple(np.cumsum(sizes).tolist()) if len(sizes) > 1 else ()
 
 

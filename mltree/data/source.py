@@ -129,14 +129,12 @@ def _standard_input() -> bytes:
 
 
 def _refuse_device(path: str | Path) -> None:
-    """Devices such as /dev/zero may never end."""
     if Path(path).is_char_device() or Path(path).is_block_device():
         raise InputError("is a device, not a file", file=str(path))
 
 
 @contextmanager
 def _system_errors(path: str | Path) -> Iterator[None]:
-    """Turn errors of the system into one line."""
     try:
         yield
     except FileNotFoundError:

@@ -13,8 +13,10 @@ import importlib.util
 import math
 import sys
 from collections.abc import Iterable, Iterator, Sequence
+from contextlib import contextmanager
 from dataclasses import replace
 from functools import cache, cached_property
+from operator import attrgetter
 from pathlib import Path
 from types import ModuleType
 from typing import Any
@@ -67,19 +69,13 @@ class Clades(Value):
 
     def part(self, start: int, stop: int) -> Clades:
         """The trees from number ``start`` up to ``stop``."""
-        begin, end = self.bounds[[start, stop]]
-        return Clades(
-            self.taxa,
-            self.order[start:stop],
-            self.tip_lengths[start:stop],
-            self.tree[begin:end] - np.int32(start),
-            self.first[begin:end],
-            self.last[begin:end],
-            self.lengths[begin:end],
-        )
+        chosen = self.only(slice(*self.bounds[[start, stop]]))
+        order, tip_lengths = self.order[start:stop], self.tip_lengths[start:stop]
+        tree = chosen.tree - np.int32(start)
+        return replace(chosen, order=order, tip_lengths=tip_lengths, tree=tree)
 
-    def only(self, chosen: Bool) -> Clades:
-        """A copy with some of the clades.  ``chosen``: bool [C]."""
+    def only(self, chosen: Bool | slice) -> Clades:
+        """A copy with some of the clades.  ``chosen``: bool [C], or a slice."""
         return replace(
             self,
             tree=self.tree[chosen],
@@ -111,16 +107,13 @@ class Clades(Value):
     def joined(cls, taxa: tuple[str, ...], pieces: Sequence[Clades]) -> Clades:
         """All trees of several Clades, one after another, whose taxa have the same numbers."""
         before = np.cumsum([0, *(piece.n_trees for piece in pieces[:-1])], dtype=np.int32)
-        trees = [piece.tree + skip for piece, skip in zip(pieces, before, strict=True)]
-        return cls(
-            taxa,
-            np.concatenate([piece.order for piece in pieces]),
-            np.concatenate([piece.tip_lengths for piece in pieces]),
-            np.concatenate(trees),
-            np.concatenate([piece.first for piece in pieces]),
-            np.concatenate([piece.last for piece in pieces]),
-            np.concatenate([piece.lengths for piece in pieces]),
+        numbered = (
+            replace(piece, tree=piece.tree + skip)
+            for piece, skip in zip(pieces, before, strict=True)
         )
+        names = ("order", "tip_lengths", "tree", "first", "last", "lengths")
+        columns = zip(*(attrgetter(*names)(piece) for piece in numbered), strict=True)
+        return cls(taxa, *map(np.concatenate, columns))
 
 
 def nested(taxa: tuple[str, ...], members: Bool) -> tuple[Clades, Index]:
@@ -168,9 +161,6 @@ def write_clades(tree: Clades, labels: Iterable[str]) -> str:
         name = quoted(tree.taxa[taxon])
         tips.append("(" * opened[column] + name + branch(length) + "".join(closed[column + 1]))
     return f"({','.join(tips)});"
-
-
-# ---------------------------------------------------------------------------------------- reading
 
 
 def read_clades(source: str | Path, like: Clades | None = None, origin: str = "") -> Clades:
@@ -258,9 +248,6 @@ def _taxa_of_tips(
     raise AssertionError("unlike taxa, in no tree")
 
 
-# ---------------------------------------------------------------------------------- written trees
-
-
 class WrittenTree(Value, eq=False):
     """A rooted tree as it is written, for pictures and exports: order, polytomies, labels, lengths.
 
@@ -319,11 +306,8 @@ class WrittenTree(Value, eq=False):
     @cached_property
     def supports(self) -> Float64:
         """float64 [N]: labels of inner nodes as numbers; NaN where they are none, and at tips."""
-        values = np.full(self.n_nodes, np.nan)
-        for node, label in enumerate(self.labels):
-            if self.children[node]:
-                values[node] = _number(label)
-        return values
+        labelled = zip(self.labels, self.children, strict=True)
+        return np.array([_number(label) if below else math.nan for label, below in labelled])
 
     def ladderised(self) -> WrittenTree:
         """A copy with the smaller subtrees of every node first."""
@@ -409,30 +393,27 @@ def _ete3_node() -> Any:
     place of ete3/__init__.py the module below loads in 0.08 s. It is taken out of sys.modules
     again, so that anyone else's ``import ete3`` gets the whole package.
     """
-    with _BarePackage("ete3"):
+    with _bare_package("ete3"):
         return importlib.import_module("ete3.coretype.tree").TreeNode
 
 
-class _BarePackage:
+@contextmanager
+def _bare_package(name: str) -> Iterator[None]:
     """Context in which a package's submodules can be imported without running its __init__."""
+    spec = importlib.util.find_spec(name)
+    if spec is None:
+        raise ImportError(f"{name} is not installed")
+    saved = _without_modules(name)
+    sys.modules[name] = ModuleType(name)
+    sys.modules[name].__path__ = list(spec.submodule_search_locations or ())
+    try:
+        yield
+    finally:
+        _without_modules(name)
+        sys.modules.update(saved)
 
-    def __init__(self, name: str) -> None:
-        self.name = name
-        self.saved: dict[str, ModuleType] = {}
 
-    def __enter__(self) -> None:
-        spec = importlib.util.find_spec(self.name)
-        if spec is None:
-            raise ImportError(f"{self.name} is not installed")
-        self.saved = self._remove()
-        package = ModuleType(self.name)
-        package.__path__ = list(spec.submodule_search_locations or ())
-        sys.modules[self.name] = package
-
-    def __exit__(self, *_: object) -> None:
-        self._remove()
-        sys.modules.update(self.saved)
-
-    def _remove(self) -> dict[str, ModuleType]:
-        mine = [key for key in sys.modules if key.split(".")[0] == self.name]
-        return {key: sys.modules.pop(key) for key in mine}
+def _without_modules(package: str) -> dict[str, ModuleType]:
+    """Take a package's modules out of sys.modules, and return them."""
+    names = [name for name in sys.modules if name.split(".")[0] == package]
+    return {name: sys.modules.pop(name) for name in names}

@@ -128,14 +128,12 @@ class InformativeSites(NamedTuple):
         Raises: ValueError where a weight is not a whole number >= 0.
         """
         # Those of many loci are found at once.
-        runs = [list(run) for _, run in groupby(groups, key=lambda patterns: id(patterns.alphabet))]
-        first = np.cumsum([0, *(sum(patterns.n_patterns for patterns in run) for run in runs)])
-        informative = [_informative(run) for run in runs]
-        numbered = [
-            one._replace(pattern=one.pattern + at)
-            for one, at in zip(informative, first, strict=False)
-        ]
-        sets, *others = zip(*numbered, strict=True)
+        runs, first = [], 0
+        for _, run in groupby(groups, key=lambda patterns: id(patterns.alphabet)):
+            sites = _informative(list(run))
+            runs.append(sites._replace(pattern=sites.pattern + first))
+            first += len(sites.weights)
+        sets, *others = zip(*runs, strict=True)
         return cls(np.concatenate(sets, axis=1), *map(np.concatenate, others))
 
     @property
@@ -159,8 +157,7 @@ class InformativeSites(NamedTuple):
         weights = rows[:, self.pattern].astype(np.int64)
         row, site = np.nonzero(weights)
         weighted = _WeightedSites(row, site, weights[row, site], len(rows))
-        constant = (rows @ self.constant).astype(np.float64)
-        return _packed(self.sets, _words_of_sites(self.states, weighted), constant)
+        return self._packed(weighted, rows @ self.constant)
 
     def apart(self, range_of_row: Index, ends: Index) -> PackedSites:
         """The packed sites under R rows that weigh one range of patterns each; tips are [F, R, T].
@@ -174,9 +171,15 @@ class InformativeSites(NamedTuple):
         site = np.arange(row.size) - before[row]
         weighted = _WeightedSites(row, site, self.weights[self.pattern[site]], len(range_of_row))
         constant = np.add.reduceat(self.weights * self.constant, starts)[range_of_row]
-        return _packed(
-            self.sets, _words_of_sites(self.states, weighted), constant.astype(np.float64)
-        )
+        return self._packed(weighted, constant)
+
+    def _packed(self, weighted: _WeightedSites, constant: Float64 | Int64) -> PackedSites:
+        words = _words_of_sites(self.states, weighted)
+        widths = tuple(int((words.states > plane).sum()) for plane in range(int(words.states[0])))
+        step = max(1, BLOCK // max(1, words.sites.size))
+        blocks = map_blocks(partial(_planes, self.sets, words, widths), self.n_tips, step)
+        tips = np.concatenate(blocks, axis=-1).astype(np.uint64)
+        return PackedSites(tips, widths, words.weights, constant.astype(np.float64))
 
 
 def pack_sites(*groups: Patterns) -> PackedSites:
@@ -190,7 +193,6 @@ def pack_sites(*groups: Patterns) -> PackedSites:
 
 
 def _informative(groups: Sequence[Patterns]) -> InformativeSites:
-    """The informative sites of the patterns of one data type."""
     all_weights = np.concatenate([patterns.weights for patterns in groups])
     weights = all_weights.astype(np.int64)
     if np.any(weights != all_weights) or np.any(weights < 0):
@@ -202,28 +204,20 @@ def _informative(groups: Sequence[Patterns]) -> InformativeSites:
     step = max(1, BLOCK // max(1, n_tips))
     work = partial(_informative_of_block, codes, weights > 0, groups[0].alphabet)
     blocks = map_blocks(work, n_patterns, step)
-    sets, states, chosen, constant = (
-        np.concatenate(each, axis=-1) for each in zip(*blocks, strict=True)
-    )
-    return InformativeSites(sets, states, chosen, weights, constant)
-
-
-class _InformativeBlock(NamedTuple):
-    """Informative sites of a block of patterns; see :class:`InformativeSites`."""
-
-    sets: UInt64
-    states: Int64
-    pattern: Index
-    constant: Int64
+    columns = zip(*blocks, strict=True)
+    sets, states, pattern, constant = (np.concatenate(column, axis=-1) for column in columns)
+    return InformativeSites(sets, states, pattern, weights, constant)
 
 
 def _informative_of_block(
     codes: UInt8, counted: Bool, alphabet: Alphabet, block: slice
-) -> _InformativeBlock:
-    """The informative sites of a block.  ``counted``: patterns with any weight."""
-    masks, gap = _masks(codes[:, block], alphabet)
+) -> tuple[UInt64, Int64, Index, Int64]:
+    """Sets, states, pattern and constant of a block.  ``counted``: patterns with any weight."""
     n_states = alphabet.n_states
-    known = masks != gap
+    narrowest = np.min_scalar_type((1 << n_states) - 1)
+    of_code = alphabet.state_masks.astype(narrowest)
+    masks = of_code[codes[:, block]]
+    known = masks != of_code[alphabet.gap_code]
     counts = np.stack([np.count_nonzero(_has(masks, s) & known, axis=0) for s in range(n_states)])
     shared = counts >= 2
     informative = (shared.sum(axis=0) >= 2) & counted[block]
@@ -231,14 +225,7 @@ def _informative_of_block(
     # Where at most one state is shared, every known tip without it costs one change.
     constant = np.maximum(known.sum(axis=0) - counts.max(axis=0), 0)
     sets, constant[chosen] = _renumbered(masks[:, chosen], shared[:, chosen])
-    return _InformativeBlock(sets, shared[:, chosen].sum(axis=0), chosen + block.start, constant)
-
-
-def _masks(codes: UInt8, alphabet: Alphabet) -> tuple[UInt64, np.uint64]:
-    """The state sets of all characters as integers of the narrowest type, and that of a gap."""
-    kind = np.min_scalar_type((1 << alphabet.n_states) - 1)
-    table = alphabet.state_masks.astype(kind)
-    return table[codes], table[alphabet.gap_code]
+    return sets, shared[:, chosen].sum(axis=0), chosen + block.start, constant
 
 
 def _has(masks: UInt64, state: int) -> Bool:
@@ -278,17 +265,7 @@ class _WordLayout(NamedTuple):
     """int64 [W]: largest number of states of a site of the word, in any row."""
 
 
-def _packed(sets: UInt64, table: _WordLayout, constant: Float64) -> PackedSites:
-    """Pack sites that are sorted into words (see the module's docstring)."""
-    widths = tuple(int((table.states > plane).sum()) for plane in range(int(table.states[0])))
-    step = max(1, BLOCK // max(1, table.sites.size))
-    blocks = map_blocks(partial(_planes, sets, table, widths), len(sets), step)
-    tips = np.concatenate(blocks, axis=-1).astype(np.uint64)
-    return PackedSites(tips, widths, table.weights, constant)
-
-
 def _planes(sets: UInt64, table: _WordLayout, widths: Sequence[int], tips: slice) -> UInt64:
-    """uint64 [F, R, tips]: the packed sets of some tips."""
     # The place behind the last site, that of -1, belongs to none: state 0 at every tip keeps it
     # free of changes.
     tip_sets = sets[tips]
@@ -333,16 +310,14 @@ def _words_of_sites(n_states: Int64, weighted: _WeightedSites) -> _WordLayout:
         counts = np.bincount(rows_of_bit, minlength=weighted.rows)
         words = -(-int(counts.max(initial=0)) // WORD_BITS)
         of_rank = np.full((weighted.rows, words * WORD_BITS), -1)
-        of_rank[
-            rows_of_bit, np.arange(rows_of_bit.size) - (np.cumsum(counts) - counts)[rows_of_bit]
-        ] = site[has]
+        first = (np.cumsum(counts) - counts)[rows_of_bit]
+        of_rank[rows_of_bit, np.arange(rows_of_bit.size) - first] = site[has]
         tables.append(of_rank.reshape(weighted.rows, words, WORD_BITS))
         scales.append(np.full(words, float(1 << bit)))
     table, scale = np.concatenate(tables, axis=1), np.concatenate(scales)
     if not scale.size:
-        return _WordLayout(
-            np.full((weighted.rows, 1, WORD_BITS), -1), np.ones(1), np.ones(1, np.int64)
-        )
+        no_sites = np.full((weighted.rows, 1, WORD_BITS), -1)
+        return _WordLayout(no_sites, np.ones(1), np.ones(1, np.int64))
     needed = states[table[:, :, 0]].max(axis=0)
     order = np.argsort(-needed, kind="stable")
     sites = np.where(table < 0, -1, by_states[table])[:, order]

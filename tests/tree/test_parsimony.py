@@ -22,7 +22,6 @@ from mltree.tree.parsimony import (
     parsimony_trees,
     parsimony_trees_of_each,
     reweighted_trees,
-    stepwise_addition,
     stepwise_additions,
 )
 from mltree.tree.splits import robinson_foulds, topology_key
@@ -265,6 +264,11 @@ def test_alignments_side_by_side_have_the_starts_of_each(
         alone = parsimony_trees(patterns, count, other)
         assert [topology_key(tree) for tree in own] == [topology_key(tree) for tree in alone]
         assert used.bit_generator.state == other.bit_generator.state
+
+
+def stepwise_addition(patterns: Patterns | PackedSites, rng: np.random.Generator) -> Tree:
+    (tree,) = stepwise_additions(patterns, [rng])
+    return tree
 
 
 def parsimony_tree(patterns: Patterns | PackedSites, rng: np.random.Generator) -> Tree:
