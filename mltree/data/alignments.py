@@ -10,7 +10,7 @@ import numpy as np
 
 from mltree.data.alphabet import DNA, PHASED, PROTEIN, UNKNOWN, UNPHASED, Alphabet, genotype_hint
 from mltree.data.codons import CodonAlphabet, refuse_broken
-from mltree.data.datatype import Letters, alphabet_named, detect_alphabet
+from mltree.data.datatype import Letters, alphabet_named
 from mltree.data.formats import (
     Dots,
     Header,
@@ -170,13 +170,9 @@ class Sequences(Value, eq=False):
                 place = int(unknown.argmax())
                 site = place if sites is None else int(sites[place])
                 byte = int(text[place])
-                raise self._error(
-                    row,
-                    site,
-                    f"site {site + 1}: {shown(byte)} is no {alphabet.name} character",
-                    part,
-                    _character_hint(byte, characters, alphabet),
-                )
+                problem = f"site {site + 1}: {shown(byte)} is no {alphabet.name} character"
+                hint = _character_hint(byte, characters, alphabet)
+                raise self._error(row, site, problem, part, hint)
 
     def _refuse_stops(self, alphabet: CodonAlphabet, sites: Int64 | None, part: str) -> None:
         characters = self.characters if sites is None else self.characters[:, sites]
@@ -272,10 +268,9 @@ def _ambiguous(lines: Lines, readings: list[Reading]) -> InputError:
     hint = "S (sequential) or I (interleaved) behind the two numbers of the first line decides"
     if len({reading.file_format.split(",")[0] for reading in readings}) == 1:
         hint = "part names from sequences by a line's end, or give FASTA"
-    ways = (
-        f"{reading.file_format} (taxa {b', '.join(reading.names[:3]).decode(errors='replace')}, ...)"
-        for reading in readings
-    )
+    taxa = [b", ".join(reading.names[:3]).decode(errors="replace") for reading in readings]
+    rows = zip(readings, taxa, strict=True)
+    ways = (f"{reading.file_format} (taxa {names}, ...)" for reading, names in rows)
     return lines.error(f"can be read as {' and as '.join(ways)}", 0, hint=hint)
 
 
@@ -318,7 +313,7 @@ def _matrix(lines: Lines, reading: Reading, names: tuple[str, ...]) -> UInt8:
 
 
 def _character_hint(byte: int, characters: UInt8, alphabet: Alphabet) -> str:
-    if alphabet is DNA and detect_alphabet(characters) is PROTEIN:
+    if alphabet is DNA and Letters.of(characters).looks_like is PROTEIN:
         return "the data look like protein: use a protein model"
     if alphabet is DNA and PROTEIN.code_of[byte] != UNKNOWN:
         return "correct it; or, if these are proteins: --data-type protein"

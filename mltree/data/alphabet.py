@@ -8,8 +8,8 @@ libpll-2, src/maps.c):
 * Protein: ``B`` is N or D, ``Z`` is Q or E, ``J`` is I or L, and ``- . ? * X`` are gaps. ``U`` and
   ``O`` (selenocysteine, pyrrolysine) are refused, as there.
 
-``.`` is a gap here; where it means "same as the first sequence", dots.py has put the letters in its
-place before. Case never matters.
+``.`` is a gap here; where it means "same as the first sequence", `mltree.data.formats.spelled_out`
+has put the letters in its place before. Case never matters.
 """
 
 from __future__ import annotations
@@ -80,47 +80,16 @@ class Alphabet(Value, eq=False):
         """An alphabet whose codes are characters in order, each a set of states, then the gap."""
         symbols = "".join(characters) + gaps[0]
         meanings = [*characters.values(), states]
-        return cls._build(name, states, symbols, meanings, gaps=gaps, aliases=aliases)
-
-    @classmethod
-    def of_bitmasks(
-        cls, name: str, states: str, *, symbols: str, gaps: str, aliases: Mapping[str, str]
-    ) -> Alphabet:
-        """An alphabet whose code *is* the set of possible states: bit s set, state s possible.
-
-        `symbols` has one character for each of the 2^S codes. Code 0 (no state) is never made by
-        `encode`; its row of the table is all ones, so that padding lanes stay harmless.
-        """
-        full = len(symbols) - 1
-        meanings = [
-            "".join(state for bit, state in enumerate(states) if (code or full) >> bit & 1)
-            for code in range(len(symbols))
-        ]
-        return cls._build(name, states, symbols, meanings, gaps=gaps, aliases=aliases)
-
-    @classmethod
-    def _build(
-        cls,
-        name: str,
-        states: Sequence[str],
-        symbols: str,
-        meanings: Sequence[Sequence[str]],
-        *,
-        gaps: str,
-        aliases: Mapping[str, str] | None = None,
-    ) -> Alphabet:
         table = np.array([[float(state in meaning) for state in states] for meaning in meanings])
-        gap_code = len(symbols) - 1
-        is_padding = len(meanings[0]) > 1
-        codes = {symbol: code for code, symbol in enumerate(symbols) if code or not is_padding}
-        codes |= dict.fromkeys(gaps, gap_code)
+        codes = {symbol: code for code, symbol in enumerate(symbols)}
+        codes |= dict.fromkeys(gaps, len(symbols) - 1)
         codes |= {alias: codes[symbol] for alias, symbol in (aliases or {}).items()}
         code_of = np.full(256, UNKNOWN, np.uint8)
         for symbol, code in codes.items():
             code_of[ord(symbol.lower())] = code_of[ord(symbol.upper())] = code
         table.setflags(write=False)
         code_of.setflags(write=False)
-        return cls(name, states, symbols, table, code_of, gap_code)
+        return cls(name, states, symbols, table, code_of, len(symbols) - 1)
 
     @property
     def n_states(self) -> int:
@@ -175,10 +144,21 @@ def _translated(raw: UInt8, table: bytes) -> UInt8:
     return np.frombuffer(raw.tobytes().translate(table), np.uint8).reshape(raw.shape)
 
 
-DNA = Alphabet.of_bitmasks(
-    "DNA", "ACGT", symbols="?ACMGRSVTWYHKDB-", gaps="-.?NOX", aliases={"U": "T"}
+DNA = Alphabet.of_characters(
+    "DNA",
+    "ACGT",
+    {
+        letter: [base for bit, base in enumerate("ACGT") if (code or 15) >> bit & 1]
+        for code, letter in enumerate("?ACMGRSVTWYHKDB")
+    },
+    gaps="-.?NOX",
+    aliases={"U": "T"},
 )
-"""Codes are bitmasks: A = 1, C = 2, G = 4, T = 8; gap 15."""
+"""Codes are bitmasks: A = 1, C = 2, G = 4, T = 8; gap 15.
+
+Code 0 (no state) is never made by `encode`; its row of the table is all ones, so that padding lanes
+stay harmless.
+"""
 
 PROTEIN = Alphabet.of_states(
     "AA", "ARNDCQEGHILKMFPSTWYV", ambiguities={"B": "ND", "Z": "QE", "J": "IL"}, gaps="-.?*X"

@@ -145,11 +145,6 @@ class Letters(Value, eq=False):
         return DNA if odds >= 0 else PROTEIN
 
     @property
-    def looks_like_nucleotides(self) -> bool:
-        """True where the letters may be nucleotides, perhaps with typing errors."""
-        return self.fits(DNA) or self.looks_like is DNA
-
-    @property
     def is_coded(self) -> bool:
         """True for binary or multistate characters, which have digits for states."""
         return is_coded(self.counts)
@@ -169,8 +164,8 @@ class Letters(Value, eq=False):
             return self.looks_like if is_sequence else wanted
         if wanted is None:
             return self.looks_like
-        if wanted in (UNPHASED, PHASED) and self.looks_like_nucleotides:
-            return wanted
+        if wanted in (UNPHASED, PHASED) and (self.fits(DNA) or self.looks_like is DNA):
+            return wanted  # letters may be nucleotides, perhaps with typing errors
         if not self.fits(wanted):
             return self.looks_like
         if wanted is PROTEIN and self.share("ACGTU") >= PLAIN_SHARE:
@@ -207,11 +202,6 @@ class Letters(Value, eq=False):
         return f"{plain:.1%} {bases}, {ambiguous:,} ambiguity codes"
 
 
-def detect_alphabet(characters: UInt8) -> Alphabet:
-    """The data type by the characters (u8 [T, sites], upper case)."""
-    return Letters.of(characters).looks_like
-
-
 def alphabet_named(datatype: str, characters: UInt8 | None = None) -> Alphabet:
     """The alphabet for a data type as users write it.
 
@@ -234,7 +224,7 @@ def alphabet_named(datatype: str, characters: UInt8 | None = None) -> Alphabet:
 
 def named_alphabet(name: str) -> Alphabet | None:
     """The alphabet with a name in capitals, other than DNA and proteins; None if unknown."""
-    return next((alphabet for named in _NAMED if (alphabet := named(name)) is not None), None)
+    return characters_named(name) or codons.codons_named(name) or genotypes_named(name)
 
 
 _ALPHABETS = {
@@ -243,9 +233,6 @@ _ALPHABETS = {
     "BINARY": BINARY,
 }
 """Alphabets by words without a number."""
-
-_NAMED = (characters_named, codons.codons_named, genotypes_named)
-"""Functions that find other alphabets by name."""
 
 _MULTISTATE = ("MULTI", "MULTISTATE", "MORPH", "STANDARD")
 """Words for multistate characters with any number of states: IQ-TREE's, and NEXUS's."""

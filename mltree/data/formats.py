@@ -5,6 +5,7 @@ from __future__ import annotations
 import re
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field, replace
+from functools import cached_property
 from itertools import accumulate, chain
 
 import numpy as np
@@ -29,6 +30,11 @@ class Lines(Value):
     """``"DNA"`` or ``"AA"`` where the file itself says so."""
     has_parts: bool = False
     """True if the file also names parts of the alignment; the reader passes them over."""
+
+    @cached_property
+    def lengths(self) -> list[int]:
+        """Characters of each line, white space not counted."""
+        return [_length(line) for line in self.text]
 
     @classmethod
     def of(cls, path: str, text: bytes) -> Lines:
@@ -65,8 +71,7 @@ class Reading(Value):
     def piece_lengths(self, lines: Lines, row: int) -> list[int]:
         """Sequence characters on each of a row's lines."""
         first, *rest = (lines.text[line] for line in self.pieces[row])
-        parts = [first[self.name_width[row] :], *rest]
-        return [len(part.translate(None, WHITESPACE)) for part in parts]
+        return [_length(part) for part in (first[self.name_width[row] :], *rest)]
 
     def line_of(self, lines: Lines, row: int, site: int) -> int:
         """Index of the line that holds the character of a row at a site (from 0)."""
@@ -213,9 +218,6 @@ def read_fasta(lines: Lines) -> Reading:
 
 STRICT_NAME_WIDTH = 10
 
-Splitter = Callable[[bytes], tuple[bytes, int]]
-"""A taxon's first line → its name and the bytes that the name takes up."""
-
 _HEADER = re.compile(rb"\s*(\d{1,11})\s+(\d{1,11})\s*([ISis]?)\s*")
 _SPACED_NAME = re.compile(rb"\s*(\S+(?: \S+)*)(?:  |\s*\t|\s*$)")
 _LAYOUTS = {b"I": "interleaved", b"S": "sequential"}
@@ -239,7 +241,7 @@ class Header(Value):
 
 
 def relaxed_name(line: bytes) -> tuple[bytes, int]:
-    """The name up to the first white space."""
+    """The name up to the first white space of a taxon's first line, and the bytes it takes up."""
     fields = line.split(None, 1)
     rest = len(fields[1]) if len(fields) > 1 else 0
     return fields[0], len(line) - rest
@@ -258,65 +260,63 @@ def spaced_name(line: bytes) -> tuple[bytes, int]:
     return b"_".join(match[1].split()), match.end()
 
 
-_STYLES: tuple[tuple[str, Splitter], ...] = (
-    ("relaxed", relaxed_name),
-    ("strict names", strict_name),
-    ("names with blanks", spaced_name),
-)
+_STYLES = {
+    "": relaxed_name,
+    ", strict names": strict_name,
+    ", names with blanks": spaced_name,
+}
 
 
-class _Guess(Value):
+class _Guess:
     """A way to read a PHYLIP file: the lines of each taxon, and the width of its name."""
 
-    file_format: str
-    style: str
-    spans: list[range]
-    heads: list[tuple[bytes, int]]
-    """Name and width of each taxon's first line."""
-    skipped: list[int]
-    """Characters in that width, white space not counted."""
+    def __init__(
+        self, lines: Lines, spans: list[range], layout: str = "interleaved", style: str = ""
+    ) -> None:
+        self.lines, self.spans = lines, spans
+        is_short = all(len(span) == 1 for span in spans)
+        self.file_format = ("PHYLIP" if is_short else f"PHYLIP {layout}") + style
+        firsts = [lines.text[span[0]] for span in spans]
+        heads = [_STYLES[style](line) for line in firsts]
+        self.names, self.widths = [name for name, _ in heads], [width for _, width in heads]
+        self.skipped = [
+            _length(line[:width]) for line, width in zip(firsts, self.widths, strict=True)
+        ]
 
-    def fits(self, lengths: list[int], sites: int) -> bool:
+    def fits(self, sites: int) -> bool:
         rows = zip(self.spans, self.skipped, strict=True)
+        lengths = self.lines.lengths
         return all(sum(lengths[line] for line in span) - skip == sites for span, skip in rows)
 
-    def finds(self) -> object:
-        """Key that is equal for guesses with the same names and sequences."""
-        names = tuple(name for name, _ in self.heads)
-        return tuple(map(tuple, self.spans)), names, tuple(self.skipped)
+    def reading(self) -> Reading:
+        text = self.lines.text
+        rows = [
+            fold([text[span[0]][width:], *(text[line] for line in span[1:])])
+            for span, width in zip(self.spans, self.widths, strict=True)
+        ]
+        return Reading(self.file_format, self.names, rows, [*self.spans], self.widths)
 
 
 def phylip_readings(lines: Lines, header: Header) -> list[Reading]:
     """The different readings that give every row as many sites as the header promises."""
     if not 0 < header.taxa < len(lines.text):
         return []
-    lengths = _lengths(lines)
-    guesses = [
-        guess for guess in _guesses(lines, lengths, header) if guess.fits(lengths, header.sites)
-    ]
     different: dict[object, _Guess] = {}
-    for guess in guesses:
-        different.setdefault(guess.finds(), guess)
-    return [_assemble(lines, guess) for guess in different.values()]
+    for guess in _guesses(lines, header):
+        if guess.fits(header.sites):
+            names_and_rows = guess.names, map(tuple, guess.spans), guess.skipped
+            different.setdefault(tuple(map(tuple, names_and_rows)), guess)
+    return [guess.reading() for guess in different.values()]
 
 
-def _guesses(lines: Lines, lengths: list[int], header: Header) -> Iterator[_Guess]:
-    for style, split in _STYLES:
+def _guesses(lines: Lines, header: Header) -> Iterator[_Guess]:
+    for style in _STYLES:
         if header.file_format != "sequential" and (len(lines.text) - 1) % header.taxa == 0:
-            yield _plan(lines, _blocks(lines, header), split, "interleaved", style)
+            yield _Guess(lines, _blocks(lines, header), "interleaved", style)
         if header.file_format != "interleaved":
-            spans, left = _runs(lines, lengths, header, split)
+            spans, left = _runs(lines, header, style)
             if left == 0 and len(spans) == header.taxa and spans[-1].stop == len(lines.text):
-                yield _plan(lines, spans, split, "sequential", style)
-
-
-def _plan(
-    lines: Lines, spans: list[range], split: Splitter, file_format: str, style: str = "relaxed"
-) -> _Guess:
-    firsts = [lines.text[span.start] for span in spans]
-    heads = [split(line) for line in firsts]
-    skipped = [_length(line[:width]) for line, (_, width) in zip(firsts, heads, strict=True)]
-    return _Guess(file_format, style, spans, heads, skipped)
+                yield _Guess(lines, spans, "sequential", style)
 
 
 def _blocks(lines: Lines, header: Header) -> list[range]:
@@ -324,9 +324,7 @@ def _blocks(lines: Lines, header: Header) -> list[range]:
     return [range(1 + row, len(lines.text), header.taxa) for row in range(header.taxa)]
 
 
-def _runs(
-    lines: Lines, lengths: list[int], header: Header, split: Splitter
-) -> tuple[list[range], int]:
+def _runs(lines: Lines, header: Header, style: str = "") -> tuple[list[range], int]:
     """The lines of each taxon, which takes lines until it has all its sites.
 
     Also how many sites the last taxon still lacks; negative if its last line has too many, and
@@ -336,47 +334,22 @@ def _runs(
     line, missing = 1, 0
     while line < len(lines.text) and len(spans) < header.taxa and missing == 0:
         start = line
-        width = split(lines.text[line])[1]
+        _, width = _STYLES[style](lines.text[line])
         missing = header.sites + _length(lines.text[line][:width])
         while line < len(lines.text) and (missing > 0 or line == start):
-            missing -= lengths[line]
+            missing -= lines.lengths[line]
             line += 1
         spans.append(range(start, line))
     return spans, missing
 
 
-def interleaved(lines: Lines, header: Header) -> Reading:
+def _interleaved(lines: Lines, header: Header) -> Reading:
     """The file read as blocks with relaxed names, even if it does not fit."""
-    return _assemble(lines, _plan(lines, _blocks(lines, header), relaxed_name, "interleaved"))
-
-
-def sequential_spans(lines: Lines, header: Header) -> tuple[list[range], int]:
-    """The lines of each taxon with relaxed names, and sites the last one lacks; see `_runs`."""
-    return _runs(lines, _lengths(lines), header, relaxed_name)
-
-
-def _lengths(lines: Lines) -> list[int]:
-    return [_length(line) for line in lines.text]
+    return _Guess(lines, _blocks(lines, header)).reading()
 
 
 def _length(text: bytes) -> int:
     return len(text.translate(None, WHITESPACE))
-
-
-def _assemble(lines: Lines, guess: _Guess) -> Reading:
-    rows = [
-        fold([lines.text[span[0]][width:], *(lines.text[line] for line in span[1:])])
-        for span, (_, width) in zip(guess.spans, guess.heads, strict=True)
-    ]
-    one_line = all(len(span) == 1 for span in guess.spans)
-    return Reading(
-        file_format=("PHYLIP" if one_line else f"PHYLIP {guess.file_format}")
-        + ("" if guess.style == "relaxed" else f", {guess.style}"),
-        names=[name for name, _ in guess.heads],
-        rows=rows,
-        pieces=list(guess.spans),
-        name_width=[width for _, width in guess.heads],
-    )
 
 
 HEADER_HINT = "the first line must be the number of taxa and the number of sites"
@@ -425,17 +398,17 @@ def _repeated_names(lines: Lines, header: Header) -> InputError | None:
 
 def _wrong_numbers(lines: Lines, header: Header) -> InputError:
     n_rows = len(lines.text) - 1
-    lengths = {len(row) for row in interleaved(lines, Header(n_rows, header.sites)).rows}
+    lengths = {len(row) for row in _interleaved(lines, Header(n_rows, header.sites)).rows}
     if n_rows < header.taxa or (n_rows > header.taxa and lengths == {header.sites}):
         return _wrong_taxa(lines, header, n_rows, min(n_rows, header.taxa + 1))
     if n_rows == header.taxa or _looks_interleaved(lines, header):
-        return _wrong_rows(lines, header, interleaved(lines, header))
+        return _wrong_rows(lines, header, _interleaved(lines, header))
     return _wrong_sequence(lines, header)
 
 
 def _looks_interleaved(lines: Lines, header: Header) -> bool:
     """True for blocks of T lines where reading line after line does not fit the first taxon."""
-    spans, missing = sequential_spans(lines, header)
+    spans, missing = _runs(lines, header)
     blocks = (len(lines.text) - 1) % header.taxa == 0
     return blocks and len(spans) == 1 and missing != 0
 
@@ -466,7 +439,7 @@ def _odd_line(lines: Lines, reading: Reading, row: int, sites: int) -> int:
 
 
 def _wrong_sequence(lines: Lines, header: Header) -> InputError:
-    spans, missing = sequential_spans(lines, header)
+    spans, missing = _runs(lines, header)
     last = spans[-1]
     if missing:
         name = relaxed_name(lines.text[last.start])[0]
@@ -483,7 +456,7 @@ def _so_far(lines: Lines, span: range, header: Header, missing: int) -> str:
     total = header.sites - missing
     if missing > 0 or len(span) == 1:
         return f"has {total}"
-    before = total - len(lines.text[span[-1]].translate(None, WHITESPACE))
+    before = total - lines.lengths[span[-1]]
     return f"has {before} up to line {lines.numbers[span[-2]]} and {total} with the next"
 
 
@@ -639,7 +612,7 @@ def _relaxed(rows: Rows, _: Alphabet) -> Iterator[bytes]:
         yield name + sequence
 
 
-def _interleaved(rows: Rows, _: Alphabet) -> Iterator[bytes]:
+def _blockwise(rows: Rows, _: Alphabet) -> Iterator[bytes]:
     """Blocks of :data:`LINE` sites; the names are in the first."""
     names = _padded(rows)
     yield _header(rows)
@@ -691,7 +664,7 @@ def _cut(sequence: bytes, width: int) -> Iterator[bytes]:
 FORMATS: dict[str, Callable[[Rows, Alphabet], Iterator[bytes]]] = {
     "phylip": _relaxed,
     "phylip-strict": _strict,
-    "phylip-interleaved": _interleaved,
+    "phylip-interleaved": _blockwise,
     "fasta": _fasta,
     "nexus": _nexus,
 }

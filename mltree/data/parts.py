@@ -178,9 +178,7 @@ def fit(scheme: Scheme, n_sites: Mapping[str | None, int]) -> tuple[Scheme, tupl
     left_out = []
     for file, sites in n_sites.items():
         free = _free_sites(fitted, file, sites)
-        if len(free) == sites:
-            continue  # an alignment that no part is of
-        if len(free):
+        if 0 < len(free) < sites:  # all are free of an alignment that no part is of
             left_out.append(_left_out(fitted, file, free, sites))
     return fitted, tuple(left_out)
 
@@ -191,12 +189,9 @@ def _ended(scheme: Scheme, part: Part, sites: int) -> Part:
     for run in part.runs:
         last = run.start + 1 if run.stop == LAST else run.stop
         if last > sites:
-            of = f"{part.file} has" if part.file else "the alignment has"
-            raise scheme.error(
-                f"part {part.name} goes to site {last:,}, but {of} {sites:,}",
-                part,
-                "is it the right alignment? sites count from 1",
-            )
+            problem = f"goes to site {last:,}, but {part.file or 'the alignment'} has {sites:,}"
+            hint = "is it the right alignment? sites count from 1"
+            raise scheme.error(f"part {part.name} {problem}", part, hint)
     ended = (range(run.start, sites, run.step) if run.stop == LAST else run for run in part.runs)
     return replace(part, runs=tuple(ended))
 
@@ -204,27 +199,18 @@ def _ended(scheme: Scheme, part: Part, sites: int) -> Part:
 def _free_sites(scheme: Scheme, file: str | None, sites: int) -> Int64:
     """The sites of a file that are in no part; raises InputError where parts overlap."""
     owner = np.zeros(sites, np.int32)
-    for number, part, run in _runs_in(scheme, file):
-        taken = owner[run.start : run.stop : run.step]
-        if taken.any():
-            place = int((taken != 0).argmax())
-            raise _overlap(scheme, part, scheme.parts[taken[place] - 1], run[place])
-        taken[:] = number
-    return np.flatnonzero(owner == 0)
-
-
-def _runs_in(scheme: Scheme, file: str | None) -> Iterator[tuple[int, Part, range]]:
     for number, part in enumerate(scheme.parts, 1):
-        if part.file == file:
-            yield from ((number, part, run) for run in part.runs)
-
-
-def _overlap(scheme: Scheme, part: Part, other: Part, site: int) -> InputError:
-    if part is other:
-        message = f"part {part.name} names site {site + 1:,} twice"
-    else:
-        message = f"parts {other.name} and {part.name} overlap, first at site {site + 1:,}"
-    return scheme.error(message, part, "every site is in one part")
+        for run in part.runs if part.file == file else ():
+            taken = owner[run.start : run.stop : run.step]
+            if taken.any():
+                place = int((taken != 0).argmax())
+                other, site = scheme.parts[taken[place] - 1], f"{run[place] + 1:,}"
+                message = f"parts {other.name} and {part.name} overlap, first at site {site}"
+                if part is other:
+                    message = f"part {part.name} names site {site} twice"
+                raise scheme.error(message, part, "every site is in one part")
+            taken[:] = number
+    return np.flatnonzero(owner == 0)
 
 
 def _left_out(scheme: Scheme, file: str | None, free: Int64, sites: int) -> str:
@@ -345,15 +331,11 @@ class _Sets:
         return self.by_name.get(name, alike[0] if len(alike) == 1 else None)
 
 
-def located(text: str) -> Part:
+def _located(text: str, sets: _Sets) -> Part:
     r"""A part without a name: its sites, behind its file and its data type where they are told.
 
     ``1-900\3``, ``gene.phy: 1-100``, ``gene.phy: DNA, *``, ``gene.phy:``. Raises: ValueError.
     """
-    return _located(text, _Sets())
-
-
-def _located(text: str, sets: _Sets) -> Part:
     file, colon, rest = text.rpartition(":")
     typed = _TYPED.fullmatch(rest)
     if typed and sets.called(typed[1]):
@@ -404,16 +386,13 @@ def _counted(match: re.Match[str], sets: _Sets, line: int) -> list[Part]:
     items = [item.strip() for item in body.split(",")]
     count_text = count.strip() if colon else "no number"
     if count_text != str(len(items)):
-        name = _unquoted(match["name"])
-        raise ValueError(
-            f"partition {name} tells {count_text[:20]} of parts, and names {len(items)}"
-        )
-    parts = []
-    for number, item in enumerate(items, 1):
-        known = sets.called(item)
-        part = known or replace(_located(item, sets), line=line)
-        parts.append(part if known else replace(part, name=f"{_unquoted(match['name'])}_{number}"))
-    return parts
+        told = f"partition {_unquoted(match['name'])} tells {count_text[:20]} of parts"
+        raise ValueError(f"{told}, and names {len(items)}")
+    names = (f"{_unquoted(match['name'])}_{number}" for number in range(1, len(items) + 1))
+    return [
+        sets.called(item) or replace(_located(item, sets), name=name, line=line)
+        for item, name in zip(items, names, strict=True)
+    ]
 
 
 def _assigned(item: str, sets: _Sets, line: int) -> Part:
@@ -430,8 +409,8 @@ def _assigned(item: str, sets: _Sets, line: int) -> Part:
         return replace(known, model=label, tree_length=length)
     if place[0].isalpha() and not any(sets.called(word) for word in _WORD.findall(place)):
         raise ValueError(f"there is no charset {place[:40]}")
-    part = replace(_located(place, sets), name=_unquoted(label), line=line)
-    return replace(part, tree_length=length)
+    part = _located(place, sets)
+    return replace(part, name=_unquoted(label), line=line, tree_length=length)
 
 
 def _tree_length(place: str) -> float | None:
@@ -557,7 +536,7 @@ def _part(line: str, number: int) -> Part:
     name, equals, sites = rest.partition("=")
     if not model or not equals:
         raise ValueError(f"cannot read {line[:60]!r} as a part")
-    return replace(located(sites), name=" ".join(name.split()), model=model, line=number)
+    return replace(_located(sites, _Sets()), name=" ".join(name.split()), model=model, line=number)
 
 
 def _split_model(line: str) -> tuple[str, str]:
@@ -598,11 +577,11 @@ def _scaler(part: Part) -> float | None:
 
 def best_model_text(parts: Sequence[Part], models: Sequence[str]) -> str:
     """A .bestModel file: each part's model with its values, its scaler, its name and its sites."""
-    lines = []
+    text = ""
     for part, model in zip(parts, models, strict=True):
         scaler = "" if part.scaler is None else f"+BU{{{part.scaler:.{SCALER_DECIMALS}f}}}"
-        lines.append(f"{model}{scaler}, {part.name} = {_place(part)}\n")
-    return "".join(lines)
+        text += f"{model}{scaler}, {part.name} = {_place(part)}\n"
+    return text
 
 
 def best_scheme_text(

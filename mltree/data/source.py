@@ -51,11 +51,11 @@ def read_text(path: str | Path) -> bytes:
 
     Raises: InputError: missing, unreadable, empty, truncated or not text.
     """
-    text = unpacked(path).removeprefix(_BYTE_ORDER_MARK)
-    text = text.removesuffix(_DOS_END)
+    text = unpacked(path).removeprefix(_BYTE_ORDER_MARK).removesuffix(_DOS_END)
     if not text.strip(WHITESPACE):
         raise InputError("the file is empty", file=str(path))
-    if text[:_SNIFFED_BYTES].translate(None, _CONTROL) != text[:_SNIFFED_BYTES]:
+    head = text[:_SNIFFED_BYTES]
+    if head.translate(None, _CONTROL) != head:
         raise InputError("not a text file", file=str(path), hint="plain text is wanted")
     if b"\r" in text:
         text = text.replace(b"\r\n", b"\n").replace(b"\r", b"\n")
@@ -160,9 +160,8 @@ def unpacked(path: str | Path) -> bytes:
                 with opened(BytesIO(data)) as file:
                     return _all_of(file, str(path))
             except (EOFError, OSError, ValueError, lzma.LZMAError, zlib.error):
-                raise InputError(
-                    f"truncated or damaged {name} file", file=str(path), hint="copy the file again"
-                ) from None
+                message, hint = f"truncated or damaged {name} file", "copy the file again"
+                raise InputError(message, file=str(path), hint=hint) from None
     return data
 
 

@@ -29,13 +29,13 @@ class SprLengths(NamedTuple):
     f64[parts] each where the tree's are of every part.
     """
 
-    near: Length
+    proximal: Length
     """between the attachment node and the near half of the target edge"""
-    far: Length
+    distal: Length
     """between the attachment node and the far half of the target edge"""
     pendant: Length
     """of the edge that carries the pruned subtree"""
-    join: Length
+    merged: Length
     """of the edge left behind where the subtree was"""
 
 
@@ -99,13 +99,13 @@ def spr(tree: Tree, prune: int, target: int, lengths: SprLengths | None = None) 
     first, second = siblings(prune)
     far = twin.item(target)
     left, right = twin.item(first), twin.item(second)
-    join_id, moved_id, pendant_id, target_id = map(edge.item, (first, second, prune, target))
+    merged_id, moved_id, pendant_id, target_id = map(edge.item, (first, second, prune, target))
     halves, ids = (
         (first, second, left, right, target, far),
-        (target_id, moved_id, pendant_id, join_id),
+        (target_id, moved_id, pendant_id, merged_id),
     )
     record = _record(tree, halves, ids)
-    _link(twin, edge, left, right, join_id)
+    _link(twin, edge, left, right, merged_id)
     _link(twin, edge, target, first, target_id)
     _link(twin, edge, second, far, moved_id)
     for edge_id, length in zip(record.ids, values, strict=True):
@@ -213,10 +213,10 @@ def rewire(twin: Int32, edge: Int32, prunes: Int32, targets: Int32) -> Links:
     """
     first, second = siblings(prunes)
     left, right, far = twin[first], twin[second], twin[targets]
-    join_id, moved_id, target_id = edge[first], edge[second], edge[targets]
+    merged_id, moved_id, target_id = edge[first], edge[second], edge[targets]
     halves = np.stack([first, second, left, right, targets, far])
     before = Links(halves, twin[halves], edge[halves])
-    _link(twin, edge, left, right, join_id)
+    _link(twin, edge, left, right, merged_id)
     _link(twin, edge, targets, first, target_id)
     _link(twin, edge, second, far, moved_id)
     return before

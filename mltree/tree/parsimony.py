@@ -147,7 +147,7 @@ class ReferenceParsimony:
 
     def grow(self, sites: PackedSites, orders: Int32, draws: NDArray[np.uint32]) -> list[Tree]:
         """Build trees by stepwise addition."""
-        growth = Growth(sites, len(orders))
+        growth = StepwiseAddition(sites, len(orders))
         growth.star(orders.T[:3])
         for tips, draw in zip(orders.T[3:], draws.T[3:].astype(np.uint64), strict=True):
             costs = growth.costs_or_bounds(tips)
@@ -162,7 +162,7 @@ class ReferenceParsimony:
         return ReferenceGrove(forest, sites)
 
 
-class Growth:
+class StepwiseAddition:
     """Trees that gain a tip each at a time, with the Fitch sets of all half-edges and edges.
 
     Half-edge h of tree k is ``k * 3N + h``, edge e is ``k * E + e``, as in a Forest. All trees
