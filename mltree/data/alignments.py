@@ -136,16 +136,6 @@ class Sequences(Value, eq=False):
     """Place of each character in the file."""
 
     @property
-    def path(self) -> str:
-        """Path of the file."""
-        return self.lines.path
-
-    @property
-    def file_format(self) -> str:
-        """The format that was found: ``"PHYLIP interleaved"``."""
-        return self.reading.file_format
-
-    @property
     def n_sites(self) -> int:
         """Columns of the file."""
         return int(self.characters.shape[1])
@@ -378,20 +368,21 @@ def read_alignment(
         return int(sound) + int(sound and alphabet is model_alphabet)
 
     sequences = read_sequences(source, judge)
-    refuse_few(sequences.names, sequences.path)
+    path = sequences.lines.path
+    refuse_few(sequences.names, path)
     word = datatype or _word_of(sequences, model_alphabet)
     forced = alphabet_named(word, sequences.characters) if word else None
     letters = Letters.of(sequences.characters)
     alphabet = forced or letters.alphabet(model_alphabet)
-    refuse_broken(alphabet, sequences.n_sites, "the alignment", sequences.path)
+    refuse_broken(alphabet, sequences.n_sites, "the alignment", path)
     alphabet = alphabet.covering([sequences.characters])
     sequences.refuse_unknown(alphabet)
     return Alignment(
         names=sequences.names,
         characters=sequences.characters,
-        path=sequences.path,
+        path=path,
         alphabet=alphabet,
-        file_format=sequences.file_format,
+        file_format=sequences.reading.file_format,
         seen=letters.seen(alphabet),
         doubtful=not (forced or model_alphabet) and letters.doubtful,
         dots=sequences.dots,

@@ -166,18 +166,15 @@ PROTEIN = Alphabet.of_states(
 """Codes 0..19 are the states, B = 20, Z = 21, J = 22, gap 23."""
 
 
-# Diploid genotypes: the two nucleotides that a cell has at a site, as IUPAC's letters tell them.
-#
-# ``A`` is A/A, ``M`` A/C, and so on. Of GT10 states are pairs without an order. Those of GT16 have
-# one, a nucleotide for either chromosome; no letter tells which is where, so that ``M`` may be A|C
-# or C|A. States and letters are RAxML-NG's and CellPhy's (``pll_map_gt10`` and ``pll_map_gt16`` of
-# libpll-2, src/maps.c); letters for three nucleotides are none here.
+# Diploid genotypes: the two nucleotides that a cell has at a site, as IUPAC's letters tell them:
+# ``A`` is A/A, ``M`` A/C. GT10 has pairs without an order, GT16 a nucleotide for either
+# chromosome: ``M`` may be A|C or C|A. States and letters are RAxML-NG's and CellPhy's
+# (``pll_map_gt10``, ``pll_map_gt16`` of libpll-2, src/maps.c), but for those of three nucleotides.
 
 HETEROZYGOTES = {"M": "AC", "R": "AG", "W": "AT", "S": "CG", "Y": "CT", "K": "GT"}
 """The nucleotides of each letter."""
 
 _GENOTYPE_GAPS = "-.?NOX"
-_GENOTYPE = re.compile(r"(?:GT|DIPLOID)(10|16)")
 
 
 def _alphabet(name: str, *, phased: bool) -> Alphabet:
@@ -198,10 +195,11 @@ PHASED = _alphabet("GT16", phased=True)
 """The states of `UNPHASED`, then CA GA TA GC TC TG; codes are those of `UNPHASED`."""
 
 
-def genotypes_named(word: str) -> Alphabet | None:
-    """The alphabet of ``GT10`` or ``GT16``, in capitals; None for other words."""
-    match = _GENOTYPE.fullmatch(word)
-    return match and (UNPHASED if match[1] == "10" else PHASED)
+GENOTYPES = {
+    **dict.fromkeys(("GT10", "DIPLOID10"), UNPHASED),
+    **dict.fromkeys(("GT16", "DIPLOID16"), PHASED),
+}
+"""Alphabets of genotypes by name."""
 
 
 def genotype_hint() -> str:
@@ -210,10 +208,8 @@ def genotype_hint() -> str:
     return f"genotypes are A C G T and {pairs}; unknown ones {' '.join(_GENOTYPE_GAPS)}"
 
 
-# Binary and multistate characters: morphology, presence and absence, recoded sequences.
-#
-# Symbols and their order are RAxML-NG's: digits, letters, then punctuation, 64 in all; a character
-# with S states has the first S of them. ``-``, ``?`` and ``.`` are gaps (any state).
+# Binary and multistate characters: morphology, presence and absence, recoded sequences. Symbols and
+# their order are RAxML-NG's; a character with S states has the first S of them.
 
 SYMBOLS = "0123456789ABCDEFGHIJKLMNOPQRSTUVWXYZ!\"#$%&'()*+,/:;<=>@[\\]^_{|}~"
 """The state of each, by its place."""
@@ -246,12 +242,6 @@ def characters_named(name: str) -> Alphabet | None:
     if not 2 <= int(match[1]) <= MAX_STATES:
         raise InputError(f"{name}: a character has 2 to {MAX_STATES} states")
     return multistate(int(match[1]))
-
-
-def is_coded(counts: Int64) -> bool:
-    """True where characters (i64 [256] counts) are digits rather than letters."""
-    digits = counts[ord("0") : ord("9") + 1].sum()
-    return bool(digits > counts[ord("A") : ord("Z") + 1].sum())
 
 
 def states_in(counts: Int64) -> Alphabet:

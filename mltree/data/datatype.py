@@ -21,6 +21,7 @@ from mltree.data import codons
 from mltree.data.alphabet import (
     BINARY,
     DNA,
+    GENOTYPES,
     HETEROZYGOTES,
     PHASED,
     PROTEIN,
@@ -28,8 +29,6 @@ from mltree.data.alphabet import (
     UNPHASED,
     Alphabet,
     characters_named,
-    genotypes_named,
-    is_coded,
     states_in,
 )
 from mltree.system.arrays import Float64, Int64, UInt8
@@ -147,7 +146,8 @@ class Letters(Value, eq=False):
     @property
     def is_coded(self) -> bool:
         """True for binary or multistate characters, which have digits for states."""
-        return is_coded(self.counts)
+        digits, letters = self.counts[ord("0") : ord("9") + 1], self.counts[ord("A") : ord("Z") + 1]
+        return bool(digits.sum() > letters.sum())
 
     def fits(self, alphabet: Alphabet) -> bool:
         """True where every letter belongs to the alphabet; ``*`` and digits are not counted."""
@@ -224,7 +224,7 @@ def alphabet_named(datatype: str, characters: UInt8 | None = None) -> Alphabet:
 
 def named_alphabet(name: str) -> Alphabet | None:
     """The alphabet with a name in capitals, other than DNA and proteins; None if unknown."""
-    return characters_named(name) or codons.codons_named(name) or genotypes_named(name)
+    return characters_named(name) or codons.codons_named(name) or GENOTYPES.get(name)
 
 
 _ALPHABETS = {

@@ -156,8 +156,7 @@ class InformativeSites(NamedTuple):
         """The packed sites under rows of whole weights [R, L]; tips are [F, R, T]."""
         weights = rows[:, self.pattern].astype(np.int64)
         row, site = np.nonzero(weights)
-        weighted = _WeightedSites(row, site, weights[row, site], len(rows))
-        return self._packed(weighted, rows @ self.constant)
+        return self._packed(row, site, weights[row, site], rows @ self.constant)
 
     def apart(self, range_of_row: Index, ends: Index) -> PackedSites:
         """The packed sites under R rows that weigh one range of patterns each; tips are [F, R, T].
@@ -169,12 +168,14 @@ class InformativeSites(NamedTuple):
         row = np.repeat(np.arange(len(range_of_row)), last - first)
         before = np.cumsum(last - first) - last
         site = np.arange(row.size) - before[row]
-        weighted = _WeightedSites(row, site, self.weights[self.pattern[site]], len(range_of_row))
         constant = np.add.reduceat(self.weights * self.constant, starts)[range_of_row]
-        return self._packed(weighted, constant)
+        return self._packed(row, site, self.weights[self.pattern[site]], constant)
 
-    def _packed(self, weighted: _WeightedSites, constant: Float64 | Int64) -> PackedSites:
-        words = _words_of_sites(self.states, weighted)
+    def _packed(
+        self, row: Index, site: Index, weights: Int64, constant: Float64 | Int64
+    ) -> PackedSites:
+        """The n sites with a weight under R rows, [n] each; ``constant``: [R]."""
+        words = _words_of_sites(self.states, row, site, weights, len(constant))
         widths = tuple(int((words.states > plane).sum()) for plane in range(int(words.states[0])))
         step = max(1, BLOCK // max(1, words.sites.size))
         blocks = map_blocks(partial(_planes, self.sets, words, widths), self.n_tips, step)
@@ -278,20 +279,9 @@ def _planes(sets: UInt64, table: _WordLayout, widths: Sequence[int], tips: slice
     return np.concatenate(planes, axis=-1).T
 
 
-class _WeightedSites(NamedTuple):
-    """n sites with their weights under R rows of weights; all other sites have weight 0."""
-
-    row: Index
-    """intp [n]: row of each."""
-    site: Index
-    """intp [n]: site of each."""
-    weights: Int64
-    """int64 [n]: whole weights."""
-    rows: int
-    """Number of rows, R."""
-
-
-def _words_of_sites(n_states: Int64, weighted: _WeightedSites) -> _WordLayout:
+def _words_of_sites(
+    n_states: Int64, row: Index, site: Index, weights: Int64, n_rows: int
+) -> _WordLayout:
     """Words of equal weight, those of sites with many states first; W >= 1.
 
     n_states: int64 [sites]
@@ -300,31 +290,27 @@ def _words_of_sites(n_states: Int64, weighted: _WeightedSites) -> _WordLayout:
     states = np.append(n_states[by_states], 1)
     rank = np.empty_like(by_states)
     rank[by_states] = np.arange(by_states.size)
-    in_order = np.lexsort((rank[weighted.site], weighted.row))
-    weights = weighted.weights[in_order]
-    row, site = weighted.row[in_order], rank[weighted.site[in_order]]
+    in_order = np.lexsort((rank[site], row))
+    row, site, weights = row[in_order], rank[site[in_order]], weights[in_order]
     tables, scales = [], []
     for bit in range(int(weights.max(initial=1)).bit_length()):
         has = ((weights >> bit) & 1).astype(np.bool_)
         rows_of_bit = row[has]
-        counts = np.bincount(rows_of_bit, minlength=weighted.rows)
+        counts = np.bincount(rows_of_bit, minlength=n_rows)
         words = -(-int(counts.max(initial=0)) // WORD_BITS)
-        of_rank = np.full((weighted.rows, words * WORD_BITS), -1)
+        of_rank = np.full((n_rows, words * WORD_BITS), -1)
         first = (np.cumsum(counts) - counts)[rows_of_bit]
         of_rank[rows_of_bit, np.arange(rows_of_bit.size) - first] = site[has]
-        tables.append(of_rank.reshape(weighted.rows, words, WORD_BITS))
+        tables.append(of_rank.reshape(n_rows, words, WORD_BITS))
         scales.append(np.full(words, float(1 << bit)))
     table, scale = np.concatenate(tables, axis=1), np.concatenate(scales)
     if not scale.size:
-        no_sites = np.full((weighted.rows, 1, WORD_BITS), -1)
+        no_sites = np.full((n_rows, 1, WORD_BITS), -1)
         return _WordLayout(no_sites, np.ones(1), np.ones(1, np.int64))
     needed = states[table[:, :, 0]].max(axis=0)
     order = np.argsort(-needed, kind="stable")
     sites = np.where(table < 0, -1, by_states[table])[:, order]
     return _WordLayout(sites, scale[order], needed[order])
-
-
-# Conflicts: trees that have lnL = -infinity for an alignment.
 
 
 class Conflict(NamedTuple):
@@ -339,7 +325,7 @@ class Conflict(NamedTuple):
 def find_conflict(tree: Tree, patterns: Patterns) -> Conflict | None:
     """The first conflict among tips that branches of length zero join; None where there is none.
 
-    P(0) is the identity: such tips show one and the same state.
+    P(0) is the identity: such tips show one and the same state, else lnL = -infinity.
     """
     group = _joined(tree)[: tree.n_tips]
     allowed = patterns.alphabet.tip_table > 0

@@ -7,7 +7,7 @@ s1, s2 the siblings of h and a, b their twins:
     before   a --s1 u s2-- b      g ------------ f
     after    a ----------- b      g --s1 u s2--- f
 
-The joined edge a-b keeps the id of edge[s1], g-u keeps the id of the target edge, u-f takes the
+The merged edge a-b keeps the id of edge[s1], g-u keeps the id of the target edge, u-f takes the
 id of edge[s2]; the pendant edge (edge[h]) stays as it is.
 """
 
@@ -51,7 +51,7 @@ class Undo(NamedTuple):
 
 
 def default_lengths(tree: Tree, prune: int, target: int) -> SprLengths:
-    """Target edge halved, pendant length kept, joined length the sum: the lazy insertion."""
+    """Target edge halved, pendant length kept, merged length the sum: the lazy insertion."""
     first, second = siblings(prune)
     across, one, other, pendant = (
         tree.lengths[..., tree.edge.item(half)] for half in (target, first, second, prune)

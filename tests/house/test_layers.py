@@ -35,7 +35,7 @@ MOST_LOOSE = 2
 HOMES = {
     "mpi4py": ("mltree.system.rank_start",),
     "pyopencl": ("mltree.device",),
-    "ete3": ("mltree.tree.clades",),
+    "ete3": (),
     "typer": ("mltree.cli",),
     "rich": ("mltree.report",),
     "scipy": (),
