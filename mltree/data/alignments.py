@@ -175,10 +175,8 @@ class Sequences(Value, eq=False):
         code = alphabet.genetic_code
         where = f"codon {codon + 1} (from site {site + 1})"
         problem = f"{where}: {triplet} is a stop codon in the {code.name} code"
-        hint = (
-            f"take the codon out; or, if the genetic code is not NCBI's {code.number}, name it: "
-            "--data-type codon:CODE"
-        )
+        otherwise = f"if the genetic code is not NCBI's {code.number}, name it"
+        hint = f"take the codon out; or, {otherwise}: --data-type codon:CODE"
         raise self._error(row, site, problem, part, hint)
 
     def _error(self, row: int, site: int, problem: str, part: str, hint: str) -> InputError:

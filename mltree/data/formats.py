@@ -164,11 +164,8 @@ def spelled_out(characters: UInt8, path: str) -> tuple[UInt8, Dots | None]:
     if alike > CHANCE * letters:
         return characters, None
     if alike:
-        raise InputError(
-            "'.' can be read as a gap and as the first sequence's character",
-            file=path,
-            hint="write '-' for gaps, or the letters themselves",
-        )
+        message = "'.' can be read as a gap and as the first sequence's character"
+        raise InputError(message, file=path, hint="write '-' for gaps, or the letters themselves")
     dots = characters == _DOT
     taxon, site = divmod(int(dots.argmax()), len(first))
     return np.where(dots, first, characters), Dots(int(np.count_nonzero(dots)), taxon, site)

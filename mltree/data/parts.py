@@ -220,11 +220,9 @@ def _left_out(scheme: Scheme, file: str | None, free: Int64, sites: int) -> str:
     shown = format_sites(runs[:_MAX_RUNS]) + more
     of = f" of {file}" if file else ""
     if scheme.covers:
-        raise InputError(
-            f"in no part: {'site' if len(free) == 1 else 'sites'} {shown}{of}",
-            file=scheme.path,
-            hint="every site has to be in a part; or list the parts in a NEXUS sets block",
-        )
+        message = f"in no part: {'site' if len(free) == 1 else 'sites'} {shown}{of}"
+        hint = "every site has to be in a part; or list the parts in a NEXUS sets block"
+        raise InputError(message, file=scheme.path, hint=hint)
     return f"{scheme.path}: {len(free):,} of {sites:,} sites{of} are in no part: {shown}"
 
 
@@ -345,12 +343,9 @@ def _located(text: str, sets: _Sets) -> Part:
     words = [_sites_of(word, sets) for word in _WORD.findall(typed[2] if typed else rest)]
     if file and not words:
         words = ["*"]
-    return Part(
-        name="",
-        runs=parse_sites(" ".join(words)),
-        datatype=typed[1].upper() if typed else None,
-        file=_unquoted(" ".join(file.strip().splitlines())) or None,
-    )
+    datatype = typed[1].upper() if typed else None
+    file = _unquoted(" ".join(file.strip().splitlines()))
+    return Part("", parse_sites(" ".join(words)), datatype, file=file or None)
 
 
 def _sites_of(word: str, sets: _Sets) -> str:

@@ -85,14 +85,13 @@ def refuse_constant(sites: NDArray[np.integer], path: str, part: str = "") -> No
     """
     if not sites.size:
         return
-    named = ", ".join(f"{site + 1:,}" for site in sites[:MOST_SITES].tolist())
+    sample = ", ".join(f"{site + 1:,}" for site in sites[:MOST_SITES].tolist())
     more = f" and {sites.size - MOST_SITES:,} more" if sites.size > MOST_SITES else ""
     which = f"{sites.size:,} sites are" if sites.size > 1 else "1 site is"
+    where = f"part {part}: " if part else ""
+    problem = f"+ASC is for data without constant sites, but {which} (or may be)"
     raise InputError(
-        f"{f'part {part}: ' if part else ''}+ASC is for data without constant sites, but {which} "
-        f"(or may be): {named}{more}",
-        file=path,
-        hint="take them out, or leave out +ASC",
+        f"{where}{problem}: {sample}{more}", file=path, hint="take them out, or leave out +ASC"
     )
 
 

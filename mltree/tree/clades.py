@@ -71,13 +71,8 @@ class Clades(Value):
 
     def only(self, chosen: Bool | slice) -> Clades:
         """A copy with some of the clades.  ``chosen``: bool [C], or a slice."""
-        return replace(
-            self,
-            tree=self.tree[chosen],
-            first=self.first[chosen],
-            last=self.last[chosen],
-            lengths=self.lengths[chosen],
-        )
+        tree, first, last = self.tree[chosen], self.first[chosen], self.last[chosen]
+        return replace(self, tree=tree, first=first, last=last, lengths=self.lengths[chosen])
 
     def with_tips(self) -> Clades:
         """A copy with tips as clades too, behind the others of their tree."""
@@ -102,10 +97,8 @@ class Clades(Value):
     def joined(cls, taxa: tuple[str, ...], pieces: Sequence[Clades]) -> Clades:
         """All trees of several Clades, one after another, whose taxa have the same numbers."""
         before = np.cumsum([0, *(piece.n_trees for piece in pieces[:-1])], dtype=np.int32)
-        numbered = (
-            replace(piece, tree=piece.tree + skip)
-            for piece, skip in zip(pieces, before, strict=True)
-        )
+        places = zip(pieces, before, strict=True)
+        numbered = (replace(piece, tree=piece.tree + skip) for piece, skip in places)
         names = ("order", "tip_lengths", "tree", "first", "last", "lengths")
         columns = zip(*(attrgetter(*names)(piece) for piece in numbered), strict=True)
         return cls(taxa, *map(np.concatenate, columns))
@@ -126,16 +119,11 @@ def nested(taxa: tuple[str, ...], members: Bool) -> tuple[Clades, Index]:
     first = written.argmax(axis=1)
     last = first + written.sum(axis=1)
     after_what_it_holds = np.lexsort((-first, last))
-    tree = Clades(
-        taxa,
-        order[None, :].astype(np.int32),
-        np.full((1, len(taxa)), np.nan),
-        np.zeros(len(members), dtype=np.int32),
-        first[after_what_it_holds].astype(np.int32),
-        last[after_what_it_holds].astype(np.int32),
-        np.full(len(members), np.nan),
-    )
-    return tree, by_size[after_what_it_holds]
+    first, last = (of[after_what_it_holds].astype(np.int32) for of in (first, last))
+    no_lengths, tree = np.full(len(members), np.nan), np.zeros(len(members), dtype=np.int32)
+    written_order, no_tip_lengths = order[None, :].astype(np.int32), np.full((1, len(taxa)), np.nan)
+    clades = Clades(taxa, written_order, no_tip_lengths, tree, first, last, no_lengths)
+    return clades, by_size[after_what_it_holds]
 
 
 def write_clades(tree: Clades, labels: Iterable[str]) -> str:
@@ -150,9 +138,8 @@ def write_clades(tree: Clades, labels: Iterable[str]) -> str:
     for end, label, length in zip(last, labels, tree.lengths[:n_clades], strict=True):
         closed[end].append(f"){label}{branch(length)}")
     tips = []
-    for column, (taxon, length) in enumerate(
-        zip(tree.order[0].tolist(), tree.tip_lengths[0].tolist(), strict=True)
-    ):
+    columns = zip(tree.order[0].tolist(), tree.tip_lengths[0].tolist(), strict=True)
+    for column, (taxon, length) in enumerate(columns):
         name = quoted(tree.taxa[taxon])
         tips.append("(" * opened[column] + name + branch(length) + "".join(closed[column + 1]))
     return f"({','.join(tips)});"
@@ -202,15 +189,9 @@ def _clades_of(
     """The clades of parsed trees over the taxa; None takes those of the first tree."""
     taxa, order = _taxa_of_tips(parsed, taxa, file, origin)
     is_proper, tree, first, last = _intervals(parsed, len(taxa))
-    return Clades(
-        taxa,
-        order,
-        parsed.lengths[parsed.tips].reshape(order.shape),
-        tree[is_proper],
-        first[is_proper],
-        last[is_proper],
-        parsed.lengths[parsed.pairs[1] + 1][is_proper],
-    )
+    tip_lengths = parsed.lengths[parsed.tips].reshape(order.shape)
+    lengths = parsed.lengths[parsed.pairs[1] + 1]
+    return Clades(taxa, order, tip_lengths, tree, first, last, lengths).only(is_proper)
 
 
 def _intervals(parsed: ParsedTrees, n_tips: int) -> tuple[Bool, Int32, Int32, Int32]:
@@ -333,10 +314,8 @@ class WrittenTree(Value, eq=False):
             if not below:
                 parts.append(ending)
                 continue
-            between: list[int | str] = [")" + ending]
-            for child in below[::-1]:
-                between += [child, ","]
-            pending += [*between[:-1], "("]
+            between = [item for child in below[::-1] for item in (child, ",")]
+            pending += [")" + ending, *between[:-1], "("]
         return "".join(parts)
 
 

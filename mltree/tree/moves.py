@@ -100,11 +100,8 @@ def spr(tree: Tree, prune: int, target: int, lengths: SprLengths | None = None) 
     far = twin.item(target)
     left, right = twin.item(first), twin.item(second)
     merged_id, moved_id, pendant_id, target_id = map(edge.item, (first, second, prune, target))
-    halves, ids = (
-        (first, second, left, right, target, far),
-        (target_id, moved_id, pendant_id, merged_id),
-    )
-    record = _record(tree, halves, ids)
+    ids = (target_id, moved_id, pendant_id, merged_id)
+    record = _record(tree, (first, second, left, right, target, far), ids)
     _link(twin, edge, left, right, merged_id)
     _link(twin, edge, target, first, target_id)
     _link(twin, edge, second, far, moved_id)
