@@ -154,23 +154,23 @@ class Letters(Value, eq=False):
         known = alphabet.code_of[ord("A") : ord("Z") + 1] != UNKNOWN
         return bool(known[self.columns > 0].all())
 
-    def alphabet(self, wanted: Alphabet | None) -> Alphabet:
-        """The alphabet of the data: ``wanted``, the model's, where the data allow it.
+    def alphabet(self, of_model: Alphabet | None) -> Alphabet:
+        """The alphabet of the data: ``of_model`` where the data allow it.
 
         Data of plain nucleotides are never proteins, though all their letters are amino acids too.
         """
-        if wanted is not None and self.is_coded:
-            is_sequence = wanted in (DNA, PROTEIN) or wanted.width > 1
-            return self.looks_like if is_sequence else wanted
-        if wanted is None:
+        if of_model is not None and self.is_coded:
+            is_sequence = of_model in (DNA, PROTEIN) or of_model.width > 1
+            return self.looks_like if is_sequence else of_model
+        if of_model is None:
             return self.looks_like
-        if wanted in (UNPHASED, PHASED) and (self.fits(DNA) or self.looks_like is DNA):
-            return wanted  # letters may be nucleotides, perhaps with typing errors
-        if not self.fits(wanted):
+        if of_model in (UNPHASED, PHASED) and (self.fits(DNA) or self.looks_like is DNA):
+            return of_model  # letters may be nucleotides, perhaps with typing errors
+        if not self.fits(of_model):
             return self.looks_like
-        if wanted is PROTEIN and self.share("ACGTU") >= PLAIN_SHARE:
+        if of_model is PROTEIN and self.share("ACGTU") >= PLAIN_SHARE:
             return DNA
-        return wanted
+        return of_model
 
     @property
     def sure(self) -> bool:

@@ -146,30 +146,30 @@ def read_partitioned(
         InputError: a file cannot be read, the parts do not fit it, a character is not of its part's
             data type, a part has nothing but gaps, or a taxon has no data in any part.
     """
-    alphabet_told = partial(
+    stated_alphabet = partial(
         _alphabet_by_words, scheme=scheme, alphabet_of=alphabet_of, datatype=datatype
     )
     sources = {}
     for file in dict.fromkeys(part.file for part in scheme.parts):
-        judge = partial(_judged, file=file, scheme=scheme, told=alphabet_told)
+        judge = partial(_judged, file=file, scheme=scheme, stated=stated_alphabet)
         sources[file] = read_sequences(_file_of(file, scheme) if file else alignment, judge)
     fitted, notices = fit(scheme, {file: source.n_sites for file, source in sources.items()})
     if None not in sources:
         notices = (*notices, f"{alignment} is not read: every part has a file of its own")
     blocks = [_block(part, sources[part.file].characters) for part in fitted.parts]
-    alphabets = _alphabets(fitted, blocks, list(map(alphabet_told, fitted.parts, blocks)))
+    alphabets = _alphabets(fitted, blocks, list(map(stated_alphabet, fitted.parts, blocks)))
     return _assembled(fitted, sources, blocks, alphabets, notices)
 
 
 def _file_of(file: str, scheme: Scheme) -> str:
     """A part's file, beside the partition file where the working folder has none of that name."""
     places = (Path(file), Path(scheme.path).parent / file)
-    found = next((place for place in places if is_there(place)), None)
-    if found is None:
+    path = next((place for place in places if is_there(place)), None)
+    if path is None:
         part = next(part for part in scheme.parts if part.file == file)
         hint = "it is looked for in the working folder and beside the partition file"
         raise scheme.error(f"part {part.name}: there is no file {file}", part, hint)
-    return str(found)
+    return str(path)
 
 
 def _alphabet_by_words(
@@ -190,14 +190,14 @@ def _judged(
     characters: UInt8,
     file: str | None,
     scheme: Scheme,
-    told: Callable[[Part, UInt8], Alphabet | None],
+    stated: Callable[[Part, UInt8], Alphabet | None],
 ) -> int:
     """True where the columns of each part of a file fit one alphabet: a `Judge`."""
     parts = tuple(part for part in scheme.parts if part.file == file)
     fitted, _ = fit(replace(scheme, parts=parts), {file: characters.shape[1]})
     for part in fitted.parts:
         block = _block(part, characters)
-        alphabet = told(part, block) or Letters.of(block).looks_like
+        alphabet = stated(part, block) or Letters.of(block).looks_like
         if (alphabet.covering([block]).encode(block) == UNKNOWN).any():
             return 0
     return 1
@@ -213,9 +213,9 @@ def _block(part: Part, characters: UInt8) -> UInt8:
 
 
 def _alphabets(
-    scheme: Scheme, blocks: Sequence[UInt8], told: Sequence[Alphabet | None]
+    scheme: Scheme, blocks: Sequence[UInt8], stated: Sequence[Alphabet | None]
 ) -> list[Alphabet]:
-    rows = list(zip(scheme.parts, blocks, told, strict=True))
+    rows = list(zip(scheme.parts, blocks, stated, strict=True))
     for part, block, alphabet in rows:
         if alphabet is PROTEIN and part.model and not part.datatype:
             _refuse_nucleotides(scheme, part, Letters.of(block))
@@ -224,11 +224,10 @@ def _alphabets(
     alphabets = [alphabet or _guess(guessed[part.name], together) for part, _, alphabet in rows]
     for (part, block, _), alphabet in zip(rows, alphabets, strict=True):
         refuse_broken(alphabet, block.shape[1], f"part {part.name}", scheme.path)
-    blocks_of = {
-        kind: [b for b, alphabet in zip(blocks, alphabets, strict=True) if alphabet is kind]
-        for kind in alphabets
-    }
-    covering = {kind: kind.covering(kind_blocks) for kind, kind_blocks in blocks_of.items()}
+    blocks_of: dict[Alphabet, list[UInt8]] = {}
+    for block, alphabet in zip(blocks, alphabets, strict=True):
+        blocks_of.setdefault(alphabet, []).append(block)
+    covering = {alphabet: alphabet.covering(some) for alphabet, some in blocks_of.items()}
     return [covering[alphabet] for alphabet in alphabets]
 
 

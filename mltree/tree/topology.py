@@ -347,10 +347,6 @@ class Forest:
         n_artificial = n_edges - int(self.n_branches[number])
         return Tree(twin, edge, self.lengths[..., edges].copy(), n_tips, n_artificial)
 
-    def of_trees(self, half: int) -> Int32:
-        """int32[n]: the half-edge with this number of every tree."""
-        return self.first_half + np.int32(half)
-
     def in_tree(self, halves: Int32) -> Int32:
         """int32[...]: the numbers of half-edges within their trees."""
         numbers: Int32 = halves - self.first_half[self.tree_of_half[halves]]
@@ -363,7 +359,7 @@ class Forest:
         """
         levels = np.split(self.levels()[self.twin[self.tips]], np.cumsum(self.n_tips)[:-1])
         tip = np.array([level.argmin() for level in levels], np.int32)
-        return self.of_trees(0) + 3 * tip
+        return self.first_half + 3 * tip
 
     def waves(self, roots: Int32 | None = None) -> list[Int32]:
         """The inner half-edges that face tip 0, nearest first, an array per distance.
@@ -372,7 +368,7 @@ class Forest:
         """
         one, other = self.behind
         waves = []
-        wave = self.twin[self.of_trees(0) if roots is None else roots]
+        wave = self.twin[self.first_half if roots is None else roots]
         while (wave := wave[self.is_inner[wave]]).size:
             waves.append(wave)
             wave = np.concatenate([one[wave], other[wave]])
@@ -432,7 +428,7 @@ class Forest:
         for wave in reversed(self.waves()):
             both = key[one[wave]] + key[other[wave]]
             key[wave] = np.where(is_branch[wave], mixed(both), both)
-        return list(map(int, key[self.twin[self.of_trees(0)]]))
+        return list(map(int, key[self.twin[self.first_half]]))
 
     @cached_property
     def tip_sets(self) -> UInt64:
@@ -446,8 +442,7 @@ class Forest:
         facing = self.waves()
         for wave in reversed(facing):
             key[wave] = key[one[wave]] + key[other[wave]]
-        roots = self.of_trees(0)
-        whole = key[roots] + key[self.twin[roots]]
+        whole = key[self.first_half] + key[self.twin[self.first_half]]
         nodes = np.concatenate(facing)
         for below in (one[nodes], other[nodes]):
             key[self.twin[below]] = whole[self.tree_of_half[below]] - key[below]
