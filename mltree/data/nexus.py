@@ -44,13 +44,13 @@ _OPTION = re.compile(r"(DEFTYPE|GAPMODE|IGNORE)\s*=\s*([^\s;]+)", re.IGNORECASE)
 _USUAL = {"UNORD", "MISSING", "NONE"}
 
 
-class Command(NamedTuple):
+class NexusCommand(NamedTuple):
     """A command of any block, up to its semicolon."""
 
     line: int
     """Line of the text that it begins on, from 0."""
     text: str
-    """Command without comments, its lines kept."""
+    """NexusCommand without comments, its lines kept."""
     comments: str
     is_ended: bool = True
     """False for text behind the last semicolon."""
@@ -95,7 +95,7 @@ def is_nexus(text: str) -> bool:
 
 def nexus_commands(
     text: str, file: str | None, *, numbers: Sequence[int] = range(1, sys.maxsize), gap: str = ""
-) -> Iterator[Command]:
+) -> Iterator[NexusCommand]:
     """The commands of a text that begins with ``#NEXUS``.
 
     numbers  line numbers in the file, for messages
@@ -124,11 +124,11 @@ def nexus_commands(
         yield command._replace(is_ended=False)
 
 
-def _command(line: int, bare: list[str], comments: list[str]) -> Command:
+def _command(line: int, bare: list[str], comments: list[str]) -> NexusCommand:
     whole = "".join(bare)
     text = whole.lstrip()
     blank_lines = whole.count("\n", 0, len(whole) - len(text))
-    return Command(line + blank_lines, text, "".join(comments))
+    return NexusCommand(line + blank_lines, text, "".join(comments))
 
 
 def _comment_end(text: str, place: int, file: str | None, numbers: Sequence[int]) -> int:
@@ -232,20 +232,20 @@ def nexus_rows(lines: Lines) -> SequenceRows:
     return rows
 
 
-def _refuse_unread(lines: Lines, command: Command) -> None:
+def _refuse_unread(lines: Lines, command: NexusCommand) -> None:
     if not command.is_ended:
         raise lines.error("no ';' ends this command", command.line, hint="is it truncated?")
     if problem := command.problem:
         raise lines.error(problem, command.line, hint=UNHEEDED)
 
 
-def _assignments(command: Command) -> Iterator[tuple[str, str]]:
+def _assignments(command: NexusCommand) -> Iterator[tuple[str, str]]:
     """``NTAX=4`` as its name in capitals and its value."""
     for match in _ASSIGNMENT.finditer(command.rest):
         yield match[1].upper(), (match[2] or "").strip("\"'")
 
 
-def _take_dimensions(lines: Lines, command: Command, form: _Format) -> None:
+def _take_dimensions(lines: Lines, command: NexusCommand, form: _Format) -> None:
     for name, value in _assignments(command):
         if name in ("NTAX", "NCHAR"):
             if not re.fullmatch(r"[0-9]{1,11}", value):
@@ -253,7 +253,7 @@ def _take_dimensions(lines: Lines, command: Command, form: _Format) -> None:
             form.sizes[name] = int(value)
 
 
-def _take_format(lines: Lines, command: Command, form: _Format) -> None:
+def _take_format(lines: Lines, command: NexusCommand, form: _Format) -> None:
     for name, value in _assignments(command):
         if name == "DATATYPE":
             form.datatype = DATATYPES.get(value.upper())
@@ -275,7 +275,7 @@ def _take_format(lines: Lines, command: Command, form: _Format) -> None:
         _check_symbols(lines, command, form)
 
 
-def _check_symbols(lines: Lines, command: Command, form: _Format) -> None:
+def _check_symbols(lines: Lines, command: NexusCommand, form: _Format) -> None:
     hint = "recode the states as 0, 1, 2, ... (after 9 come A, B, ...)"
     if "RESPECTCASE" in form.symbols:
         message = "RESPECTCASE in FORMAT: a and A are one state here"
@@ -292,7 +292,7 @@ def _range_of_symbols(match: re.Match[str]) -> str:
     return SYMBOLS[first : last + 1] or match[0]
 
 
-def _matrix(lines: Lines, command: Command, form: _Format) -> SequenceRows:
+def _matrix(lines: Lines, command: NexusCommand, form: _Format) -> SequenceRows:
     rows = SequenceRows("NEXUS interleaved" if form.is_interleaved else "NEXUS", form.datatype)
     text = enumerate(command.rest.encode("latin-1").split(b"\n"), command.line)
     _read_rows(lines, [(n, line) for n, line in text if line.strip()], rows, form, command.line)
