@@ -20,7 +20,7 @@ import numpy as np
 from mltree.fit.settings import PhaseSettings, SearchSettings, preset
 from mltree.runs.engines import Engines, Resources, Workload
 from mltree.runs.problem import load_problem
-from mltree.tree.parsimony import parsimony_trees, stepwise_addition
+from mltree.tree.parsimony import parsimony_trees, stepwise_additions
 from mltree.treesearch.search import StartingTree, search
 
 __all__ = ["VARIANTS", "Tally", "main"]
@@ -103,7 +103,7 @@ def measure(
     tallies, bests = {name: Tally() for name in names}, []
     for seed in seeds:
         rng = np.random.default_rng(seed)
-        (tree,) = [stepwise_addition(patterns, rng)] if raw else parsimony_trees(patterns, 1, rng)
+        (tree,) = stepwise_additions(patterns, [rng]) if raw else parsimony_trees(patterns, 1, rng)
         start = StartingTree(tree, "parsimony")
         lnls = {}
         for name in names:

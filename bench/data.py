@@ -18,7 +18,7 @@ from mltree.data.alignments import Alignment, read_alignment
 from mltree.data.patterns import compress
 from mltree.models.names import default_model_name
 from mltree.tree.newick import write_newick
-from mltree.tree.parsimony import packed, stepwise_addition
+from mltree.tree.parsimony import packed, stepwise_additions
 from mltree.tree.topology import random_topology
 
 __all__ = ["PAPER_MODEL", "PAPER_SIZES", "Dataset", "Source", "sha256"]
@@ -181,7 +181,7 @@ class Source:
         if not path.exists():
             patterns, rng = compress(_read(alignment)), np.random.default_rng(self.seed)
             if self.start == "parsimony":
-                tree = stepwise_addition(packed(patterns), rng)
+                (tree,) = stepwise_additions(packed(patterns), [rng])
             else:
                 tree = random_topology(patterns.n_tips, rng)
             path.parent.mkdir(parents=True, exist_ok=True)

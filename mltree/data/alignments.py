@@ -10,7 +10,7 @@ import numpy as np
 
 from mltree.data.alphabet import DNA, PHASED, PROTEIN, UNKNOWN, UNPHASED, Alphabet, genotype_hint
 from mltree.data.codons import CodonAlphabet, refuse_broken
-from mltree.data.datatype import Letters, alphabet_named, detect_alphabet
+from mltree.data.datatype import Letters, alphabet_named
 from mltree.data.formats import (
     Dots,
     Header,
@@ -30,9 +30,6 @@ from mltree.system.arrays import Int64, UInt8
 from mltree.system.errors import InputError
 from mltree.system.values import Value
 
-# NEXUS, Clustal and Stockholm become lines of FASTA with their numbers in the file, so that all
-# formats share the checks of names, lengths and characters.
-
 CLUSTAL_PROGRAMS = (b"CLUSTAL", b"MUSCLE", b"PROBCONS", b"T-COFFEE", b"KALIGN", b"MSAPROBS")
 """First words of files in Clustal's format: its own, and those of programs that borrow it."""
 
@@ -43,11 +40,14 @@ READERS: tuple[tuple[tuple[bytes, ...], Callable[[Lines], SequenceRows]], ...] =
 )
 
 
-def as_records(lines: Lines) -> Lines:
-    """The lines of a file in one of these formats as FASTA's; those of any other as they are.
+"""Readers by beginnings of files.
 
-    Raises: InputError: the file is not what its first line says.
-    """
+Files become lines of FASTA with their numbers, so that all formats share the checks of names,
+lengths and characters.
+"""
+
+
+def _as_records(lines: Lines) -> Lines:
     first = lines.text[0].lstrip().upper()
     for starts, read in READERS:
         if first.startswith(starts):
@@ -55,11 +55,8 @@ def as_records(lines: Lines) -> Lines:
     return lines
 
 
-# Alignments in memory go through the same checks as files; their errors have no line.
-
-
 class MemoryAlignment(Value):
-    """Sequences in memory, with their names."""
+    """Sequences in memory, with their names; they are checked as files are."""
 
     names: tuple[str, ...]
     """T taxon names."""
@@ -104,17 +101,14 @@ Source: TypeAlias = str | Path | MemoryAlignment
 """Source of an alignment: a file, ``-`` for standard input, or memory."""
 
 
-# Names and characters of an alignment file, before the data type is known.
-#
 # Why not a library's parser: Biopython and scikit-bio build one Python object for each record and
-# check little (Biopython takes FASTA with ragged rows, PHYLIP dialects must be named by the caller,
-# neither knows what a site of a given taxon may hold), dendropy goes character by character. Here
-# all work on characters is done by `bytes` and NumPy calls over whole rows, so that 100 MB take
-# about a second, and every fault is reported with its line, taxon and site.
+# check little (ragged FASTA is taken, PHYLIP dialects must be named by the caller), dendropy goes
+# character by character. Here `bytes` and NumPy calls go over whole rows, so that 100 MB take about
+# a second, and every fault is reported with its line, taxon and site.
 #
-# What is refused, each with one InputError: files that are missing, empty, damaged or binary; rows
-# of different lengths; PHYLIP headers that do not fit; PHYLIP files that can be read in two ways;
-# names that are empty, repeated or hold characters with a meaning in Newick; no sites.
+# Refused are files that are missing, empty, damaged or binary; rows of different lengths; PHYLIP
+# headers that do not fit; PHYLIP files that can be read in two ways; names that are empty, repeated
+# or hold characters with a meaning in Newick; no sites.
 
 MIN_TAXA = 4
 """Below four tips there is one unrooted topology: nothing to search."""
@@ -142,16 +136,6 @@ class Sequences(Value, eq=False):
     """Place of each character in the file."""
 
     @property
-    def path(self) -> str:
-        """Path of the file."""
-        return self.lines.path
-
-    @property
-    def file_format(self) -> str:
-        """The format that was found: ``"PHYLIP interleaved"``."""
-        return self.reading.file_format
-
-    @property
     def n_sites(self) -> int:
         """Columns of the file."""
         return int(self.characters.shape[1])
@@ -176,17 +160,11 @@ class Sequences(Value, eq=False):
                 place = int(unknown.argmax())
                 site = place if sites is None else int(sites[place])
                 byte = int(text[place])
-                raise _taxon_error(
-                    self.lines,
-                    self.names[row],
-                    f"taxon {self.names[row]}, site {site + 1}: {shown(byte)} is no "
-                    f"{alphabet.name} character" + (f" (part {part})" if part else ""),
-                    self.reading.line_of(self.lines, row, site),
-                    _character_hint(byte, characters, alphabet),
-                )
+                problem = f"site {site + 1}: {shown(byte)} is no {alphabet.name} character"
+                hint = _character_hint(byte, characters, alphabet)
+                raise self._error(row, site, problem, part, hint)
 
     def _refuse_stops(self, alphabet: CodonAlphabet, sites: Int64 | None, part: str) -> None:
-        """Check that there are no stop codons; the error names the first."""
         characters = self.characters if sites is None else self.characters[:, sites]
         stops = alphabet.encode(characters) == UNKNOWN
         if not stops.any():
@@ -195,15 +173,17 @@ class Sequences(Value, eq=False):
         triplet = characters[row, 3 * codon : 3 * codon + 3].tobytes().decode()
         site = 3 * codon if sites is None else int(sites[3 * codon])
         code = alphabet.genetic_code
-        raise _taxon_error(
-            self.lines,
-            self.names[row],
-            f"taxon {self.names[row]}, codon {codon + 1} (from site {site + 1}): {triplet} is a "
-            f"stop codon in the {code.name} code" + (f" (part {part})" if part else ""),
-            self.reading.line_of(self.lines, row, site),
-            f"take the codon out; or, if the genetic code is not NCBI's {code.number}, name it: "
-            "--data-type codon:CODE",
-        )
+        where = f"codon {codon + 1} (from site {site + 1})"
+        problem = f"{where}: {triplet} is a stop codon in the {code.name} code"
+        otherwise = f"if the genetic code is not NCBI's {code.number}, name it"
+        hint = f"take the codon out; or, {otherwise}: --data-type codon:CODE"
+        raise self._error(row, site, problem, part, hint)
+
+    def _error(self, row: int, site: int, problem: str, part: str, hint: str) -> InputError:
+        taxon, where = self.names[row], f" (part {part})" if part else ""
+        line = self.reading.line_of(self.lines, row, site)
+        message = f"taxon {taxon}, {problem}{where}"
+        return self.lines.error(message, line, taxon=taxon, hint=hint)
 
 
 def read_sequences(source: Source, judge: Judge) -> Sequences:
@@ -216,7 +196,7 @@ def read_sequences(source: Source, judge: Judge) -> Sequences:
     if isinstance(source, MemoryAlignment):
         lines, reading = source.lines, source.reading
     else:
-        lines = as_records(Lines.of(str(source), read_text(source)))
+        lines = _as_records(Lines.of(str(source), read_text(source)))
         reading = _read_format(lines, judge)
     names = _checked_names(lines, reading)
     characters, dots = spelled_out(_matrix(lines, reading, names), str(source))
@@ -236,16 +216,10 @@ def _read_format(lines: Lines, judge: Judge) -> Reading:
     if first.split()[0].isdigit():
         return _read_phylip(lines, judge)
     if first.startswith(b"("):
-        raise lines.error(
-            "a tree, not an alignment",
-            0,
-            hint="an alignment comes first, and a tree is --tree FILE",
-        )
-    raise lines.error(
-        "neither FASTA nor PHYLIP, NEXUS, Clustal or Stockholm",
-        0,
-        hint="FASTA starts with '>', PHYLIP with the numbers of taxa and sites, others with a name",
-    )
+        hint = "an alignment comes first, and a tree is --tree FILE"
+        raise lines.error("a tree, not an alignment", 0, hint=hint)
+    hint = "FASTA starts with '>', PHYLIP with the numbers of taxa and sites, others with a name"
+    raise lines.error("neither FASTA nor PHYLIP, NEXUS, Clustal or Stockholm", 0, hint=hint)
 
 
 def _read_phylip(lines: Lines, judge: Judge) -> Reading:
@@ -271,7 +245,6 @@ def _read_phylip(lines: Lines, judge: Judge) -> Reading:
 
 
 def _verdict(lines: Lines, reading: Reading, judge: Judge) -> int:
-    """The judge's score; 0 where the names are not acceptable."""
     try:
         names = _checked_names(lines, reading)
     except InputError:
@@ -280,16 +253,13 @@ def _verdict(lines: Lines, reading: Reading, judge: Judge) -> int:
 
 
 def _ambiguous(lines: Lines, readings: list[Reading]) -> InputError:
-    file_formats = {reading.file_format.split(",")[0] for reading in readings}
     hint = "S (sequential) or I (interleaved) behind the two numbers of the first line decides"
-    if len(file_formats) == 1:
+    if len({reading.file_format.split(",")[0] for reading in readings}) == 1:
         hint = "part names from sequences by a line's end, or give FASTA"
-    ways = (f"{reading.file_format} (taxa {_some(reading.names)})" for reading in readings)
+    taxa = [b", ".join(reading.names[:3]).decode(errors="replace") for reading in readings]
+    rows = zip(readings, taxa, strict=True)
+    ways = (f"{reading.file_format} (taxa {names}, ...)" for reading, names in rows)
     return lines.error(f"can be read as {' and as '.join(ways)}", 0, hint=hint)
-
-
-def _some(names: list[bytes]) -> str:
-    return ", ".join(name.decode("utf-8", "replace") for name in names[:3]) + ", ..."
 
 
 def _checked_names(lines: Lines, reading: Reading) -> tuple[str, ...]:
@@ -304,29 +274,15 @@ def _checked_names(lines: Lines, reading: Reading) -> tuple[str, ...]:
             raise lines.error("a taxon has no name", head, hint="give every taxon a name")
         wrong = next((c for c in name if c in NEWICK_SPECIAL or not c.isprintable()), None)
         if wrong is not None:
-            raise _taxon_error(
-                lines,
-                name,
-                f"taxon name {name!r} holds {wrong!r}, which a name in a Newick tree cannot",
-                head,
-                SAFE_NAMES,
-            )
+            message = f"taxon name {name!r} holds {wrong!r}, which a name in a Newick tree cannot"
+            raise lines.error(message, head, taxon=name, hint=SAFE_NAMES)
         if name in seen:
             first = lines.numbers[reading.pieces[seen[name]][0]]
             where = f" (first on line {first})" if first else ""
-            raise _taxon_error(
-                lines,
-                name,
-                f"taxon {name} occurs twice{where}",
-                head,
-                "names end at the first blank and must differ",
-            )
+            hint = "names end at the first blank and must differ"
+            raise lines.error(f"taxon {name} occurs twice{where}", head, taxon=name, hint=hint)
         seen[name] = row
     return tuple(seen)
-
-
-def _taxon_error(lines: Lines, taxon: str, message: str, line: int, hint: str) -> InputError:
-    return InputError(message, file=lines.path, line=lines.numbers[line], taxon=taxon, hint=hint)
 
 
 def _matrix(lines: Lines, reading: Reading, names: tuple[str, ...]) -> UInt8:
@@ -335,20 +291,17 @@ def _matrix(lines: Lines, reading: Reading, names: tuple[str, ...]) -> UInt8:
     for row, text in enumerate(reading.rows):
         if len(text) != sites:
             last = " (the last: is the file truncated?)" if row == len(names) - 1 else ""
-            raise _taxon_error(
-                lines,
-                names[row],
-                f"taxon {names[row]} has {len(text)} sites, but {names[0]} has {sites}{last}",
-                reading.end_of(row),
-                "sequences must be aligned",
-            )
+            problem = f"has {len(text)} sites, but {names[0]} has {sites}{last}"
+            message, line = f"taxon {names[row]} {problem}", reading.end_of(row)
+            hint = "sequences must be aligned"
+            raise lines.error(message, line, taxon=names[row], hint=hint)
     if not sites:
         raise InputError("the alignment has no sites", file=lines.path, hint="is it truncated?")
     return np.frombuffer(b"".join(reading.rows), np.uint8).reshape(len(names), sites)
 
 
 def _character_hint(byte: int, characters: UInt8, alphabet: Alphabet) -> str:
-    if alphabet is DNA and detect_alphabet(characters) is PROTEIN:
+    if alphabet is DNA and Letters.of(characters).looks_like is PROTEIN:
         return "the data look like protein: use a protein model"
     if alphabet is DNA and PROTEIN.code_of[byte] != UNKNOWN:
         return "correct it; or, if these are proteins: --data-type protein"
@@ -360,10 +313,6 @@ def _character_hint(byte: int, characters: UInt8, alphabet: Alphabet) -> str:
         return f"its states are {alphabet.states[0]} to {alphabet.states[-1]}, and - ? are unknown"
     gaps = "-.?NOX" if alphabet is DNA else "-.?*X"
     return f"characters for unknown states are {' '.join(gaps)}"
-
-
-# Alignments of one data type. Refused beyond what files of sequences are refused for: fewer than
-# four taxa, and characters that the data type does not have.
 
 
 class Alignment(Value, eq=False):
@@ -405,7 +354,8 @@ def read_alignment(
     ``datatype`` (``"DNA"``, ``"AA"``, ``"BIN"``, ``"MULTI"``, ``"CODON"``) overrides what it looks
     like; so does the alphabet of a model, where the data can be that.
 
-    Raises: InputError: a fault of the file, with its line, taxon and site.
+    Raises: InputError: a fault of the file, with its line, taxon and site; fewer than four taxa;
+        characters that the data type does not have.
     """
 
     def judge(characters: UInt8) -> int:
@@ -416,20 +366,21 @@ def read_alignment(
         return int(sound) + int(sound and alphabet is model_alphabet)
 
     sequences = read_sequences(source, judge)
-    refuse_few(sequences.names, sequences.path)
+    path = sequences.lines.path
+    refuse_few(sequences.names, path)
     word = datatype or _word_of(sequences, model_alphabet)
     forced = alphabet_named(word, sequences.characters) if word else None
     letters = Letters.of(sequences.characters)
     alphabet = forced or letters.alphabet(model_alphabet)
-    refuse_broken(alphabet, sequences.n_sites, "the alignment", sequences.path)
+    refuse_broken(alphabet, sequences.n_sites, "the alignment", path)
     alphabet = alphabet.covering([sequences.characters])
     sequences.refuse_unknown(alphabet)
     return Alignment(
         names=sequences.names,
         characters=sequences.characters,
-        path=sequences.path,
+        path=path,
         alphabet=alphabet,
-        file_format=sequences.file_format,
+        file_format=sequences.reading.file_format,
         seen=letters.seen(alphabet),
         doubtful=not (forced or model_alphabet) and letters.doubtful,
         dots=sequences.dots,

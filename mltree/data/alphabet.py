@@ -8,8 +8,8 @@ libpll-2, src/maps.c):
 * Protein: ``B`` is N or D, ``Z`` is Q or E, ``J`` is I or L, and ``- . ? * X`` are gaps. ``U`` and
   ``O`` (selenocysteine, pyrrolysine) are refused, as there.
 
-``.`` is a gap here; where it means "same as the first sequence", dots.py has put the letters in its
-place before. Case never matters.
+``.`` is a gap here; where it means "same as the first sequence", `mltree.data.formats.spelled_out`
+has put the letters in its place before. Case never matters.
 """
 
 from __future__ import annotations
@@ -80,47 +80,16 @@ class Alphabet(Value, eq=False):
         """An alphabet whose codes are characters in order, each a set of states, then the gap."""
         symbols = "".join(characters) + gaps[0]
         meanings = [*characters.values(), states]
-        return cls._build(name, states, symbols, meanings, gaps=gaps, aliases=aliases)
-
-    @classmethod
-    def of_bitmasks(
-        cls, name: str, states: str, *, symbols: str, gaps: str, aliases: Mapping[str, str]
-    ) -> Alphabet:
-        """An alphabet whose code *is* the set of possible states: bit s set, state s possible.
-
-        `symbols` has one character for each of the 2^S codes. Code 0 (no state) is never made by
-        `encode`; its row of the table is all ones, so that padding lanes stay harmless.
-        """
-        full = len(symbols) - 1
-        meanings = [
-            "".join(state for bit, state in enumerate(states) if (code or full) >> bit & 1)
-            for code in range(len(symbols))
-        ]
-        return cls._build(name, states, symbols, meanings, gaps=gaps, aliases=aliases)
-
-    @classmethod
-    def _build(
-        cls,
-        name: str,
-        states: Sequence[str],
-        symbols: str,
-        meanings: Sequence[Sequence[str]],
-        *,
-        gaps: str,
-        aliases: Mapping[str, str] | None = None,
-    ) -> Alphabet:
         table = np.array([[float(state in meaning) for state in states] for meaning in meanings])
-        gap_code = len(symbols) - 1
-        is_padding = len(meanings[0]) > 1
-        codes = {symbol: code for code, symbol in enumerate(symbols) if code or not is_padding}
-        codes |= dict.fromkeys(gaps, gap_code)
+        codes = {symbol: code for code, symbol in enumerate(symbols)}
+        codes |= dict.fromkeys(gaps, len(symbols) - 1)
         codes |= {alias: codes[symbol] for alias, symbol in (aliases or {}).items()}
         code_of = np.full(256, UNKNOWN, np.uint8)
         for symbol, code in codes.items():
             code_of[ord(symbol.lower())] = code_of[ord(symbol.upper())] = code
         table.setflags(write=False)
         code_of.setflags(write=False)
-        return cls(name, states, symbols, table, code_of, gap_code)
+        return cls(name, states, symbols, table, code_of, len(symbols) - 1)
 
     @property
     def n_states(self) -> int:
@@ -175,36 +144,37 @@ def _translated(raw: UInt8, table: bytes) -> UInt8:
     return np.frombuffer(raw.tobytes().translate(table), np.uint8).reshape(raw.shape)
 
 
-DNA = Alphabet.of_bitmasks(
+DNA = Alphabet.of_characters(
     "DNA",
     "ACGT",
-    symbols="?ACMGRSVTWYHKDB-",
+    {
+        letter: [base for bit, base in enumerate("ACGT") if (code or 15) >> bit & 1]
+        for code, letter in enumerate("?ACMGRSVTWYHKDB")
+    },
     gaps="-.?NOX",
     aliases={"U": "T"},
 )
-"""Codes are bitmasks: A = 1, C = 2, G = 4, T = 8; gap 15."""
+"""Codes are bitmasks: A = 1, C = 2, G = 4, T = 8; gap 15.
+
+Code 0 (no state) is never made by `encode`; its row of the table is all ones, so that padding lanes
+stay harmless.
+"""
 
 PROTEIN = Alphabet.of_states(
-    "AA",
-    "ARNDCQEGHILKMFPSTWYV",
-    ambiguities={"B": "ND", "Z": "QE", "J": "IL"},
-    gaps="-.?*X",
+    "AA", "ARNDCQEGHILKMFPSTWYV", ambiguities={"B": "ND", "Z": "QE", "J": "IL"}, gaps="-.?*X"
 )
 """Codes 0..19 are the states, B = 20, Z = 21, J = 22, gap 23."""
 
 
-# Diploid genotypes: the two nucleotides that a cell has at a site, as IUPAC's letters tell them.
-#
-# ``A`` is A/A, ``M`` A/C, and so on. Of GT10 states are pairs without an order. Those of GT16 have
-# one, a nucleotide for either chromosome; no letter tells which is where, so that ``M`` may be A|C
-# or C|A. States and letters are RAxML-NG's and CellPhy's (``pll_map_gt10`` and ``pll_map_gt16`` of
-# libpll-2, src/maps.c); letters for three nucleotides are none here.
+# Diploid genotypes: the two nucleotides that a cell has at a site, as IUPAC's letters tell them:
+# ``A`` is A/A, ``M`` A/C. GT10 has pairs without an order, GT16 a nucleotide for either
+# chromosome: ``M`` may be A|C or C|A. States and letters are RAxML-NG's and CellPhy's
+# (``pll_map_gt10``, ``pll_map_gt16`` of libpll-2, src/maps.c), but for those of three nucleotides.
 
 HETEROZYGOTES = {"M": "AC", "R": "AG", "W": "AT", "S": "CG", "Y": "CT", "K": "GT"}
 """The nucleotides of each letter."""
 
 _GENOTYPE_GAPS = "-.?NOX"
-_GENOTYPE = re.compile(r"(?:GT|DIPLOID)(10|16)")
 
 
 def _alphabet(name: str, *, phased: bool) -> Alphabet:
@@ -225,10 +195,11 @@ PHASED = _alphabet("GT16", phased=True)
 """The states of `UNPHASED`, then CA GA TA GC TC TG; codes are those of `UNPHASED`."""
 
 
-def genotypes_named(word: str) -> Alphabet | None:
-    """The alphabet of ``GT10`` or ``GT16``, in capitals; None for other words."""
-    match = _GENOTYPE.fullmatch(word)
-    return match and (UNPHASED if match[1] == "10" else PHASED)
+GENOTYPES = {
+    **dict.fromkeys(("GT10", "DIPLOID10"), UNPHASED),
+    **dict.fromkeys(("GT16", "DIPLOID16"), PHASED),
+}
+"""Alphabets of genotypes by name."""
 
 
 def genotype_hint() -> str:
@@ -237,10 +208,8 @@ def genotype_hint() -> str:
     return f"genotypes are A C G T and {pairs}; unknown ones {' '.join(_GENOTYPE_GAPS)}"
 
 
-# Binary and multistate characters: morphology, presence and absence, recoded sequences.
-#
-# Symbols and their order are RAxML-NG's: digits, letters, then punctuation, 64 in all; a character
-# with S states has the first S of them. ``-``, ``?`` and ``.`` are gaps (any state).
+# Binary and multistate characters: morphology, presence and absence, recoded sequences. Symbols and
+# their order are RAxML-NG's; a character with S states has the first S of them.
 
 SYMBOLS = "0123456789ABCDEFGHIJKLMNOPQRSTUVWXYZ!\"#$%&'()*+,/:;<=>@[\\]^_{|}~"
 """The state of each, by its place."""
@@ -273,12 +242,6 @@ def characters_named(name: str) -> Alphabet | None:
     if not 2 <= int(match[1]) <= MAX_STATES:
         raise InputError(f"{name}: a character has 2 to {MAX_STATES} states")
     return multistate(int(match[1]))
-
-
-def is_coded(counts: Int64) -> bool:
-    """True where characters (i64 [256] counts) are digits rather than letters."""
-    digits = counts[ord("0") : ord("9") + 1].sum()
-    return bool(digits > counts[ord("A") : ord("Z") + 1].sum())
 
 
 def states_in(counts: Int64) -> Alphabet:

@@ -12,18 +12,17 @@ from mltree.data.patterns import Patterns, identical_taxa
 from mltree.system.arrays import Bool, Float64
 from mltree.system.events import AlignmentSummary, Suspicion
 
-# The χ² test of IQ-TREE: does each sequence have the composition of the alignment?
-#
-#     χ² = Σ_s (n[s] - n f[s])² / (n f[s]),   n = Σ_s n[s]
-#
-# over the states s that occur, with n[s] the sequence's count of state s, an ambiguous character
-# shared out evenly over its states, and f the frequencies in the whole alignment; degrees of
-# freedom: states that occur, less one. Models of one composition for the whole tree can group
-# sequences by what they are made of instead of by descent.
-
 
 def composition_p_values(patterns: Patterns) -> Float64:
-    """f64 [T]: P(χ² as large) if a sequence came from the whole; 1 for empty ones."""
+    """f64 [T]: P(χ² as large) if a sequence came from the whole; 1 for empty ones.
+
+        χ² = Σ_s (n[s] - n f[s])² / (n f[s]),   n = Σ_s n[s]
+
+    over the states s that occur, as in IQ-TREE: n[s] is the sequence's count of state s, an
+    ambiguous character shared out evenly over its states, f the frequencies in the whole alignment;
+    degrees of freedom are the states that occur, less one. Models of one composition for the whole
+    tree can group sequences by what they are made of instead of by descent.
+    """
     counts = _state_counts(patterns)
     counts = counts[:, counts.sum(axis=0) > 0]
     freedom = counts.shape[1] - 1
@@ -59,17 +58,15 @@ def _chi_square_tail(chi2: float, freedom: int) -> float:
     return tail
 
 
+_DOT = {".": "read as a gap; if it means 'same as the first sequence', write the letters out"}
 _SUSPICIOUS = {
-    "DNA": {
-        ".": "read as a gap; if it means 'same as the first sequence', write the letters out",
+    "DNA": _DOT
+    | {
         "O": "read as a gap",
         "X": "read as a gap; N is usual in DNA",
         "U": "read as T; the alignment mixes U and T",
     },
-    "AA": {
-        ".": "read as a gap; if it means 'same as the first sequence', write the letters out",
-        "*": "a stop codon, read as a gap",
-    },
+    "AA": _DOT | {"*": "a stop codon, read as a gap"},
 }
 
 
@@ -98,7 +95,9 @@ def summarise(alignment: Alignment, patterns: Patterns) -> AlignmentSummary:
         absent_states=tuple(s for s, f in zip(states, frequencies, strict=True) if f == 0),
         invariant_sites=_weight_of(patterns, _invariant(patterns)),
         informative_sites=_weight_of(patterns, _informative(patterns)),
-        identical_sequences=_named(patterns, identical_taxa([patterns])),
+        identical_sequences=tuple(
+            tuple(patterns.taxa[tip] for tip in tips) for tips in identical_taxa([patterns])
+        ),
         alike_names=_alike(patterns.taxa),
         gap_taxa=tuple(np.array(patterns.taxa, object)[gaps.all(axis=1)]),
         gap_sites=_sites_of(patterns, gaps.all(axis=0)),
@@ -140,10 +139,6 @@ def _sites_of(patterns: Patterns, chosen: Bool) -> tuple[int, ...]:
     return tuple(int(site) + 1 for site in np.flatnonzero(chosen[patterns.site_pattern]))
 
 
-def _named(patterns: Patterns, groups: tuple[tuple[int, ...], ...]) -> tuple[tuple[str, ...], ...]:
-    return tuple(tuple(patterns.taxa[tip] for tip in group) for group in groups)
-
-
 def _alike(names: tuple[str, ...]) -> tuple[tuple[str, ...], ...]:
     groups: dict[str, list[str]] = {}
     for name in names:
@@ -161,7 +156,6 @@ def _suspicions(alignment: Alignment) -> tuple[Suspicion, ...]:
 
 
 def _match(alignment: Alignment) -> Suspicion | None:
-    """The dots that were replaced by the first sequence's characters."""
     dots = alignment.dots
     if dots is None:
         return None

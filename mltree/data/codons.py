@@ -19,10 +19,8 @@ from mltree.data.alphabet import DNA, UNKNOWN, Alphabet
 from mltree.system.arrays import Index, UInt8, UInt64
 from mltree.system.errors import InputError
 
-# The genetic codes of NCBI, by number and by name.
-#
-# https://www.ncbi.nlm.nih.gov/Taxonomy/Utils/wprintgc.cgi; each is the standard code but for some
-# codons. Where a codon may be either (27, 28, 31), it stands for the amino acid.
+# NCBI's genetic codes (https://www.ncbi.nlm.nih.gov/Taxonomy/Utils/wprintgc.cgi): each is the
+# standard code but for some codons. A codon that may be either (27, 28, 31) is the amino acid's.
 
 STOP = "*"
 """Character in place of an amino acid for a stop codon."""
@@ -44,13 +42,8 @@ class GeneticCode(NamedTuple):
 
 
 _BASES = "TCAG"
-_STANDARD = dict(
-    zip(
-        map("".join, product(_BASES, repeat=3)),
-        "FFLLSSSSYY**CC*WLLLLPPPPHHQQRRRRIIIMTTTTNNKKSSRRVVVVAAAADDEEGGGG",
-        strict=True,
-    )
-)
+_ACIDS = "FFLLSSSSYY**CC*WLLLLPPPPHHQQRRRRIIIMTTTTNNKKSSRRVVVVAAAADDEEGGGG"
+_STANDARD = dict(zip(map("".join, product(_BASES, repeat=3)), _ACIDS, strict=True))
 
 
 def _code(number: int, name: str, changes: str = "") -> GeneticCode:
@@ -113,11 +106,10 @@ def genetic_code(text: str) -> GeneticCode:
         matches = [code for code in matches if code.name == word] or matches
     if len(matches) == 1:
         return matches[0]
-    raise InputError(
-        f"{text!r} is no genetic code" if not matches else f"several genetic codes begin {text!r}",
-        hint="NCBI's, by number or name: "
-        + ", ".join(f"{code.number} {code.name}" for code in matches or GENETIC_CODES.values()),
-    )
+    names = (f"{code.number} {code.name}" for code in matches or GENETIC_CODES.values())
+    hint = f"NCBI's, by number or name: {', '.join(names)}"
+    problem = "several genetic codes begin {}" if matches else "{} is no genetic code"
+    raise InputError(problem.format(repr(text)), hint=hint)
 
 
 CODES_STEP = 32
@@ -155,23 +147,19 @@ class CodonAlphabet(Alphabet, eq=False):
         every = _sets(self.genetic_code.number)
         occur: set[int] = set()
         for block in blocks:
-            occurring = np.bincount(
-                _triplets(block[:, : block.shape[1] // 3 * 3]).ravel()
-            ).nonzero()[0]
+            triplets = _triplets(block[:, : block.shape[1] // 3 * 3]).ravel()
+            occurring = np.flatnonzero(np.bincount(triplets))
             occur.update(every[occurring[occurring < _TRIPLETS]].tolist())
         known = {0, *self.state_masks[: self.n_states].tolist(), int(self.state_masks[-1])}
         several = tuple(sorted(occur - known))
         most = UNKNOWN - self.n_states - 1
         if len(several) > most:
-            raise InputError(
-                f"{len(several)} different ambiguous codons, but there is room for {most}",
-                hint="write N for the rarest ambiguous nucleotides",
-            )
+            message = f"{len(several)} different ambiguous codons, but there is room for {most}"
+            raise InputError(message, hint="write N for the rarest ambiguous nucleotides")
         return _alphabet(self.genetic_code.number, several)
 
     @cached_property
     def _code_of_triplet(self) -> UInt8:
-        """u8: the code of each index that `_triplets` gives."""
         code_of = {int(mask): code for code, mask in enumerate(self.state_masks)}
         codes = [code_of.get(int(mask), UNKNOWN) for mask in _sets(self.genetic_code.number)]
         return np.array([*codes, UNKNOWN], np.uint8)
@@ -193,7 +181,6 @@ def codon_alphabet(number: int = STANDARD.number) -> CodonAlphabet:
 
 @cache
 def _alphabet(number: int, several: tuple[int, ...]) -> CodonAlphabet:
-    """The alphabet with ambiguous triplets, each given as bits of its states."""
     code = genetic_code(str(number))
     states = code.codons
     symbols = [*states, *(_symbol(mask, number) for mask in several)]
@@ -221,11 +208,9 @@ def refuse_broken(alphabet: Alphabet, characters: int, what: str, path: str) -> 
     Raises: InputError saying what they are of.
     """
     if characters % alphabet.width:
-        raise InputError(
-            f"{what} has {characters:,} nucleotides, which are no whole codons",
-            file=path,
-            hint="their number must be a multiple of three; N or - stand for one that is missing",
-        )
+        message = f"{what} has {characters:,} nucleotides, which are no whole codons"
+        hint = "their number must be a multiple of three; N or - stand for one that is missing"
+        raise InputError(message, file=path, hint=hint)
 
 
 def _triplets(raw: UInt8) -> Index:

@@ -21,6 +21,7 @@ from mltree.data import codons
 from mltree.data.alphabet import (
     BINARY,
     DNA,
+    GENOTYPES,
     HETEROZYGOTES,
     PHASED,
     PROTEIN,
@@ -28,8 +29,6 @@ from mltree.data.alphabet import (
     UNPHASED,
     Alphabet,
     characters_named,
-    genotypes_named,
-    is_coded,
     states_in,
 )
 from mltree.system.arrays import Float64, Int64, UInt8
@@ -145,37 +144,33 @@ class Letters(Value, eq=False):
         return DNA if odds >= 0 else PROTEIN
 
     @property
-    def looks_like_nucleotides(self) -> bool:
-        """True where the letters may be nucleotides, perhaps with typing errors."""
-        return self.fits(DNA) or self.looks_like is DNA
-
-    @property
     def is_coded(self) -> bool:
         """True for binary or multistate characters, which have digits for states."""
-        return is_coded(self.counts)
+        digits, letters = self.counts[ord("0") : ord("9") + 1], self.counts[ord("A") : ord("Z") + 1]
+        return bool(digits.sum() > letters.sum())
 
     def fits(self, alphabet: Alphabet) -> bool:
         """True where every letter belongs to the alphabet; ``*`` and digits are not counted."""
         known = alphabet.code_of[ord("A") : ord("Z") + 1] != UNKNOWN
         return bool(known[self.columns > 0].all())
 
-    def alphabet(self, wanted: Alphabet | None) -> Alphabet:
-        """The alphabet of the data: ``wanted``, the model's, where the data allow it.
+    def alphabet(self, of_model: Alphabet | None) -> Alphabet:
+        """The alphabet of the data: ``of_model`` where the data allow it.
 
         Data of plain nucleotides are never proteins, though all their letters are amino acids too.
         """
-        if wanted is not None and self.is_coded:
-            is_sequence = wanted in (DNA, PROTEIN) or wanted.width > 1
-            return self.looks_like if is_sequence else wanted
-        if wanted is None:
+        if of_model is not None and self.is_coded:
+            is_sequence = of_model in (DNA, PROTEIN) or of_model.width > 1
+            return self.looks_like if is_sequence else of_model
+        if of_model is None:
             return self.looks_like
-        if wanted in (UNPHASED, PHASED) and self.looks_like_nucleotides:
-            return wanted
-        if not self.fits(wanted):
+        if of_model in (UNPHASED, PHASED) and (self.fits(DNA) or self.looks_like is DNA):
+            return of_model  # letters may be nucleotides, perhaps with typing errors
+        if not self.fits(of_model):
             return self.looks_like
-        if wanted is PROTEIN and self.share("ACGTU") >= PLAIN_SHARE:
+        if of_model is PROTEIN and self.share("ACGTU") >= PLAIN_SHARE:
             return DNA
-        return wanted
+        return of_model
 
     @property
     def sure(self) -> bool:
@@ -207,11 +202,6 @@ class Letters(Value, eq=False):
         return f"{plain:.1%} {bases}, {ambiguous:,} ambiguity codes"
 
 
-def detect_alphabet(characters: UInt8) -> Alphabet:
-    """The data type by the characters (u8 [T, sites], upper case)."""
-    return Letters.of(characters).looks_like
-
-
 def alphabet_named(datatype: str, characters: UInt8 | None = None) -> Alphabet:
     """The alphabet for a data type as users write it.
 
@@ -234,7 +224,7 @@ def alphabet_named(datatype: str, characters: UInt8 | None = None) -> Alphabet:
 
 def named_alphabet(name: str) -> Alphabet | None:
     """The alphabet with a name in capitals, other than DNA and proteins; None if unknown."""
-    return next((alphabet for named in _NAMED if (alphabet := named(name)) is not None), None)
+    return characters_named(name) or codons.codons_named(name) or GENOTYPES.get(name)
 
 
 _ALPHABETS = {
@@ -243,9 +233,6 @@ _ALPHABETS = {
     "BINARY": BINARY,
 }
 """Alphabets by words without a number."""
-
-_NAMED = (characters_named, codons.codons_named, genotypes_named)
-"""Functions that find other alphabets by name."""
 
 _MULTISTATE = ("MULTI", "MULTISTATE", "MORPH", "STANDARD")
 """Words for multistate characters with any number of states: IQ-TREE's, and NEXUS's."""

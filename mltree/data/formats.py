@@ -1,10 +1,11 @@
-"""The formats of alignments but NEXUS: FASTA, PHYLIP, Clustal, Stockholm."""
+"""Formats of alignments: FASTA, PHYLIP, Clustal and Stockholm read, those and NEXUS written."""
 
 from __future__ import annotations
 
 import re
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field, replace
+from functools import cached_property
 from itertools import accumulate, chain
 
 import numpy as np
@@ -14,8 +15,6 @@ from mltree.data.source import WHITESPACE, fold
 from mltree.system.arrays import Bool, UInt8
 from mltree.system.errors import InputError
 from mltree.system.values import Value
-
-# The result of a format's reader, before the checks of :mod:`mltree.data.alignments`.
 
 
 class Lines(Value):
@@ -32,6 +31,11 @@ class Lines(Value):
     has_parts: bool = False
     """True if the file also names parts of the alignment; the reader passes them over."""
 
+    @cached_property
+    def lengths(self) -> list[int]:
+        """Characters of each line, white space not counted."""
+        return [_length(line) for line in self.text]
+
     @classmethod
     def of(cls, path: str, text: bytes) -> Lines:
         """The lines of `text`, blank ones left out."""
@@ -43,9 +47,12 @@ class Lines(Value):
         kept = [(number, line) for number, line in enumerate(lines, 1) if line.strip(WHITESPACE)]
         return cls(path, [line for _, line in kept], [number for number, _ in kept])
 
-    def error(self, message: str, line: int, *, hint: str | None = None) -> InputError:
+    def error(
+        self, message: str, line: int, *, taxon: str | None = None, hint: str | None = None
+    ) -> InputError:
         """An InputError at the line with this index."""
-        return InputError(message, file=self.path, line=self.numbers[line], hint=hint)
+        number = self.numbers[line]
+        return InputError(message, file=self.path, line=number, taxon=taxon, hint=hint)
 
 
 class Reading(Value):
@@ -64,8 +71,7 @@ class Reading(Value):
     def piece_lengths(self, lines: Lines, row: int) -> list[int]:
         """Sequence characters on each of a row's lines."""
         first, *rest = (lines.text[line] for line in self.pieces[row])
-        parts = [first[self.name_width[row] :], *rest]
-        return [len(part.translate(None, WHITESPACE)) for part in parts]
+        return [_length(part) for part in (first[self.name_width[row] :], *rest)]
 
     def line_of(self, lines: Lines, row: int, site: int) -> int:
         """Index of the line that holds the character of a row at a site (from 0)."""
@@ -137,7 +143,6 @@ class Dots(Value):
 
     count: int
     taxon: int
-    """Taxon of the first dot."""
     site: int
     """Site of the first dot, from 0."""
 
@@ -151,19 +156,16 @@ def spelled_out(characters: UInt8, path: str) -> tuple[UInt8, Dots | None]:
     rows = [n for n, row in enumerate(characters) if (row == _DOT).any()]
     if not rows or rows[0] == 0:
         return characters, None
-    alike = different = 0
+    alike = letters = 0
     for row in characters[rows]:
         both = _is_letter(first) & _is_letter(row)
+        letters += int(np.count_nonzero(both))
         alike += int(np.count_nonzero(both & (row == first)))
-        different += int(np.count_nonzero(both & (row != first)))
-    if alike > CHANCE * (alike + different):
+    if alike > CHANCE * letters:
         return characters, None
     if alike:
-        raise InputError(
-            "'.' can be read as a gap and as the first sequence's character",
-            file=path,
-            hint="write '-' for gaps, or the letters themselves",
-        )
+        message = "'.' can be read as a gap and as the first sequence's character"
+        raise InputError(message, file=path, hint="write '-' for gaps, or the letters themselves")
     dots = characters == _DOT
     taxon, site = divmod(int(dots.argmax()), len(first))
     return np.where(dots, first, characters), Dots(int(np.count_nonzero(dots)), taxon, site)
@@ -174,14 +176,11 @@ def _is_letter(row: UInt8) -> Bool:
     return letters
 
 
-# FASTA: ``>name`` and any number of sequence lines for each taxon.
-#
-# The name ends at the first white space; the rest of its line is a description and ignored, and so
-# are lines that begin with ``;``, the comments of Pearson's first format.
-
-
 def read_fasta(lines: Lines) -> Reading:
-    """Every record of the file, rows of any length.
+    """Every record of the file, ``>name`` and any number of lines; rows of any length.
+
+    The name ends at the first white space; the rest of its line is a description and ignored, and
+    so are lines that begin with ``;``, the comments of Pearson's first format.
 
     Raises: InputError: something else comes before the first record.
     """
@@ -216,9 +215,6 @@ def read_fasta(lines: Lines) -> Reading:
 
 STRICT_NAME_WIDTH = 10
 
-Splitter = Callable[[bytes], tuple[bytes, int]]
-"""A taxon's first line → its name and the bytes that the name takes up."""
-
 _HEADER = re.compile(rb"\s*(\d{1,11})\s+(\d{1,11})\s*([ISis]?)\s*")
 _SPACED_NAME = re.compile(rb"\s*(\S+(?: \S+)*)(?:  |\s*\t|\s*$)")
 _LAYOUTS = {b"I": "interleaved", b"S": "sequential"}
@@ -242,7 +238,7 @@ class Header(Value):
 
 
 def relaxed_name(line: bytes) -> tuple[bytes, int]:
-    """The name up to the first white space."""
+    """The name up to the first white space of a taxon's first line, and the bytes it takes up."""
     fields = line.split(None, 1)
     rest = len(fields[1]) if len(fields) > 1 else 0
     return fields[0], len(line) - rest
@@ -261,66 +257,63 @@ def spaced_name(line: bytes) -> tuple[bytes, int]:
     return b"_".join(match[1].split()), match.end()
 
 
-_STYLES: tuple[tuple[str, Splitter], ...] = (
-    ("relaxed", relaxed_name),
-    ("strict names", strict_name),
-    ("names with blanks", spaced_name),
-)
+_STYLES = {
+    "": relaxed_name,
+    ", strict names": strict_name,
+    ", names with blanks": spaced_name,
+}
 
 
-class _Guess(Value):
+class _Guess:
     """A way to read a PHYLIP file: the lines of each taxon, and the width of its name."""
 
-    file_format: str
-    style: str
-    spans: list[range]
-    heads: list[tuple[bytes, int]]
-    """Name and width of each taxon's first line."""
-    skipped: list[int]
-    """Characters in that width, white space not counted."""
+    def __init__(
+        self, lines: Lines, spans: list[range], layout: str = "interleaved", style: str = ""
+    ) -> None:
+        self.lines, self.spans = lines, spans
+        is_short = all(len(span) == 1 for span in spans)
+        self.file_format = ("PHYLIP" if is_short else f"PHYLIP {layout}") + style
+        firsts = [lines.text[span[0]] for span in spans]
+        heads = [_STYLES[style](line) for line in firsts]
+        self.names, self.widths = [name for name, _ in heads], [width for _, width in heads]
+        self.skipped = [
+            _length(line[:width]) for line, width in zip(firsts, self.widths, strict=True)
+        ]
 
-    def fits(self, lengths: list[int], sites: int) -> bool:
-        """True where every row has the header's number of sites."""
+    def fits(self, sites: int) -> bool:
         rows = zip(self.spans, self.skipped, strict=True)
+        lengths = self.lines.lengths
         return all(sum(lengths[line] for line in span) - skip == sites for span, skip in rows)
 
-    def finds(self) -> object:
-        """Key that is equal for guesses with the same names and sequences."""
-        names = tuple(name for name, _ in self.heads)
-        return tuple(map(tuple, self.spans)), names, tuple(self.skipped)
+    def reading(self) -> Reading:
+        text = self.lines.text
+        rows = [
+            fold([text[span[0]][width:], *(text[line] for line in span[1:])])
+            for span, width in zip(self.spans, self.widths, strict=True)
+        ]
+        return Reading(self.file_format, self.names, rows, [*self.spans], self.widths)
 
 
 def phylip_readings(lines: Lines, header: Header) -> list[Reading]:
     """The different readings that give every row as many sites as the header promises."""
     if not 0 < header.taxa < len(lines.text):
         return []
-    lengths = _lengths(lines)
-    guesses = [
-        guess for guess in _guesses(lines, lengths, header) if guess.fits(lengths, header.sites)
-    ]
     different: dict[object, _Guess] = {}
-    for guess in guesses:
-        different.setdefault(guess.finds(), guess)
-    return [_assemble(lines, guess) for guess in different.values()]
+    for guess in _guesses(lines, header):
+        if guess.fits(header.sites):
+            names_and_rows = guess.names, map(tuple, guess.spans), guess.skipped
+            different.setdefault(tuple(map(tuple, names_and_rows)), guess)
+    return [guess.reading() for guess in different.values()]
 
 
-def _guesses(lines: Lines, lengths: list[int], header: Header) -> Iterator[_Guess]:
-    for style, split in _STYLES:
+def _guesses(lines: Lines, header: Header) -> Iterator[_Guess]:
+    for style in _STYLES:
         if header.file_format != "sequential" and (len(lines.text) - 1) % header.taxa == 0:
-            yield _plan(lines, _blocks(lines, header), split, "interleaved", style)
+            yield _Guess(lines, _blocks(lines, header), "interleaved", style)
         if header.file_format != "interleaved":
-            spans, left = _runs(lines, lengths, header, split)
+            spans, left = _runs(lines, header, style)
             if left == 0 and len(spans) == header.taxa and spans[-1].stop == len(lines.text):
-                yield _plan(lines, spans, split, "sequential", style)
-
-
-def _plan(
-    lines: Lines, spans: list[range], split: Splitter, file_format: str, style: str = "relaxed"
-) -> _Guess:
-    firsts = [lines.text[span.start] for span in spans]
-    heads = [split(line) for line in firsts]
-    skipped = [_length(line[:width]) for line, (_, width) in zip(firsts, heads, strict=True)]
-    return _Guess(file_format, style, spans, heads, skipped)
+                yield _Guess(lines, spans, "sequential", style)
 
 
 def _blocks(lines: Lines, header: Header) -> list[range]:
@@ -328,9 +321,7 @@ def _blocks(lines: Lines, header: Header) -> list[range]:
     return [range(1 + row, len(lines.text), header.taxa) for row in range(header.taxa)]
 
 
-def _runs(
-    lines: Lines, lengths: list[int], header: Header, split: Splitter
-) -> tuple[list[range], int]:
+def _runs(lines: Lines, header: Header, style: str = "") -> tuple[list[range], int]:
     """The lines of each taxon, which takes lines until it has all its sites.
 
     Also how many sites the last taxon still lacks; negative if its last line has too many, and
@@ -340,85 +331,48 @@ def _runs(
     line, missing = 1, 0
     while line < len(lines.text) and len(spans) < header.taxa and missing == 0:
         start = line
-        width = split(lines.text[line])[1]
+        _, width = _STYLES[style](lines.text[line])
         missing = header.sites + _length(lines.text[line][:width])
         while line < len(lines.text) and (missing > 0 or line == start):
-            missing -= lengths[line]
+            missing -= lines.lengths[line]
             line += 1
         spans.append(range(start, line))
     return spans, missing
 
 
-def interleaved(lines: Lines, header: Header) -> Reading:
+def _interleaved(lines: Lines, header: Header) -> Reading:
     """The file read as blocks with relaxed names, even if it does not fit."""
-    return _assemble(lines, _plan(lines, _blocks(lines, header), relaxed_name, "interleaved"))
-
-
-def sequential_spans(lines: Lines, header: Header) -> tuple[list[range], int]:
-    """The lines of each taxon with relaxed names, and sites the last one lacks; see `_runs`."""
-    return _runs(lines, _lengths(lines), header, relaxed_name)
-
-
-def _lengths(lines: Lines) -> list[int]:
-    return [_length(line) for line in lines.text]
+    return _Guess(lines, _blocks(lines, header)).reading()
 
 
 def _length(text: bytes) -> int:
-    """Characters but for white space."""
     return len(text.translate(None, WHITESPACE))
 
-
-def _assemble(lines: Lines, guess: _Guess) -> Reading:
-    rows = [
-        fold([lines.text[span.start][width:], *lines.text[_after_first(span)]])
-        for span, (_, width) in zip(guess.spans, guess.heads, strict=True)
-    ]
-    one_line = all(len(span) == 1 for span in guess.spans)
-    return Reading(
-        file_format=("PHYLIP" if one_line else f"PHYLIP {guess.file_format}")
-        + ("" if guess.style == "relaxed" else f", {guess.style}"),
-        names=[name for name, _ in guess.heads],
-        rows=rows,
-        pieces=list(guess.spans),
-        name_width=[width for _, width in guess.heads],
-    )
-
-
-def _after_first(span: range) -> slice:
-    """The indices of a span but the first, as a slice."""
-    return slice(span.start + span.step, span.stop, span.step)
-
-
-# Errors of PHYLIP files that do not fit their header, in one line with which a user can mend them.
 
 HEADER_HINT = "the first line must be the number of taxa and the number of sites"
 
 
 def phylip_misfit(lines: Lines) -> InputError:
-    """The likeliest fault of a file that has no reading."""
+    """The likeliest fault of a file that has no reading, so that a user can mend it."""
     header = Header.of(lines.text[0])
     if header is None:
         return lines.error("not a PHYLIP header", 0, hint=HEADER_HINT)
     if not header.taxa or not header.sites:
-        return lines.error(
-            f"the header says {header.taxa} taxa and {header.sites} sites", 0, hint=HEADER_HINT
-        )
+        message = f"the header says {header.taxa} taxa and {header.sites} sites"
+        return lines.error(message, 0, hint=HEADER_HINT)
     fault = _other_format(lines, header) or _second_alignment(lines)
     return fault or _repeated_names(lines, header) or _wrong_numbers(lines, header)
 
 
 def _other_format(lines: Lines, header: Header) -> InputError | None:
     """Error for a file that fits without its ``I`` or ``S``."""
-    fitting = (
-        phylip_readings(lines, replace(header, file_format=None)) if header.file_format else []
-    )
-    if not fitting:
+    if header.file_format is None:
         return None
-    return lines.error(
-        f"the header says {header.file_format}, but the file only fits as {fitting[0].file_format}",
-        0,
-        hint="correct the letter behind the two numbers, or take it away",
-    )
+    for reading in phylip_readings(lines, replace(header, file_format=None)):
+        only = f"but the file only fits as {reading.file_format}"
+        hint = "correct the letter behind the two numbers, or take it away"
+        return lines.error(f"the header says {header.file_format}, {only}", 0, hint=hint)
+    return None
 
 
 def _second_alignment(lines: Lines) -> InputError | None:
@@ -435,83 +389,63 @@ def _repeated_names(lines: Lines, header: Header) -> InputError | None:
     first, rest = names[: header.taxa], names[header.taxa :]
     if not rest or len(rest) % header.taxa or rest != first * (len(rest) // header.taxa):
         return None
-    return lines.error(
-        "the names are repeated in every block",
-        1 + header.taxa,
-        hint="only the first block of an interleaved file has names",
-    )
+    hint = "only the first block of an interleaved file has names"
+    return lines.error("the names are repeated in every block", 1 + header.taxa, hint=hint)
 
 
 def _wrong_numbers(lines: Lines, header: Header) -> InputError:
-    """Error for too many or too few taxa or sites."""
     n_rows = len(lines.text) - 1
-    if n_rows < header.taxa or (n_rows > header.taxa and _all_whole(lines, header, n_rows)):
+    lengths = {len(row) for row in _interleaved(lines, Header(n_rows, header.sites)).rows}
+    if n_rows < header.taxa or (n_rows > header.taxa and lengths == {header.sites}):
         return _wrong_taxa(lines, header, n_rows, min(n_rows, header.taxa + 1))
     if n_rows == header.taxa or _looks_interleaved(lines, header):
-        return _wrong_rows(lines, header, interleaved(lines, header))
+        return _wrong_rows(lines, header, _interleaved(lines, header))
     return _wrong_sequence(lines, header)
-
-
-def _all_whole(lines: Lines, header: Header, n_taxa: int) -> bool:
-    """True where every line is a name and a whole sequence."""
-    rows = interleaved(lines, Header(n_taxa, header.sites)).rows
-    return all(len(row) == header.sites for row in rows)
 
 
 def _looks_interleaved(lines: Lines, header: Header) -> bool:
     """True for blocks of T lines where reading line after line does not fit the first taxon."""
-    spans, missing = sequential_spans(lines, header)
+    spans, missing = _runs(lines, header)
     blocks = (len(lines.text) - 1) % header.taxa == 0
     return blocks and len(spans) == 1 and missing != 0
 
 
 def _wrong_taxa(lines: Lines, header: Header, n_rows: int, line: int) -> InputError:
-    return lines.error(
-        f"the header says {header.taxa} taxa, but {n_rows} follow",
-        line,
-        hint="the file is truncated or its first line is wrong",
-    )
+    message = f"the header says {header.taxa} taxa, but {n_rows} follow"
+    return lines.error(message, line, hint="the file is truncated or its first line is wrong")
 
 
 def _wrong_rows(lines: Lines, header: Header, reading: Reading) -> InputError:
     """Error for rows of the wrong length: all alike (wrong header), or the first such row."""
     lengths = [len(row) for row in reading.rows]
     if len(set(lengths)) == 1 and lengths[0]:
-        return lines.error(
-            f"the header says {header.sites} sites, but every row has {lengths[0]}",
-            0,
-            hint="correct the first line",
-        )
+        message = f"the header says {header.sites} sites, but every row has {lengths[0]}"
+        return lines.error(message, 0, hint="correct the first line")
     row = next(row for row, length in enumerate(lengths) if length != header.sites)
     line = _odd_line(lines, reading, row, header.sites)
     return _taxon_error(lines, header, reading.names[row], f"has {lengths[row]}", line)
 
 
 def _odd_line(lines: Lines, reading: Reading, row: int, sites: int) -> int:
-    """The line of a row that differs in length from that of a correct row; else its last."""
     for other, text in enumerate(reading.rows):
         if len(text) == sites:
-            mine = reading.piece_lengths(lines, row)
-            theirs = reading.piece_lengths(lines, other)
-            pairs = zip(reading.pieces[row], mine, theirs, strict=False)
+            lengths = (reading.piece_lengths(lines, n) for n in (row, other))
+            pairs = zip(reading.pieces[row], *lengths, strict=False)
             return next((line for line, a, b in pairs if a != b), reading.end_of(row))
     return reading.end_of(row)
 
 
 def _wrong_sequence(lines: Lines, header: Header) -> InputError:
-    """Error for several lines a taxon, one taxon after the other."""
-    spans, missing = sequential_spans(lines, header)
+    spans, missing = _runs(lines, header)
     last = spans[-1]
     if missing:
         name = relaxed_name(lines.text[last.start])[0]
         return _taxon_error(lines, header, name, _so_far(lines, last, header, missing), last[-1])
     if len(spans) < header.taxa:
         return _wrong_taxa(lines, header, len(spans), last[-1])
-    return lines.error(
-        f"more lines follow the last of the {header.taxa} taxa that the header says",
-        last.stop,
-        hint="correct the first line, or give one alignment a file",
-    )
+    message = f"more lines follow the last of the {header.taxa} taxa that the header says"
+    hint = "correct the first line, or give one alignment a file"
+    return lines.error(message, last.stop, hint=hint)
 
 
 def _so_far(lines: Lines, span: range, header: Header, missing: int) -> str:
@@ -519,25 +453,20 @@ def _so_far(lines: Lines, span: range, header: Header, missing: int) -> str:
     total = header.sites - missing
     if missing > 0 or len(span) == 1:
         return f"has {total}"
-    before = total - len(lines.text[span[-1]].translate(None, WHITESPACE))
+    before = total - lines.lengths[span[-1]]
     return f"has {before} up to line {lines.numbers[span[-2]]} and {total} with the next"
 
 
 def _taxon_error(lines: Lines, header: Header, name: bytes, problem: str, line: int) -> InputError:
     taxon = name.decode("utf-8", "replace")
-    return InputError(
-        f"the header says {header.sites} sites, but taxon {taxon} {problem}",
-        file=lines.path,
-        line=lines.numbers[line],
-        taxon=taxon,
-        hint="every row must be as long as the header says",
-    )
+    message = f"the header says {header.sites} sites, but taxon {taxon} {problem}"
+    hint = "every row must be as long as the header says"
+    return lines.error(message, line, taxon=taxon, hint=hint)
 
 
-# Clustal: a line that says so, then blocks of ``name sequence [count]`` and a line of marks.
-#
-# Every block has every name, in the same order. The count that some programs add is of the row's
-# letters so far, and has to be right: it is what tells a truncated or edited file.
+# Clustal: a line that says so, then blocks of ``name sequence [count]`` and a line of marks. Every
+# block has every name, in the same order. The count, of the row's letters so far, tells a truncated
+# or edited file.
 
 MARKS = b" *:.\t\r"
 """Marks below a Clustal block: conservation of its columns."""
@@ -558,7 +487,10 @@ def clustal_rows(lines: Lines) -> SequenceRows:
         for n, line in enumerate(lines.text)
         if n and not (line[:1] in b" \t" and not line.strip(MARKS))
     ]
-    names = _first_block([fields[0] for _, fields in entries])
+    first: dict[bytes, int] = {}
+    words = enumerate(fields[0] for _, fields in entries)
+    n_names = next((n for n, word in words if first.setdefault(word, n) < n), len(entries))
+    names = list(first)[:n_names]
     letters = dict.fromkeys(names, 0)
     for place, (n, fields) in enumerate(entries):
         expected = names[place % len(names)]
@@ -572,20 +504,9 @@ def clustal_rows(lines: Lines) -> SequenceRows:
             _check_count(lines, n, fields[2], letters[expected])
     if entries and len(entries) % len(names):
         missing = names[len(entries) % len(names)].decode("utf-8", "replace")
-        raise lines.error(
-            f"the last block has no {missing}", entries[-1][0], hint="is it truncated?"
-        )
+        message = f"the last block has no {missing}"
+        raise lines.error(message, entries[-1][0], hint="is it truncated?")
     return rows
-
-
-def _first_block(names: list[bytes]) -> list[bytes]:
-    """The names up to the first that comes again."""
-    seen: dict[bytes, None] = {}
-    for name in names:
-        if name in seen:
-            break
-        seen[name] = None
-    return list(seen)
 
 
 def _other_name(lines: Lines, line: int, name: bytes, expected: bytes) -> InputError:
@@ -601,22 +522,18 @@ def _check_count(lines: Lines, line: int, count: bytes, letters: int) -> None:
         raise lines.error(message, line, hint="is the file edited or truncated?")
 
 
-# Stockholm (Pfam, Rfam, HMMER): ``name sequence`` lines in one block or more, then ``//``.
-#
-# Lines that begin with ``#`` are annotation and say nothing about the characters. ``.`` is a gap
-# here, never a repeated character (HMMER's manual: gaps in columns of insertions).
-
-END = b"//"
-
-
 def stockholm_rows(lines: Lines) -> SequenceRows:
-    """The one alignment of a file.
+    """The one alignment of a file of Pfam, Rfam or HMMER.
+
+    ``name sequence`` lines in one block or more, then ``//``; lines that begin with ``#`` are
+    annotation. ``.`` is a gap here, never a repeated character (HMMER's manual: gaps in columns of
+    insertions).
 
     Raises:
         InputError: it does not end, another one follows, or a line is neither row nor annotation.
     """
     rows = SequenceRows("Stockholm")
-    ends = [n for n, line in enumerate(lines.text) if line.strip() == END]
+    ends = [n for n, line in enumerate(lines.text) if line.strip() == b"//"]
     if not ends:
         raise lines.error("the alignment does not end with //", -1, hint="is it truncated?")
     if ends[0] + 1 < len(lines.text):
@@ -628,29 +545,20 @@ def stockholm_rows(lines: Lines) -> SequenceRows:
         fields = line.split()
         if len(fields) != 2:
             raise lines.error("neither a name and a sequence nor annotation (#=G…)", n)
-        name, piece = fields
-        rows.add(name, n, piece.replace(b".", b"-"))
+        rows.add(fields[0], n, fields[1].replace(b".", b"-"))
     return rows
 
 
-# Alignments as text: PHYLIP of three kinds, FASTA and NEXUS.
-#
-# Everything here is read back by :func:`mltree.data.alignments.read_alignment` and by the programs
-# that the formats come from.
+# What is written here is read back by :func:`mltree.data.alignments.read_alignment` and by the
+# programs that the formats come from.
 
 LINE = 60
 """Characters of a sequence in a line of FASTA, interleaved PHYLIP and NEXUS; a multiple of ten."""
 
 ENDINGS = {
-    ".phy": "phylip",
-    ".phylip": "phylip",
-    ".fasta": "fasta",
-    ".fas": "fasta",
-    ".fa": "fasta",
-    ".faa": "fasta",
-    ".fna": "fasta",
-    ".nex": "nexus",
-    ".nexus": "nexus",
+    **dict.fromkeys((".phy", ".phylip"), "phylip"),
+    **dict.fromkeys((".fasta", ".fas", ".fa", ".faa", ".fna"), "fasta"),
+    **dict.fromkeys((".nex", ".nexus"), "nexus"),
 }
 """The format that a file's name ends in."""
 
@@ -689,7 +597,6 @@ def _header(rows: Rows) -> bytes:
 
 
 def _padded(rows: Rows) -> list[bytes]:
-    """The names, all as wide as the widest and two blanks."""
     names = [name.encode() for name, _ in rows]
     width = max(map(len, names)) + 2
     return [name.ljust(width) for name in names]
@@ -702,7 +609,7 @@ def _relaxed(rows: Rows, _: Alphabet) -> Iterator[bytes]:
         yield name + sequence
 
 
-def _interleaved(rows: Rows, _: Alphabet) -> Iterator[bytes]:
+def _blockwise(rows: Rows, _: Alphabet) -> Iterator[bytes]:
     """Blocks of :data:`LINE` sites; the names are in the first."""
     names = _padded(rows)
     yield _header(rows)
@@ -718,12 +625,9 @@ def _strict(rows: Rows, _: Alphabet) -> Iterator[bytes]:
     """Names of just ten characters, as PHYLIP's own programs want them."""
     for name, _sequence in rows:
         if len(name.encode()) > STRICT_NAME_WIDTH:
-            raise InputError(
-                f"{name!r} is longer than the {STRICT_NAME_WIDTH} characters of a strict PHYLIP "
-                "name",
-                taxon=name,
-                hint="write relaxed PHYLIP, or rename the taxon",
-            )
+            width = f"the {STRICT_NAME_WIDTH} characters of a strict PHYLIP name"
+            hint = "write relaxed PHYLIP, or rename the taxon"
+            raise InputError(f"{name!r} is longer than {width}", taxon=name, hint=hint)
     yield _header(rows)
     for name, sequence in rows:
         yield name.encode().ljust(STRICT_NAME_WIDTH) + sequence
@@ -738,15 +642,12 @@ def _nexus(rows: Rows, alphabet: Alphabet) -> Iterator[bytes]:
     sequences = ((b"DNA", DNA), (b"PROTEIN", PROTEIN))
     datatype = next((word for word, of in sequences if alphabet.is_spelled_as(of)), b"STANDARD")
     words = [(_nexus_word(name), sequence) for name, sequence in rows]
-    yield b"#NEXUS"
-    yield b"BEGIN DATA;"
-    yield b"  DIMENSIONS NTAX=%d NCHAR=%d;" % (len(rows), len(rows[0][1]))
-    yield b"  FORMAT DATATYPE=%s MISSING=? GAP=-;" % datatype
-    yield b"  MATRIX"
+    sizes = b"  DIMENSIONS NTAX=%d NCHAR=%d;" % (len(rows), len(rows[0][1]))
+    form = b"  FORMAT DATATYPE=%s MISSING=? GAP=-;" % datatype
+    yield from (b"#NEXUS", b"BEGIN DATA;", sizes, form, b"  MATRIX")
     for name, (_name, sequence) in zip(_padded(words), rows, strict=True):
         yield b"    " + name + sequence
-    yield b"  ;"
-    yield b"END;"
+    yield from (b"  ;", b"END;")
 
 
 def _nexus_word(name: str) -> str:
@@ -760,7 +661,7 @@ def _cut(sequence: bytes, width: int) -> Iterator[bytes]:
 FORMATS: dict[str, Callable[[Rows, Alphabet], Iterator[bytes]]] = {
     "phylip": _relaxed,
     "phylip-strict": _strict,
-    "phylip-interleaved": _interleaved,
+    "phylip-interleaved": _blockwise,
     "fasta": _fasta,
     "nexus": _nexus,
 }

@@ -1,51 +1,173 @@
-"""NEXUS (Maddison, Swofford & Maddison 1997, Syst. Biol. 46:590-621): a DATA or CHARACTERS block.
+"""NEXUS (Maddison, Swofford & Maddison 1997, Syst. Biol. 46:590-621): commands, and alignments.
 
-Read are DIMENSIONS, FORMAT (DATATYPE, GAP, MISSING, MATCHCHAR, INTERLEAVE) and MATRIX, with
-comments in square brackets, names in quotes and sets of states such as ``{AG}`` in DNA; what else
-changes what a character means (EQUATE, TRANSPOSE, NOLABELS, TOKENS, ITEMS, ...) is refused, and so
-is in every block what takes sites or taxa out, weighs them or orders their states
-(:func:`mltree.data.parts.unheeded`). Charsets and partitions are told of, not used.
+The commands of all blocks are found here; comments in square brackets may be nested, and names in
+quotes, which end on their line, may hold any mark. Other blocks are read where they belong: sets by
+:mod:`mltree.data.parts`, trees by :mod:`mltree.tree.newick`.
+
+Of a DATA or CHARACTERS block DIMENSIONS, FORMAT (DATATYPE, GAP, MISSING, MATCHCHAR, INTERLEAVE) and
+MATRIX are read, with sets of states such as ``{AG}`` in DNA; what else changes what a character
+means (EQUATE, TRANSPOSE, NOLABELS, TOKENS, ITEMS, ...) is refused, and so is in every block what
+takes sites or taxa out, weighs them or orders their states. Charsets and partitions are told of,
+not used.
 """
 
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator
-from dataclasses import dataclass
+import sys
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, field
+from itertools import accumulate, pairwise
+from typing import NamedTuple
 
 from mltree.data.alphabet import SYMBOLS
 from mltree.data.formats import Lines, SequenceRows
-from mltree.data.parts import UNHEEDED, unheeded
 from mltree.system.errors import InputError
-from mltree.system.values import Value
 
-BLOCKS = (b"DATA", b"CHARACTERS")
+QUOTED = r"""(?:'(?:[^'\n]|'')*'|"[^"\n]*")"""
+"""Pattern of a name in quotes; two single quotes within are one."""
+
+UNHEEDED = "take the command out, and what it takes out or changes"
+"""Hint for a command that is refused."""
+
+_HEADER = re.compile(r"\s*#nexus\b", re.IGNORECASE)
+_PIECE = re.compile(rf"\[[^\[\]]*\]|(?<![^\s,=:;()\[\]]){QUOTED}|[^;\['\"]+|.", re.DOTALL)
+"""A comment with none in it, a name in quotes, text without marks, or a mark."""
+_BRACKET = re.compile(r"[\[\]]")
+_WORD = re.compile(r"[A-Za-z0-9_]*")
+
+_LEFT_OUT = ("ELIMINATE", "ZAP", "EXCLUDE", "DELETE", "CTYPE", "WEIGHTS")
+_STARRED = {"EXSET": "(?!)", "WTSET": r"1(\.0*)?", "TYPESET": "unord"}
+"""Sets that are in force where they are starred, and the labels of sites that change nothing."""
+_LABEL = re.compile(r"([^\s,:]+)\s*:")
+_OPTION = re.compile(r"(DEFTYPE|GAPMODE|IGNORE)\s*=\s*([^\s;]+)", re.IGNORECASE)
+_USUAL = {"UNORD", "MISSING", "NONE"}
+
+
+class NexusCommand(NamedTuple):
+    """A command of any block, up to its semicolon."""
+
+    line: int
+    """Line of the text that it begins on, from 0."""
+    text: str
+    """NexusCommand without comments, its lines kept."""
+    comments: str
+    is_ended: bool = True
+    """False for text behind the last semicolon."""
+
+    @property
+    def word(self) -> str:
+        """First word, in capitals."""
+        match = _WORD.match(self.text)
+        return match[0].upper() if match else ""
+
+    @property
+    def rest(self) -> str:
+        """Text behind the first word."""
+        return self.text[len(self.word) :]
+
+    @property
+    def block(self) -> str:
+        """Name of the block that BEGIN begins, in capitals."""
+        return "".join(self.rest.upper().split()[:1])
+
+    @property
+    def problem(self) -> str | None:
+        """Reason to refuse a command that changes the data; None for any other command."""
+        word = self.word
+        if word in _LEFT_OUT:
+            return f"{word} is not heeded"
+        if word in _STARRED and self.rest.lstrip().startswith("*"):
+            body = self.rest.partition("=")[2]
+            labels = _LABEL.findall(body) or body.split()
+            if not all(re.fullmatch(_STARRED[word], label, re.IGNORECASE) for label in labels):
+                return f"{word} *, which is in force, is not heeded"
+        for option in _OPTION.finditer(self.rest) if word == "OPTIONS" else ():
+            if option[2].upper() not in _USUAL:
+                return f"OPTIONS {option[0]} is not heeded"
+        return None
+
+
+def is_nexus(text: str) -> bool:
+    """True for a text that begins as NEXUS files do."""
+    return _HEADER.match(text) is not None
+
+
+def nexus_commands(
+    text: str, file: str | None, *, numbers: Sequence[int] = range(1, sys.maxsize), gap: str = ""
+) -> Iterator[NexusCommand]:
+    """The commands of a text that begins with ``#NEXUS``.
+
+    numbers  line numbers in the file, for messages
+    gap      text in place of a comment, before the line feeds in the comment
+    Raises: InputError: a comment does not end.
+    """
+    place = text.index("#") + len("#NEXUS")
+    line = text.count("\n", 0, place)
+    bare: list[str] = []
+    comments: list[str] = []
+    while match := _PIECE.match(text, place):
+        piece = match[0]
+        if piece == "[":
+            piece = text[place : _comment_end(text, place, file, numbers)]
+        if piece == ";":
+            command = _command(line, bare, comments)
+            yield command
+            line, bare, comments = command.line + command.text.count("\n"), [], []
+        elif piece[0] == "[":
+            comments.append(piece)
+            bare.append(gap + "\n" * piece.count("\n"))
+        else:
+            bare.append(piece)
+        place += len(piece)
+    if (command := _command(line, bare, comments)).text:
+        yield command._replace(is_ended=False)
+
+
+def _command(line: int, bare: list[str], comments: list[str]) -> NexusCommand:
+    whole = "".join(bare)
+    text = whole.lstrip()
+    blank_lines = whole.count("\n", 0, len(whole) - len(text))
+    return NexusCommand(line + blank_lines, text, "".join(comments))
+
+
+def _comment_end(text: str, place: int, file: str | None, numbers: Sequence[int]) -> int:
+    depth = 0
+    for bracket in _BRACKET.finditer(text, place):
+        depth += 1 if bracket[0] == "[" else -1
+        if depth == 0:
+            return bracket.end()
+    line = numbers[text.count("\n", 0, place)]
+    message, hint = "no ']' ends this comment", "write ] behind it"
+    raise InputError(message, file=file, line=line, hint=hint)
+
+
+# Alignments.
+
+BLOCKS = ("DATA", "CHARACTERS")
 
 STANDARD = "STANDARD"
 """Binary and multistate characters, of as many states as there are."""
 
 DATATYPES = {
-    **dict.fromkeys((b"DNA", b"RNA", b"NUCLEOTIDE"), "DNA"),
-    b"PROTEIN": "AA",
-    STANDARD.encode(): STANDARD,
+    **dict.fromkeys(("DNA", "RNA", "NUCLEOTIDE"), "DNA"),
+    "PROTEIN": "AA",
+    STANDARD: STANDARD,
 }
 
 HARMLESS = {
-    b"NOTOKENS": (b"",),
-    b"TOKENS": (b"NO",),
-    b"TRANSPOSE": (b"NO",),
-    b"LABELS": (b"", b"YES", b"LEFT"),
-    b"ITEMS": (b"STATES", b"(STATES)"),
-    b"STATESFORMAT": (b"STATESPRESENT",),
+    "NOTOKENS": ("",),
+    "TOKENS": ("NO",),
+    "TRANSPOSE": ("NO",),
+    "LABELS": ("", "YES", "LEFT"),
+    "ITEMS": ("STATES", "(STATES)"),
+    "STATESFORMAT": ("STATESPRESENT",),
 }
 """Words of FORMAT that say with these values what is so anyhow; with others they are refused."""
 
-CHARACTERS = {b"GAP": "gap", b"MISSING": "missing", b"MATCHCHAR": "match"}
-"""Words of FORMAT that name a character."""
+INTERLEAVED = {"": True, "YES": True, "NO": False}
 
-INTERLEAVED = {b"": True, b"YES": True, b"NO": False}
-
-PARTS = (b"CHARSET", b"CHARPARTITION", b"PARTITION")
+PARTS = ("CHARSET", "CHARPARTITION", "PARTITION")
 """Commands that cut the alignment in parts."""
 
 IUPAC = {
@@ -55,41 +177,23 @@ IUPAC = {
 """IUPAC's letters by sets of nucleotides."""
 
 _SET = re.compile(rb"[{(]([A-Za-z0-9\s,]*)[})]")
-_ASSIGNMENT = re.compile(rb"([A-Za-z]+)(?:\s*=\s*(\"[^\"]*\"|'[^']*'|\S+))?")
-_BEGIN = re.compile(rb"BEGIN\s+(\w+)\Z")
-_BRACKETS = re.compile(rb"([\[\]]|(?<![^\s,=(])'(?:[^']|'')*'(?!\S))")
-"""Pattern of the pieces of a line: brackets, and quoted names with the brackets in them."""
+_ASSIGNMENT = re.compile(r"([A-Za-z]+)(?:\s*=\s*(\"[^\"]*\"|'[^']*'|\S+))?")
 _NAME = re.compile(rb"\s*(?:'((?:[^']|'')*)'|(\S+))")
-
-
-class _Command(Value):
-    """A command up to its semicolon: first word in capitals, and the rest by line."""
-
-    word: bytes
-    lines: list[tuple[int, bytes]]
-    """Indices of lines, and what they have of it, without comments."""
-
-    @property
-    def text(self) -> bytes:
-        return b" ".join(part for _, part in self.lines).strip()
-
-    @property
-    def start(self) -> int:
-        return self.lines[0][0]
 
 
 @dataclass
 class _Format:
     """Contents of the commands FORMAT and DIMENSIONS."""
 
-    taxa: int | None = None
-    sites: int | None = None
+    sizes: dict[str, int] = field(default_factory=dict)
+    """NTAX and NCHAR, where they are told."""
+    characters: dict[str, bytes] = field(
+        default_factory=lambda: {"GAP": b"", "MISSING": b"?", "MATCHCHAR": b""}
+    )
+    """Characters with a meaning; empty where there is none."""
     datatype: str | None = None
-    gap: bytes = b""
-    missing: bytes = b"?"
-    match: bytes = b""
-    symbols: bytes | None = None
-    respects_case: bool = False
+    symbols: dict[str, str] = field(default_factory=dict)
+    """SYMBOLS and RESPECTCASE, where they are told."""
     is_interleaved: bool = False
 
 
@@ -100,26 +204,27 @@ def nexus_rows(lines: Lines) -> SequenceRows:
         InputError: there is none, or more than one; it has what is not read, or does not fit what
             the file says of itself.
     """
-    block: bytes | None = None
+    block = ""
     form = _Format()
     rows: SequenceRows | None = None
     has_parts = False
-    for command in _commands(lines):
-        _refuse_unheeded(lines, command)
-        has_parts |= command.word in PARTS
-        begin = _BEGIN.match(command.word + b" " + command.text.upper())
-        if begin is not None:
-            block = begin[1]
-        elif command.word in (b"END", b"ENDBLOCK"):
-            block = None
-        elif command.word == b"DIMENSIONS" and (block in BLOCKS or block == b"TAXA"):
+    text = b"\n".join(lines.text).decode("latin-1")  # a character for each byte
+    for command in nexus_commands(text, lines.path, numbers=lines.numbers):
+        _refuse_unread(lines, command)
+        word = command.word
+        has_parts |= word in PARTS
+        if word == "BEGIN":
+            block = command.block
+        elif word in ("END", "ENDBLOCK"):
+            block = ""
+        elif word == "DIMENSIONS" and block in (*BLOCKS, "TAXA"):
             _take_dimensions(lines, command, form)
-        elif command.word == b"FORMAT" and block in BLOCKS:
+        elif word == "FORMAT" and block in BLOCKS:
             _take_format(lines, command, form)
-        elif command.word == b"MATRIX" and block in BLOCKS:
+        elif word == "MATRIX" and block in BLOCKS:
             if rows is not None:
                 hint = "give one alignment a file"
-                raise lines.error("another alignment begins", command.start, hint=hint)
+                raise lines.error("another alignment begins", command.line, hint=hint)
             rows = _matrix(lines, command, form)
     if rows is None:
         raise lines.error("no DATA or CHARACTERS block with a MATRIX", 0)
@@ -127,156 +232,106 @@ def nexus_rows(lines: Lines) -> SequenceRows:
     return rows
 
 
-def _refuse_unheeded(lines: Lines, command: _Command) -> None:
-    word, text = (part.decode("utf-8", "replace") for part in (command.word, command.text))
-    if (problem := unheeded(word, text)) is not None:
-        raise lines.error(problem, command.start, hint=UNHEEDED)
+def _refuse_unread(lines: Lines, command: NexusCommand) -> None:
+    if not command.is_ended:
+        raise lines.error("no ';' ends this command", command.line, hint="is it truncated?")
+    if problem := command.problem:
+        raise lines.error(problem, command.line, hint=UNHEEDED)
 
 
-def _commands(lines: Lines) -> Iterator[_Command]:
-    """The commands behind ``#NEXUS``; a file that ends within one is truncated."""
-    collected: list[tuple[int, bytes]] = []
-    for n, line in _without_comments(lines):
-        rest = line
-        while (end := _semicolon(rest)) >= 0:
-            collected.append((n, rest[:end]))
-            if (command := _command(collected)) is not None:
-                yield command
-            collected, rest = [], rest[end + 1 :]
-        if rest.strip():
-            collected.append((n, rest))
-    if collected:
-        raise lines.error("no ';' ends this command", collected[0][0], hint="is it truncated?")
-
-
-def _command(collected: list[tuple[int, bytes]]) -> _Command | None:
-    """The command in some lines; None for blank lines."""
-    kept = [(n, part) for n, part in collected if part.strip()]
-    if not kept:
-        return None
-    (first, head), *others = kept
-    word, _, rest = head.strip().replace(b"\t", b" ").partition(b" ")
-    return _Command(word.upper(), [(first, rest), *others])
-
-
-def _semicolon(text: bytes) -> int:
-    """Index of the first semicolon outside quotes; -1 without any."""
-    quoted = False
-    for place in range(len(text)) if b"'" in text else ():
-        character = text[place : place + 1]
-        if character == b"'":
-            quoted = not quoted
-        elif character == b";" and not quoted:
-            return place
-    return -1 if b"'" in text else text.find(b";")
-
-
-def _without_comments(lines: Lines) -> Iterator[tuple[int, bytes]]:
-    """The lines behind the first word, without comments, which may be nested."""
-    depth, opened = 0, 0
-    for n, line in enumerate(lines.text):
-        text = line.lstrip()[len(b"#NEXUS") :] if n == 0 else line
-        kept = b""
-        for part in _BRACKETS.split(text):
-            if part == b"[":
-                opened = n if depth == 0 else opened
-                depth += 1
-            elif part == b"]" and depth:
-                depth -= 1
-            elif not depth:
-                kept += part
-        yield n, kept
-    if depth:
-        raise lines.error("no ']' ends this comment", opened)
-
-
-def _assignments(command: _Command) -> Iterator[tuple[bytes, bytes]]:
+def _assignments(command: NexusCommand) -> Iterator[tuple[str, str]]:
     """``NTAX=4`` as its name in capitals and its value."""
-    for match in _ASSIGNMENT.finditer(command.text):
-        yield match[1].upper(), (match[2] or b"").strip(b"\"'")
+    for match in _ASSIGNMENT.finditer(command.rest):
+        yield match[1].upper(), (match[2] or "").strip("\"'")
 
 
-def _take_dimensions(lines: Lines, command: _Command, form: _Format) -> None:
+def _take_dimensions(lines: Lines, command: NexusCommand, form: _Format) -> None:
     for name, value in _assignments(command):
-        if name in (b"NTAX", b"NCHAR"):
-            if not re.fullmatch(rb"[0-9]{1,11}", value):
-                raise lines.error(f"{name.decode()} is no number", command.start)
-            if name == b"NTAX":
-                form.taxa = int(value)
-            else:
-                form.sites = int(value)
+        if name in ("NTAX", "NCHAR"):
+            if not re.fullmatch(r"[0-9]{1,11}", value):
+                raise lines.error(f"{name} is no number", command.line)
+            form.sizes[name] = int(value)
 
 
-def _take_format(lines: Lines, command: _Command, form: _Format) -> None:
+def _take_format(lines: Lines, command: NexusCommand, form: _Format) -> None:
     for name, value in _assignments(command):
-        if name == b"DATATYPE":
-            form.datatype = _datatype(lines, command, value)
-        elif name == b"INTERLEAVE" and value.upper() in INTERLEAVED:
+        if name == "DATATYPE":
+            form.datatype = DATATYPES.get(value.upper())
+            if form.datatype is None:
+                hint = f"{', '.join(DATATYPES)} are"
+                raise lines.error(f"DATATYPE={value} is not read", command.line, hint=hint)
+        elif name == "INTERLEAVE" and value.upper() in INTERLEAVED:
             form.is_interleaved = INTERLEAVED[value.upper()]
-        elif name in CHARACTERS:
+        elif name in form.characters:
             if len(value) != 1:
-                raise lines.error(f"{name.decode()} is to be one character", command.start)
-            setattr(form, CHARACTERS[name], value)
-        elif name == b"SYMBOLS":
-            form.symbols = b"".join(value.split())
-        elif name == b"RESPECTCASE":
-            form.respects_case = True
+                raise lines.error(f"{name} is to be one character", command.line)
+            form.characters[name] = value.encode("latin-1")
+        elif name in ("SYMBOLS", "RESPECTCASE"):
+            form.symbols[name] = value
         elif value.upper() not in HARMLESS.get(name, ()):
-            raise _unread(lines, command, name, value)
+            shown = f"{name}={value}" if value and name in (*HARMLESS, "INTERLEAVE") else name
+            raise lines.error(f"{shown} in FORMAT is not read", command.line)
     if form.datatype == STANDARD:
         _check_symbols(lines, command, form)
 
 
-def _datatype(lines: Lines, command: _Command, value: bytes) -> str:
-    if value.upper() not in DATATYPES:
-        shown = value.decode("utf-8", "replace")
-        hint = f"{', '.join(known.decode() for known in DATATYPES)} are"
-        raise lines.error(f"DATATYPE={shown} is not read", command.start, hint=hint)
-    return DATATYPES[value.upper()]
-
-
-def _unread(lines: Lines, command: _Command, name: bytes, value: bytes) -> InputError:
-    has_usual_value = value and name in (*HARMLESS, b"INTERLEAVE")
-    shown = (name + b"=" + value if has_usual_value else name).decode("utf-8", "replace")
-    return lines.error(f"{shown} in FORMAT is not read", command.start)
-
-
-def _check_symbols(lines: Lines, command: _Command, form: _Format) -> None:
-    """Check that symbols stand for the states that mltree takes them for."""
+def _check_symbols(lines: Lines, command: NexusCommand, form: _Format) -> None:
     hint = "recode the states as 0, 1, 2, ... (after 9 come A, B, ...)"
-    if form.respects_case:
+    if "RESPECTCASE" in form.symbols:
         message = "RESPECTCASE in FORMAT: a and A are one state here"
-        raise lines.error(message, command.start, hint=hint)
-    if form.symbols is None:
-        return
-    text = form.symbols.decode("utf-8", "replace").upper()
+        raise lines.error(message, command.line, hint=hint)
+    text = "".join(form.symbols.get("SYMBOLS", "").upper().split())
     text = re.sub("([0-9A-Z])~([0-9A-Z])", _range_of_symbols, text)
     if not SYMBOLS.startswith(text):
         message = f'SYMBOLS="{text}" in FORMAT: the states are not in the order that they have here'
-        raise lines.error(message, command.start, hint=hint)
+        raise lines.error(message, command.line, hint=hint)
 
 
 def _range_of_symbols(match: re.Match[str]) -> str:
-    """Expand ``0~3`` to 0123."""
     first, last = (SYMBOLS.index(symbol) for symbol in match.groups())
     return SYMBOLS[first : last + 1] or match[0]
 
 
-def _matrix(lines: Lines, command: _Command, form: _Format) -> SequenceRows:
-    """The rows in common symbols, with the number and length that the file declares."""
+def _matrix(lines: Lines, command: NexusCommand, form: _Format) -> SequenceRows:
     rows = SequenceRows("NEXUS interleaved" if form.is_interleaved else "NEXUS", form.datatype)
-    body = [(n, part) for n, part in command.lines if part.strip()]
-    if form.is_interleaved:
-        _read_blocks(lines, body, rows)
-    else:
-        _read_in_turn(lines, body, rows, form, command.start)
-    _check_size(lines, rows, form, command.start)
-    _translate(rows, form, lines)
+    text = enumerate(command.rest.encode("latin-1").split(b"\n"), command.line)
+    _read_rows(lines, [(n, line) for n, line in text if line.strip()], rows, form, command.line)
+    for name, pieces in rows.pieces.items():
+        _check_length(lines, pieces[-1][0], name, sum(len(piece) for _, piece in pieces), form)
+    taxa = len(rows.pieces)
+    if form.sizes.get("NTAX", taxa) != taxa:
+        message = f"NTAX is {form.sizes['NTAX']}, but the MATRIX has {taxa} taxa"
+        raise lines.error(message, command.line)
+    _translate(lines, rows, form)
     return rows
 
 
+def _read_rows(
+    lines: Lines, body: list[tuple[int, bytes]], rows: SequenceRows, form: _Format, start: int
+) -> None:
+    """Read a name in every line, or a name and lines of sequence until there are NCHAR sites."""
+    if not form.is_interleaved and "NCHAR" not in form.sizes:
+        raise lines.error("no DIMENSIONS with NCHAR before the MATRIX", start)
+    name: bytes | None = None
+    length = 0
+    for n, text in body:
+        rest = text
+        if name is None or form.is_interleaved:
+            name, rest = _split_name(lines, n, text)
+            if name in rows.pieces and not form.is_interleaved:
+                hint = "an interleaved matrix needs INTERLEAVE in FORMAT"
+                shown = name.decode("utf-8", "replace")
+                raise lines.error(f"taxon {shown} comes a second time", n, hint=hint)
+            length = 0
+        piece = _residues(lines, n, rest, rows.datatype)
+        rows.add(name, n, piece)
+        length += len(piece)
+        if not form.is_interleaved and length >= form.sizes["NCHAR"]:
+            _check_length(lines, n, name, length, form)
+            name = None
+
+
 def _split_name(lines: Lines, n: int, text: bytes) -> tuple[bytes, bytes]:
-    """A name, quoted or not, and what follows it."""
     match = _NAME.match(text)
     assert match is not None, "the line is not blank"
     if match[1] is None and match[2].startswith(b"'"):
@@ -291,90 +346,38 @@ def _residues(lines: Lines, n: int, text: bytes, datatype: str | None) -> bytes:
     def letter(match: re.Match[bytes]) -> bytes:
         states = "".join(sorted(set(match[1].decode().upper().replace("U", "T")) - set(" ,\t")))
         if len(states) != 1 and (datatype in ("AA", STANDARD) or states not in IUPAC):
-            shown = match[0].decode()
             hint = "a tip has one state or any: write ? for it" if datatype == STANDARD else ""
-            raise lines.error(f"the set {shown} has no letter of its own", n, hint=hint)
+            raise lines.error(f"the set {match[0].decode()} has no letter of its own", n, hint=hint)
         return (states if len(states) == 1 else IUPAC[states]).encode()
 
     return b"".join(_SET.sub(letter, text).split())
 
 
-def _read_blocks(lines: Lines, body: list[tuple[int, bytes]], rows: SequenceRows) -> None:
-    """Read lines that are a name and a piece each."""
-    for n, text in body:
-        name, rest = _split_name(lines, n, text)
-        rows.add(name, n, _residues(lines, n, rest, rows.datatype))
+def _check_length(lines: Lines, n: int, name: bytes, length: int, form: _Format) -> None:
+    if length != form.sizes.get("NCHAR", length):
+        shown, sites = name.decode("utf-8", "replace"), form.sizes["NCHAR"]
+        hint = "every row must be as long as DIMENSIONS say; an interleaved matrix needs INTERLEAVE"
+        raise lines.error(f"taxon {shown} has {length} sites, but NCHAR is {sites}", n, hint=hint)
 
 
-def _read_in_turn(
-    lines: Lines, body: list[tuple[int, bytes]], rows: SequenceRows, form: _Format, start: int
-) -> None:
-    """Read a name and lines of sequence until there are NCHAR characters."""
-    if form.sites is None:
-        raise lines.error("no DIMENSIONS with NCHAR before the MATRIX", start)
-    name: bytes | None = None
-    length = 0
-    for n, text in body:
-        rest = text
-        if name is None:
-            name, rest = _split_name(lines, n, text)
-            if name in rows.pieces:
-                raise _comes_again(lines, n, name)
-            length = 0
-        piece = _residues(lines, n, rest, rows.datatype)
-        rows.add(name, n, piece)
-        length += len(piece)
-        if length > form.sites:
-            raise _wrong_length(lines, n, name, length, form.sites)
-        if length == form.sites:
-            name = None
-
-
-def _comes_again(lines: Lines, n: int, name: bytes) -> InputError:
-    shown = name.decode("utf-8", "replace")
-    hint = "an interleaved matrix needs INTERLEAVE in FORMAT"
-    return lines.error(f"taxon {shown} comes a second time", n, hint=hint)
-
-
-def _wrong_length(lines: Lines, n: int, name: bytes, length: int, sites: int) -> InputError:
-    shown = name.decode("utf-8", "replace")
-    hint = "every row must be as long as DIMENSIONS say; an interleaved matrix needs INTERLEAVE"
-    return lines.error(f"taxon {shown} has {length} sites, but NCHAR is {sites}", n, hint=hint)
-
-
-def _check_size(lines: Lines, rows: SequenceRows, form: _Format, start: int) -> None:
-    sites = form.sites
-    for name, pieces in rows.pieces.items():
-        length = sum(len(piece) for _, piece in pieces)
-        if sites is not None and length != sites:
-            raise _wrong_length(lines, pieces[-1][0], name, length, sites)
-    if form.taxa is not None and len(rows.pieces) != form.taxa:
-        message = f"NTAX is {form.taxa}, but the MATRIX has {len(rows.pieces)} taxa"
-        raise lines.error(message, start)
-
-
-def _translate(rows: SequenceRows, form: _Format, lines: Lines) -> None:
+def _translate(lines: Lines, rows: SequenceRows, form: _Format) -> None:
     """Replace GAP by ``-``, MISSING by ``?`` and MATCHCHAR by the first row's character."""
-    gaps, unknown = ({c.lower(), c.upper()} - {b""} for c in (form.gap, form.missing))
+    gap, missing, match = form.characters.values()
+    gaps, unknown = ({c.lower(), c.upper()} - {b""} for c in (gap, missing))
     table = bytes.maketrans(b"".join([*gaps, *unknown]), b"-" * len(gaps) + b"?" * len(unknown))
     first: bytes | None = None
     for name, pieces in rows.pieces.items():
-        whole = b"".join(piece for _, piece in pieces)
-        if form.match and first is not None:
-            whole = _matched(lines, pieces[0][0], whole, first, form.match)
-        elif form.match and form.match in whole:
+        row = b"".join(piece for _, piece in pieces)
+        if match and first is None and match in row:
             raise lines.error("the first row has the MATCHCHAR itself", pieces[0][0])
-        first = whole if first is None else first
-        start = 0
-        for place, (n, piece) in enumerate(pieces):
-            end = start + len(piece)
-            pieces[place] = n, whole[start:end].translate(table)
-            start = end
-        rows.pieces[name] = pieces
-
-
-def _matched(lines: Lines, n: int, row: bytes, first: bytes, match: bytes) -> bytes:
-    if len(row) > len(first):
-        raise lines.error("a row is longer than the first, which MATCHCHAR refers to", n)
-    code = match[0]
-    return bytes(b if a == code else a for a, b in zip(row, first, strict=False))
+        if match and first is not None:
+            if len(row) > len(first):
+                message = "a row is longer than the first, which MATCHCHAR refers to"
+                raise lines.error(message, pieces[0][0])
+            row = bytes(b if a == match[0] else a for a, b in zip(row, first, strict=False))
+        first = row if first is None else first
+        spans = pairwise(accumulate((len(piece) for _, piece in pieces), initial=0))
+        rows.pieces[name] = [
+            (n, row[start:end].translate(table))
+            for (n, _), (start, end) in zip(pieces, spans, strict=True)
+        ]

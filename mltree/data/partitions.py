@@ -9,6 +9,7 @@ what its letters tell; where they leave a doubt, what those of all such parts to
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
 from functools import cached_property, partial
@@ -126,7 +127,6 @@ class Partitioned(Value, eq=False):
 
     @cached_property
     def _first_sites(self) -> list[int]:
-        """P: number of sites of the group before each part."""
         before, first = [0] * len(self.groups), []
         for sites, group in zip(self.part_sites, self.group_of_part, strict=True):
             first.append(before[group])
@@ -146,41 +146,34 @@ def read_partitioned(
         InputError: a file cannot be read, the parts do not fit it, a character is not of its part's
             data type, a part has nothing but gaps, or a taxon has no data in any part.
     """
-    alphabet_told = partial(
+    stated_alphabet = partial(
         _alphabet_by_words, scheme=scheme, alphabet_of=alphabet_of, datatype=datatype
     )
-    sources = {
-        file: read_sequences(
-            _file_of(file, scheme) if file else alignment,
-            partial(_judged, file=file, scheme=scheme, told=alphabet_told),
-        )
-        for file in dict.fromkeys(part.file for part in scheme.parts)
-    }
+    sources = {}
+    for file in dict.fromkeys(part.file for part in scheme.parts):
+        judge = partial(_judged, file=file, scheme=scheme, stated=stated_alphabet)
+        sources[file] = read_sequences(_file_of(file, scheme) if file else alignment, judge)
     fitted, notices = fit(scheme, {file: source.n_sites for file, source in sources.items()})
     if None not in sources:
         notices = (*notices, f"{alignment} is not read: every part has a file of its own")
     blocks = [_block(part, sources[part.file].characters) for part in fitted.parts]
-    alphabets = _alphabets(fitted, blocks, list(map(alphabet_told, fitted.parts, blocks)))
+    alphabets = _alphabets(fitted, blocks, list(map(stated_alphabet, fitted.parts, blocks)))
     return _assembled(fitted, sources, blocks, alphabets, notices)
 
 
 def _file_of(file: str, scheme: Scheme) -> str:
     """A part's file, beside the partition file where the working folder has none of that name."""
     places = (Path(file), Path(scheme.path).parent / file)
-    found = next((place for place in places if is_there(place)), None)
-    if found is None:
+    path = next((place for place in places if is_there(place)), None)
+    if path is None:
         part = next(part for part in scheme.parts if part.file == file)
         hint = "it is looked for in the working folder and beside the partition file"
         raise scheme.error(f"part {part.name}: there is no file {file}", part, hint)
-    return str(found)
+    return str(path)
 
 
 def _alphabet_by_words(
-    part: Part,
-    block: UInt8,
-    scheme: Scheme,
-    alphabet_of: AlphabetOf,
-    datatype: str | None,
+    part: Part, block: UInt8, scheme: Scheme, alphabet_of: AlphabetOf, datatype: str | None
 ) -> Alphabet | None:
     """The alphabet that words or the model say of a part's columns; None where they say none."""
     word = part.datatype or datatype
@@ -197,16 +190,14 @@ def _judged(
     characters: UInt8,
     file: str | None,
     scheme: Scheme,
-    told: Callable[[Part, UInt8], Alphabet | None],
+    stated: Callable[[Part, UInt8], Alphabet | None],
 ) -> int:
     """True where the columns of each part of a file fit one alphabet: a `Judge`."""
-    scheme_of_file = replace(
-        scheme, parts=tuple(part for part in scheme.parts if part.file == file)
-    )
-    fitted, _ = fit(scheme_of_file, {file: characters.shape[1]})
+    parts = tuple(part for part in scheme.parts if part.file == file)
+    fitted, _ = fit(replace(scheme, parts=parts), {file: characters.shape[1]})
     for part in fitted.parts:
         block = _block(part, characters)
-        alphabet = told(part, block) or Letters.of(block).looks_like
+        alphabet = stated(part, block) or Letters.of(block).looks_like
         if (alphabet.covering([block]).encode(block) == UNKNOWN).any():
             return 0
     return 1
@@ -222,10 +213,9 @@ def _block(part: Part, characters: UInt8) -> UInt8:
 
 
 def _alphabets(
-    scheme: Scheme, blocks: Sequence[UInt8], told: Sequence[Alphabet | None]
+    scheme: Scheme, blocks: Sequence[UInt8], stated: Sequence[Alphabet | None]
 ) -> list[Alphabet]:
-    """The alphabet of each part."""
-    rows = list(zip(scheme.parts, blocks, told, strict=True))
+    rows = list(zip(scheme.parts, blocks, stated, strict=True))
     for part, block, alphabet in rows:
         if alphabet is PROTEIN and part.model and not part.datatype:
             _refuse_nucleotides(scheme, part, Letters.of(block))
@@ -234,11 +224,10 @@ def _alphabets(
     alphabets = [alphabet or _guess(guessed[part.name], together) for part, _, alphabet in rows]
     for (part, block, _), alphabet in zip(rows, alphabets, strict=True):
         refuse_broken(alphabet, block.shape[1], f"part {part.name}", scheme.path)
-    blocks_of = {
-        kind: [b for b, alphabet in zip(blocks, alphabets, strict=True) if alphabet is kind]
-        for kind in alphabets
-    }
-    covering = {kind: kind.covering(kind_blocks) for kind, kind_blocks in blocks_of.items()}
+    blocks_of: dict[Alphabet, list[UInt8]] = {}
+    for block, alphabet in zip(blocks, alphabets, strict=True):
+        blocks_of.setdefault(alphabet, []).append(block)
+    covering = {alphabet: alphabet.covering(some) for alphabet, some in blocks_of.items()}
     return [covering[alphabet] for alphabet in alphabets]
 
 
@@ -247,15 +236,11 @@ def _guess(letters: Letters, together: Alphabet) -> Alphabet:
 
 
 def _refuse_nucleotides(scheme: Scheme, part: Part, letters: Letters) -> None:
-    """Check that a protein model's part is no DNA, whose letters are amino acids too."""
     share = letters.share("ACGTU")
     if share >= PLAIN_SHARE and letters.sure:
-        raise scheme.error(
-            f"part {part.name}: model {part.model} is for proteins, but {share:.0%} of its letters "
-            "are ACGT",
-            part,
-            "correct its sites or its model",
-        )
+        problem = f"is for proteins, but {share:.0%} of its letters are ACGT"
+        message = f"part {part.name}: model {part.model} {problem}"
+        raise scheme.error(message, part, "correct its sites or its model")
 
 
 def _assembled(
@@ -300,29 +285,22 @@ def _has_data(groups: Sequence[Patterns], numbers: Sequence[int], places: Sequen
 
 
 def _refuse_without_data(scheme: Scheme, taxa: Sequence[str], has_data: Bool) -> None:
-    """Check that every part has data of some taxon, and every taxon data in some part."""
     for number in np.flatnonzero(~has_data.any(axis=1)):
         part = scheme.parts[number]
         raise scheme.error(f"part {part.name} has nothing but gaps", part, "take it out")
     empty = np.flatnonzero(~has_data.any(axis=0))
     if len(empty):
-        more = f", nor have {len(empty) - 1:,} more" if len(empty) > 1 else ""
-        raise InputError(
-            f"taxon {taxa[empty[0]]} has no data in any part{more}",
-            file=scheme.path,
-            taxon=taxa[empty[0]],
-            hint="no character tells where it belongs: take it out",
-        )
-
-
-# Loci side by side: patterns of alignments of different taxa, as parts of one table of tips. Tip i
-# of a locus' tree is row i of the table; rows behind the taxa of a locus are gaps, and not used.
+        taxon, more = taxa[empty[0]], f", nor have {len(empty) - 1:,} more" * (len(empty) > 1)
+        message = f"taxon {taxon} has no data in any part{more}"
+        hint = "no character tells where it belongs: take it out"
+        raise InputError(message, file=scheme.path, taxon=taxon, hint=hint)
 
 
 def table_of_tips(loci: Sequence[Patterns]) -> Patterns:
     """The patterns of loci of one alphabet, a part each, in their order; none with ``unseen``.
 
-    Those of one genetic code may have codes for other ambiguous triplets.
+    Tip i of a locus' tree is row i; rows behind the taxa of a locus are gaps, and not used. Loci of
+    one genetic code may have codes for other ambiguous triplets.
     """
     alphabets = dict.fromkeys(locus.alphabet for locus in loci)
     written = [a.decode(np.arange(a.n_codes, dtype=np.uint8)[None]) for a in alphabets]
@@ -348,8 +326,6 @@ def table_of_tips(loci: Sequence[Patterns]) -> Patterns:
     )
 
 
-# Merging of parts: a scheme of fewer parts over the same sites.
-
 Subsets = Sequence[Sequence[int]]
 """Numbers of parts, which are of one data type in each."""
 
@@ -362,11 +338,8 @@ def refuse_files(scheme: Scheme) -> None:
     first, *others = scheme.parts
     for part in others:
         if part.file != first.file:
-            raise scheme.error(
-                f"parts {first.name} and {part.name} are of two files, and cannot be merged",
-                part,
-                "put all genes into one alignment",
-            )
+            message = f"parts {first.name} and {part.name} are of two files, and cannot be merged"
+            raise scheme.error(message, part, "put all genes into one alignment")
 
 
 def merged(data: Partitioned, subsets: Subsets) -> Partitioned:
@@ -385,19 +358,12 @@ def merged(data: Partitioned, subsets: Subsets) -> Partitioned:
         for place, n in enumerate(members):
             places[n] = place
         columns = [data.patterns(part).expand() for n in members for part in subsets[n]]
-        ends = accumulate(parts[n].n_sites // group.alphabet.width for n in members)
-        groups.append(
-            compress_parts(group.taxa, np.concatenate(columns, axis=1), group.alphabet, [*ends])
-        )
+        ends = [*accumulate(parts[n].n_sites // group.alphabet.width for n in members)]
+        codes = np.concatenate(columns, axis=1)
+        groups.append(compress_parts(group.taxa, codes, group.alphabet, ends))
     has_data = np.array([data.has_data[subset].any(axis=0) for subset in subsets])
-    return Partitioned(
-        replace(data.scheme, parts=parts),
-        tuple(groups),
-        tuple(group_of),
-        tuple(places),
-        has_data,
-        data.notices,
-    )
+    scheme, numbers = replace(data.scheme, parts=parts), tuple(group_of)
+    return Partitioned(scheme, tuple(groups), numbers, tuple(places), has_data, data.notices)
 
 
 def _named(subsets: Sequence[Sequence[Part]]) -> tuple[Part, ...]:
@@ -410,11 +376,10 @@ def _named(subsets: Sequence[Sequence[Part]]) -> tuple[Part, ...]:
         name = "_".join(part.name for part in subset)
         runs = tuple(run for part in subset for run in part.runs)
         parts.append(replace(subset[0], name=name, runs=runs, model=None, scaler=None))
-    names = [part.name for part in parts]
-    for name in names:
-        if names.count(name) > 1:
-            hint = "give the parts other names"
-            raise InputError(f"two subsets of parts would be called {name}", hint=hint)
+    name, times = Counter(part.name for part in parts).most_common(1)[0]
+    if times > 1:
+        hint = "give the parts other names"
+        raise InputError(f"two subsets of parts would be called {name}", hint=hint)
     return tuple(parts)
 
 

@@ -17,6 +17,7 @@ from pathlib import Path
 import numpy as np
 
 from mltree.data.alphabet import PROTEIN, Alphabet
+from mltree.data.nexus import PARTS, QUOTED, UNHEEDED, is_nexus, nexus_commands
 from mltree.data.source import read_text
 from mltree.system.arrays import Int64
 from mltree.system.errors import InputError
@@ -76,7 +77,6 @@ class Scheme:
     """True where every site must be in a part, as in RAxML; NEXUS may leave sites out."""
 
     def __post_init__(self) -> None:
-        """Refuse names that are unusable, or that two parts have."""
         seen: dict[str, Part] = {}
         for part in self.parts:
             if not part.name or not part.name.isprintable() or set(part.name) & set(",=;"):
@@ -178,26 +178,20 @@ def fit(scheme: Scheme, n_sites: Mapping[str | None, int]) -> tuple[Scheme, tupl
     left_out = []
     for file, sites in n_sites.items():
         free = _free_sites(fitted, file, sites)
-        if len(free) == sites:
-            continue  # an alignment that no part is of
-        if len(free):
+        if 0 < len(free) < sites:  # all are free of an alignment that no part is of
             left_out.append(_left_out(fitted, file, free, sites))
     return fitted, tuple(left_out)
 
 
 def _ended(scheme: Scheme, part: Part, sites: int) -> Part:
-    """The part with its open runs ended at the last of so many sites."""
     if not part.runs:
         raise scheme.error(f"part {part.name} has no sites", part, "name some, or take it out")
     for run in part.runs:
         last = run.start + 1 if run.stop == LAST else run.stop
         if last > sites:
-            of = f"{part.file} has" if part.file else "the alignment has"
-            raise scheme.error(
-                f"part {part.name} goes to site {last:,}, but {of} {sites:,}",
-                part,
-                "is it the right alignment? sites count from 1",
-            )
+            problem = f"goes to site {last:,}, but {part.file or 'the alignment'} has {sites:,}"
+            hint = "is it the right alignment? sites count from 1"
+            raise scheme.error(f"part {part.name} {problem}", part, hint)
     ended = (range(run.start, sites, run.step) if run.stop == LAST else run for run in part.runs)
     return replace(part, runs=tuple(ended))
 
@@ -205,27 +199,18 @@ def _ended(scheme: Scheme, part: Part, sites: int) -> Part:
 def _free_sites(scheme: Scheme, file: str | None, sites: int) -> Int64:
     """The sites of a file that are in no part; raises InputError where parts overlap."""
     owner = np.zeros(sites, np.int32)
-    for number, part, run in _runs_in(scheme, file):
-        taken = owner[run.start : run.stop : run.step]
-        if taken.any():
-            place = int((taken != 0).argmax())
-            raise _overlap(scheme, part, scheme.parts[taken[place] - 1], run[place])
-        taken[:] = number
-    return np.flatnonzero(owner == 0)
-
-
-def _runs_in(scheme: Scheme, file: str | None) -> Iterator[tuple[int, Part, range]]:
     for number, part in enumerate(scheme.parts, 1):
-        if part.file == file:
-            yield from ((number, part, run) for run in part.runs)
-
-
-def _overlap(scheme: Scheme, part: Part, other: Part, site: int) -> InputError:
-    if part is other:
-        message = f"part {part.name} names site {site + 1:,} twice"
-    else:
-        message = f"parts {other.name} and {part.name} overlap, first at site {site + 1:,}"
-    return scheme.error(message, part, "every site is in one part")
+        for run in part.runs if part.file == file else ():
+            taken = owner[run.start : run.stop : run.step]
+            if taken.any():
+                place = int((taken != 0).argmax())
+                other, site = scheme.parts[taken[place] - 1], f"{run[place] + 1:,}"
+                message = f"parts {other.name} and {part.name} overlap, first at site {site}"
+                if part is other:
+                    message = f"part {part.name} names site {site} twice"
+                raise scheme.error(message, part, "every site is in one part")
+            taken[:] = number
+    return np.flatnonzero(owner == 0)
 
 
 def _left_out(scheme: Scheme, file: str | None, free: Int64, sites: int) -> str:
@@ -235,11 +220,9 @@ def _left_out(scheme: Scheme, file: str | None, free: Int64, sites: int) -> str:
     shown = format_sites(runs[:_MAX_RUNS]) + more
     of = f" of {file}" if file else ""
     if scheme.covers:
-        raise InputError(
-            f"in no part: {'site' if len(free) == 1 else 'sites'} {shown}{of}",
-            file=scheme.path,
-            hint="every site has to be in a part; or list the parts in a NEXUS sets block",
-        )
+        message = f"in no part: {'site' if len(free) == 1 else 'sites'} {shown}{of}"
+        hint = "every site has to be in a part; or list the parts in a NEXUS sets block"
+        raise InputError(message, file=scheme.path, hint=hint)
     return f"{scheme.path}: {len(free):,} of {sites:,} sites{of} are in no part: {shown}"
 
 
@@ -276,42 +259,17 @@ def _left_out(scheme: Scheme, file: str | None, free: Int64, sites: int) -> str:
 
 EXAMPLE = "begin sets; charset gene1 = 1-500; charpartition mine = GTR+G4: gene1; end;"
 
-_QUOTED = r"""(?:'(?:[^'\n]|'')*'|"[^"\n]*")"""
-_HEADER = re.compile(r"\s*#nexus\b", re.IGNORECASE)
-UNHEEDED = "take the command out, and what it takes out or changes"
-
-_LEFT_OUT = ("ELIMINATE", "ZAP", "EXCLUDE", "DELETE", "CTYPE", "WEIGHTS")
-_STARRED = {"EXSET": "(?!)", "WTSET": r"1(\.0*)?", "TYPESET": "unord"}
-"""Sets that are in force where they are starred, and the labels of sites that change nothing."""
-_LABEL = re.compile(r"([^\s,:]+)\s*:")
-_OPTION = re.compile(r"(DEFTYPE|GAPMODE|IGNORE)\s*=\s*([^\s;]+)", re.IGNORECASE)
-_USUAL = {"UNORD", "MISSING", "NONE"}
-
-_COMMAND = re.compile(
-    r"(charset|(char)?partition|exset|wtset|typeset|options|eliminate|zap|exclude|delete|ctype"
-    r"|weights)\b|set\b.*\bpartition\s*=",
-    re.I | re.DOTALL,
-)
-_NAMES_SITES = re.compile(r"(char)?(set|partition)\b", re.IGNORECASE)
-_CHOICE = re.compile(rf"set\b.*\bpartition\s*=\s*({_QUOTED}|[^\s,;]+)", re.I | re.DOTALL)
+_CHOICE = re.compile(rf".*\bpartition\s*=\s*({QUOTED}|[^\s,;]+)", re.IGNORECASE | re.DOTALL)
 _DEFINITION = re.compile(
-    rf"(?P<kind>\w+)\s*(?P<star>\*?)\s*(?P<name>{_QUOTED}|[^\s=(,:'\"]+)\s*(?P<form>\([^)]*\))?\s*="
+    rf"(?P<kind>\w+)\b\s*(?P<star>\*?)\s*(?P<name>{QUOTED}|[^\s=(,:'\"]+|)\s*(?P<form>\([^)]*\))?\s*="
     r"(?P<body>.*)",
     re.DOTALL,
 )
-_OUTSIDE = re.compile(rf"{_QUOTED}|\[")
-_INSIDE = re.compile(r"[\[\]]")
-_END = re.compile(rf"{_QUOTED}|;")
-_ITEM = re.compile(rf"(?:{_QUOTED}|\{{[^{{}}]*\}}|[^,{{}}'\"])+")
+_ITEM = re.compile(rf"(?:{QUOTED}|\{{[^{{}}]*\}}|[^,{{}}'\"])+")
 _TYPED = re.compile(r"\s*([A-Za-z]\w*)\s*,(.*)", re.DOTALL)
 _TREE_LENGTH = re.compile(r"\{([^{}]*)\}\s*$")
-_WORD = re.compile(rf"{_QUOTED}|[^\s,]+")
+_WORD = re.compile(rf"{QUOTED}|[^\s,]+")
 _PLAIN = re.compile(r"[^\s=,:;'(){}\[\]*\"]+")
-
-
-def is_nexus(text: str) -> bool:
-    """True for a text that begins as NEXUS files do."""
-    return _HEADER.match(text) is not None
 
 
 def read_sets(path: str, text: str) -> list[Part]:
@@ -322,18 +280,17 @@ def read_sets(path: str, text: str) -> list[Part]:
     sets = _Sets()
     partitions: list[tuple[int, re.Match[str]]] = []
     chosen = None
-    for line, command in _commands(path, text):
-        word = re.split(r"\W", command, maxsplit=1)[0]
-        if (problem := unheeded(word, command[len(word) :])) is not None:
+    for command in nexus_commands(text, path, gap=" "):
+        word, line = command.word, command.line + 1
+        if (problem := command.problem) is not None:
             raise InputError(problem, file=path, line=line, hint=UNHEEDED)
-        if not _NAMES_SITES.match(command):
-            continue
-        if choice := _CHOICE.match(command):
+        if word == "SET" and (choice := _CHOICE.match(command.rest)):
             chosen = _unquoted(choice[1])
+        if word not in PARTS:
             continue
         with at_line(path, line, EXAMPLE):
-            match = _definition(command)
-            if match["kind"].lower() == "charset":
+            match = _definition(command.text)
+            if word == "CHARSET":
                 sets.add(_unquoted(match["name"]), _located(match["body"], sets), line)
             else:
                 partitions.append((line, match))
@@ -343,65 +300,9 @@ def read_sets(path: str, text: str) -> list[Part]:
     return _chosen(path, sets, named or partitions)
 
 
-def unheeded(word: str, rest: str) -> str | None:
-    """Reason to refuse a command that changes the data and is not supported; None without one.
-
-    word  the command's name, in any case
-
-    rest  the rest of the command, without comments
-    """
-    rest = "*" * word.endswith("*") + rest.strip()
-    word = word.upper().rstrip("*")
-    if word in _LEFT_OUT:
-        return f"{word} is not heeded"
-    if word in _STARRED and rest.startswith("*"):
-        body = rest.partition("=")[2]
-        labels = _LABEL.findall(body) or body.split()
-        is_usual = all(re.fullmatch(_STARRED[word], label, re.IGNORECASE) for label in labels)
-        return None if is_usual else f"{word} *, which is in force, is not heeded"
-    if word == "OPTIONS":
-        options = [option for option in _OPTION.finditer(rest) if option[2].upper() not in _USUAL]
-        return f"OPTIONS {options[0][0]} is not heeded" if options else None
-    return None
-
-
-def _commands(path: str, text: str) -> Iterator[tuple[int, str]]:
-    """The commands that name sites, without comments, and the lines that they begin on."""
-    text = _HEADER.sub(lambda match: "\n" * match[0].count("\n"), _bare(path, text), count=1)
-    place, line = 0, 1
-    for end in (match for match in _END.finditer(text + ";") if match[0] == ";"):
-        command = text[place : end.start()]
-        body = command.lstrip()
-        if _COMMAND.match(body):
-            yield line + command[: len(command) - len(body)].count("\n"), body
-        line += command.count("\n")
-        place = end.end()
-
-
-def _bare(path: str, text: str) -> str:
-    """The text without comments, which may be nested; lines stay in place."""
-    pieces, place, depth, start = [], 0, 0, 0
-    while match := (_INSIDE if depth else _OUTSIDE).search(text, place):
-        place = match.end()
-        if match[0] == "[":
-            if depth == 0:
-                pieces.append(text[start : match.start()])
-                start = match.start()
-            depth += 1
-        elif match[0] == "]":
-            depth -= 1
-            if depth == 0:
-                pieces.append(" " + "\n" * text.count("\n", start, place))
-                start = place
-    if depth:
-        line = text.count("\n", 0, start) + 1
-        raise InputError("a comment is not closed", file=path, line=line, hint="write ] behind it")
-    return "".join([*pieces, text[start:]])
-
-
 def _definition(command: str) -> re.Match[str]:
     match = _DEFINITION.fullmatch(command)
-    if match is None:
+    if match is None or (match["kind"].upper() == "CHARSET" and not match["name"]):
         raise ValueError(f"cannot read {' '.join(command.split())[:60]!r}")
     if "VECTOR" in (match["form"] or "").upper():
         raise ValueError(f"VECTOR of {_unquoted(match['name'])} is not read: list the sites")
@@ -416,7 +317,6 @@ class _Sets:
         self._alike: dict[str, list[Part]] = {}
 
     def add(self, name: str, part: Part, line: int) -> None:
-        """Add a set; raises ValueError where the name exists."""
         if name in self.by_name:
             first = self.by_name[name].line
             raise ValueError(f"two charsets are called {name} (the first on line {first})")
@@ -424,21 +324,16 @@ class _Sets:
         self._alike.setdefault(name.lower(), []).append(self.by_name[name])
 
     def called(self, name: str) -> Part | None:
-        """The set with a name, quoted or not."""
         name = _unquoted(name)
         alike = self._alike.get(name.lower(), [])
         return self.by_name.get(name, alike[0] if len(alike) == 1 else None)
 
 
-def located(text: str) -> Part:
+def _located(text: str, sets: _Sets) -> Part:
     r"""A part without a name: its sites, behind its file and its data type where they are told.
 
     ``1-900\3``, ``gene.phy: 1-100``, ``gene.phy: DNA, *``, ``gene.phy:``. Raises: ValueError.
     """
-    return _located(text, _Sets())
-
-
-def _located(text: str, sets: _Sets) -> Part:
     file, colon, rest = text.rpartition(":")
     typed = _TYPED.fullmatch(rest)
     if typed and sets.called(typed[1]):
@@ -448,12 +343,9 @@ def _located(text: str, sets: _Sets) -> Part:
     words = [_sites_of(word, sets) for word in _WORD.findall(typed[2] if typed else rest)]
     if file and not words:
         words = ["*"]
-    return Part(
-        name="",
-        runs=parse_sites(" ".join(words)),
-        datatype=typed[1].upper() if typed else None,
-        file=_unquoted(" ".join(file.strip().splitlines())) or None,
-    )
+    datatype = typed[1].upper() if typed else None
+    file = _unquoted(" ".join(file.strip().splitlines()))
+    return Part("", parse_sites(" ".join(words)), datatype, file=file or None)
 
 
 def _sites_of(word: str, sets: _Sets) -> str:
@@ -489,16 +381,13 @@ def _counted(match: re.Match[str], sets: _Sets, line: int) -> list[Part]:
     items = [item.strip() for item in body.split(",")]
     count_text = count.strip() if colon else "no number"
     if count_text != str(len(items)):
-        name = _unquoted(match["name"])
-        raise ValueError(
-            f"partition {name} tells {count_text[:20]} of parts, and names {len(items)}"
-        )
-    parts = []
-    for number, item in enumerate(items, 1):
-        known = sets.called(item)
-        part = known or replace(_located(item, sets), line=line)
-        parts.append(part if known else replace(part, name=f"{_unquoted(match['name'])}_{number}"))
-    return parts
+        told = f"partition {_unquoted(match['name'])} tells {count_text[:20]} of parts"
+        raise ValueError(f"{told}, and names {len(items)}")
+    names = (f"{_unquoted(match['name'])}_{number}" for number in range(1, len(items) + 1))
+    return [
+        sets.called(item) or replace(_located(item, sets), name=name, line=line)
+        for item, name in zip(items, names, strict=True)
+    ]
 
 
 def _assigned(item: str, sets: _Sets, line: int) -> Part:
@@ -515,8 +404,8 @@ def _assigned(item: str, sets: _Sets, line: int) -> Part:
         return replace(known, model=label, tree_length=length)
     if place[0].isalpha() and not any(sets.called(word) for word in _WORD.findall(place)):
         raise ValueError(f"there is no charset {place[:40]}")
-    part = replace(_located(place, sets), name=_unquoted(label), line=line)
-    return replace(part, tree_length=length)
+    part = _located(place, sets)
+    return replace(part, name=_unquoted(label), line=line, tree_length=length)
 
 
 def _tree_length(place: str) -> float | None:
@@ -621,7 +510,6 @@ def _decoded(path: str | Path) -> str:
 
 
 def _lines(text: str) -> list[tuple[int, str]]:
-    """Non-empty lines without comments, and their numbers."""
     bare = ((n, _COMMENT.sub("", line).strip()) for n, line in enumerate(text.split("\n"), 1))
     return [(number, line) for number, line in bare if line]
 
@@ -643,11 +531,10 @@ def _part(line: str, number: int) -> Part:
     name, equals, sites = rest.partition("=")
     if not model or not equals:
         raise ValueError(f"cannot read {line[:60]!r} as a part")
-    return replace(located(sites), name=" ".join(name.split()), model=model, line=number)
+    return replace(_located(sites, _Sets()), name=" ".join(name.split()), model=model, line=number)
 
 
 def _split_model(line: str) -> tuple[str, str]:
-    """Text before the first comma outside braces, and behind it."""
     depth = 0
     for place, character in enumerate(line):
         depth += (character in "{[") - (character in "}]")
@@ -675,7 +562,6 @@ def _described(part: Part, path: str) -> Part:
 
 
 def _scaler(part: Part) -> float | None:
-    """The value of ``+BU{...}``; raises ValueError where it is no scaler."""
     scalers = [decimal(text) for text in _SCALER.findall(part.model or "")]
     if not scalers:
         return None
@@ -686,11 +572,11 @@ def _scaler(part: Part) -> float | None:
 
 def best_model_text(parts: Sequence[Part], models: Sequence[str]) -> str:
     """A .bestModel file: each part's model with its values, its scaler, its name and its sites."""
-    lines = []
+    text = ""
     for part, model in zip(parts, models, strict=True):
         scaler = "" if part.scaler is None else f"+BU{{{part.scaler:.{SCALER_DECIMALS}f}}}"
-        lines.append(f"{model}{scaler}, {part.name} = {_place(part)}\n")
-    return "".join(lines)
+        text += f"{model}{scaler}, {part.name} = {_place(part)}\n"
+    return text
 
 
 def best_scheme_text(

@@ -28,11 +28,10 @@ from mltree.system.errors import InputError
 from mltree.system.process import map_blocks
 from mltree.system.values import Value, decimal, whole
 
-# Ascertainment: morphological characters and SNPs are collected because they vary. Their likelihood
-# is corrected by the probabilities of the patterns that were left out: a constant pattern for each
-# state, or for each letter of genotypes (:mod:`mltree.likelihood.ascertainment` has the formulas).
-# Those patterns stand behind the others of their part, with weight 0, so that no site count sees
-# them.
+# Ascertainment: the likelihood of characters that were collected because they vary is corrected by
+# the probabilities of the constant patterns left out, one for each state or letter of genotypes
+# (:mod:`mltree.likelihood.ascertainment`). Those patterns stand behind the others of their part,
+# with weight 0, so that no site count sees them.
 
 MOST_SITES = 10
 """Constant sites that an error names."""
@@ -86,14 +85,13 @@ def refuse_constant(sites: NDArray[np.integer], path: str, part: str = "") -> No
     """
     if not sites.size:
         return
-    named = ", ".join(f"{site + 1:,}" for site in sites[:MOST_SITES].tolist())
+    sample = ", ".join(f"{site + 1:,}" for site in sites[:MOST_SITES].tolist())
     more = f" and {sites.size - MOST_SITES:,} more" if sites.size > MOST_SITES else ""
     which = f"{sites.size:,} sites are" if sites.size > 1 else "1 site is"
+    where = f"part {part}: " if part else ""
+    problem = f"+ASC is for data without constant sites, but {which} (or may be)"
     raise InputError(
-        f"{f'part {part}: ' if part else ''}+ASC is for data without constant sites, but {which} "
-        f"(or may be): {named}{more}",
-        file=path,
-        hint="take them out, or leave out +ASC",
+        f"{where}{problem}: {sample}{more}", file=path, hint="take them out, or leave out +ASC"
     )
 
 
@@ -107,14 +105,13 @@ def with_unseen(patterns: Patterns, of_parts: Sequence[Ascertainment | None]) ->
     for number, (where, ascertainment) in enumerate(zip(patterns.parts, of_parts, strict=True)):
         codes.append(patterns.codes[:, where])
         weights.append(patterns.weights[where])
-        end = where.stop + len(unseen) * len(states)
         shift[where] = len(unseen) * len(states)
         if ascertainment is not None:
-            unseen.append(Unseen(number, end, ascertainment))
+            first = where.stop + len(unseen) * len(states)
+            unseen.append(Unseen(number, first, ascertainment))
             codes.append(constant)
             weights.append(np.zeros(len(states)))
-            end += len(states)
-        ends.append(end)
+        ends.append(where.stop + len(unseen) * len(states))
     return replace(
         patterns,
         codes=np.concatenate(codes, axis=1),
@@ -185,10 +182,8 @@ class Patterns(Value, eq=False):
 
         A category without patterns is a part without.
         """
-        part = np.repeat(
-            np.arange(len(self.parts)), [span.stop - span.start for span in self.parts]
-        )
-        group = count * part + category
+        sizes = [span.stop - span.start for span in self.parts]
+        group = count * np.repeat(np.arange(len(sizes)), sizes) + category
         order = np.argsort(group, kind="stable")
         place = np.empty_like(order)
         place[order] = np.arange(len(order))
@@ -260,7 +255,7 @@ class Patterns(Value, eq=False):
         counts[self.alphabet.gap_code] = 0.0
         totals: Float64 = ((counts / table.sum(axis=1))[:, None] * table).sum(axis=0)
         if not totals.any():
-            return np.full(self.alphabet.n_states, 1.0 / self.alphabet.n_states)
+            totals[:] = 1.0
         totals /= totals.sum()
         return totals
 
@@ -332,7 +327,6 @@ def _sorted_columns(words: UInt64, part: Int64) -> tuple[Index, Bool]:
 
 
 def _changes(values: NDArray[Any]) -> Bool:
-    """True where a value differs from the one before it, and for the first."""
     return np.append(True, values[1:] != values[:-1])
 
 
@@ -350,10 +344,8 @@ def _column_words(codes: UInt8, n_codes: int) -> UInt64:
     return words
 
 
-# Replicate slots: patterns that replicates drew, in parts of one size for all replicates.
-#
-# A replicate lacks 37 % of the sites that it was drawn from. Patterns that it lacks have no place
-# in its slot; the rest of the slot are gaps without weight.
+# Replicate slots: patterns that replicates drew, in parts of one size for all replicates. The 37 %
+# of the sites that a replicate lacks have no place; the rest of a slot are gaps without weight.
 
 DEVIATIONS = 4.0
 """Standard deviations above the mean number of patterns that no replicate exceeds, if patterns
@@ -368,15 +360,14 @@ def drawn(patterns: Patterns, weights: Float64, sizes: Sequence[int]) -> Pattern
 
     Raises: ValueError: more of a part have one.
     """
-    order, is_drawn = np.zeros(sum(sizes), np.int64), np.zeros(sum(sizes), np.bool_)
-    first = 0
+    places = []
     for part, size in zip(patterns.parts, sizes, strict=True):
         which = part.start + np.flatnonzero(weights[part])
         if which.size > size:
             raise ValueError(f"{which.size} patterns for a slot of {size}")
-        order[first : first + which.size] = which
-        is_drawn[first : first + which.size] = True
-        first += size
+        places += [which, np.full(size - which.size, -1)]
+    places_of_all = np.concatenate(places)
+    order, is_drawn = np.maximum(places_of_all, 0), places_of_all >= 0
     return replace(
         patterns,
         codes=np.where(is_drawn, patterns.codes[:, order], np.uint8(patterns.alphabet.gap_code)),
@@ -417,17 +408,12 @@ def usual_sizes(patterns: Patterns) -> list[int]:
 
 
 def _ends(sizes: Sequence[int]) -> tuple[int, ...]:
-    """End of each of several parts; () of one."""
     return tuple(np.cumsum(sizes).tolist()) if len(sizes) > 1 else ()
 
 
-# State frequencies of sites, as IQ-TREE's -ft writes and its -fs reads them (``.sitefreq``).
-#
-# A line a site: its number, from 1 on, and the frequencies of its states in the order of the
-# alphabet, for amino acids ARNDCQEGHILKMFPSTWYV.
-#
-# Site frequencies and the exchangeabilities of a model make an eigen system for every pattern
-# (:mod:`mltree.models.eigen`).
+# State frequencies of sites, as IQ-TREE's -ft writes and its -fs reads them (``.sitefreq``): lines
+# of a site's number, from 1 on, and the frequencies of its states in the order of the alphabet.
+# They and a model's exchangeabilities make a pattern's eigen system (:mod:`mltree.models.eigen`).
 
 SLACK = 1e-3
 """Largest deviation of the sum of frequencies from 1, as in IQ-TREE; they are rescaled."""
@@ -494,42 +480,35 @@ def site_frequencies_of(text: str, states: int, n_sites: int, path: str) -> Floa
     """:func:`read_site_frequencies` for the text of a file ``path``."""
     frequencies = np.full((n_sites, states), np.nan)
     for number, line in enumerate(text.splitlines(), 1):
-        fields = line.split()
-        if not fields:
-            continue
-        try:
-            site, row = whole(fields[0]), np.array([decimal(field) for field in fields[1:]])
-        except ValueError as error:
-            raise InputError(str(error), file=path, line=number) from None
-        if len(row) != states:
-            raise InputError(
-                f"site {site} has {len(row)} frequencies, not {states}", file=path, line=number
-            )
-        if not 1 <= site <= n_sites:
-            raise InputError(
-                f"there is no site {site}: the alignment has {n_sites}", file=path, line=number
-            )
-        if not np.isnan(frequencies[site - 1, 0]):
-            raise InputError(f"site {site} has frequencies already", file=path, line=number)
-        if not (row > 0.0).all() or not abs(row.sum() - 1.0) <= SLACK:
-            raise InputError(
-                "frequencies must be positive and must sum to 1", file=path, line=number
-            )
-        frequencies[site - 1] = row / row.sum()
+        if fields := line.split():
+            try:
+                _take_frequencies(frequencies, fields)
+            except ValueError as error:
+                raise InputError(str(error), file=path, line=number) from None
     missing = np.flatnonzero(np.isnan(frequencies[:, 0]))
     if missing.size:
-        raise InputError(
-            f"no frequencies for site {missing[0] + 1}",
-            file=path,
-            hint="a line for every site of the alignment is wanted",
-        )
+        hint = "a line for every site of the alignment is wanted"
+        raise InputError(f"no frequencies for site {missing[0] + 1}", file=path, hint=hint)
     return frequencies
+
+
+def _take_frequencies(frequencies: Float64, fields: Sequence[str]) -> None:
+    site, row = whole(fields[0]), np.array([decimal(field) for field in fields[1:]])
+    n_sites, states = frequencies.shape
+    if len(row) != states:
+        raise ValueError(f"site {site} has {len(row)} frequencies, not {states}")
+    if not 1 <= site <= n_sites:
+        raise ValueError(f"there is no site {site}: the alignment has {n_sites}")
+    if not np.isnan(frequencies[site - 1, 0]):
+        raise ValueError(f"site {site} has frequencies already")
+    if not (row > 0.0).all() or not abs(row.sum() - 1.0) <= SLACK:
+        raise ValueError("frequencies must be positive and must sum to 1")
+    frequencies[site - 1] = row / row.sum()
 
 
 def site_frequencies_text(frequencies: Float64) -> str:
     """The file of frequencies f64 [sites, states]."""
-    rows = (
-        f"{site:<6} " + "".join(f"{value:<15.{DIGITS}g} " for value in row)
-        for site, row in enumerate(frequencies.tolist(), 1)
-    )
-    return "".join(f"{row}\n" for row in rows)
+    text = ""
+    for site, row in enumerate(frequencies.tolist(), 1):
+        text += f"{site:<6} " + "".join(f"{value:<15.{DIGITS}g} " for value in row) + "\n"
+    return text

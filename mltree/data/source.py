@@ -51,11 +51,11 @@ def read_text(path: str | Path) -> bytes:
 
     Raises: InputError: missing, unreadable, empty, truncated or not text.
     """
-    text = unpacked(path).removeprefix(_BYTE_ORDER_MARK)
-    text = text.removesuffix(_DOS_END)
+    text = unpacked(path).removeprefix(_BYTE_ORDER_MARK).removesuffix(_DOS_END)
     if not text.strip(WHITESPACE):
         raise InputError("the file is empty", file=str(path))
-    if text[:_SNIFFED_BYTES].translate(None, _CONTROL) != text[:_SNIFFED_BYTES]:
+    head = text[:_SNIFFED_BYTES]
+    if head.translate(None, _CONTROL) != head:
         raise InputError("not a text file", file=str(path), hint="plain text is wanted")
     if b"\r" in text:
         text = text.replace(b"\r\n", b"\n").replace(b"\r", b"\n")
@@ -129,14 +129,12 @@ def _standard_input() -> bytes:
 
 
 def _refuse_device(path: str | Path) -> None:
-    """Devices such as /dev/zero may never end."""
     if Path(path).is_char_device() or Path(path).is_block_device():
         raise InputError("is a device, not a file", file=str(path))
 
 
 @contextmanager
 def _system_errors(path: str | Path) -> Iterator[None]:
-    """Turn errors of the system into one line."""
     try:
         yield
     except FileNotFoundError:
@@ -162,9 +160,8 @@ def unpacked(path: str | Path) -> bytes:
                 with opened(BytesIO(data)) as file:
                     return _all_of(file, str(path))
             except (EOFError, OSError, ValueError, lzma.LZMAError, zlib.error):
-                raise InputError(
-                    f"truncated or damaged {name} file", file=str(path), hint="copy the file again"
-                ) from None
+                message, hint = f"truncated or damaged {name} file", "copy the file again"
+                raise InputError(message, file=str(path), hint=hint) from None
     return data
 
 

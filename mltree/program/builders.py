@@ -161,7 +161,7 @@ class _Pieces(Value):
         log2(T) of them (Sethi and Ullman, 1970).
         """
         is_whole, size = longest >= forest.n_tips.max() - 2, forest.twin.size
-        roots = forest.of_trees(0) if is_whole else forest.central_tips()
+        roots = forest.first_half if is_whole else forest.central_tips()
         waves = forest.waves(roots)
         is_cut = np.zeros(size, np.bool_)
         steps, tier, levels = np.zeros((3, size), np.int32)

@@ -1,22 +1,19 @@
 """Trees of any shape, rooted or unrooted: clades of many trees, and single trees as written.
 
 A clade is an interval of its tree's tips in the order of the text, so that whole files are read
-without a loop over nodes. The one module that imports ete3, for drawings.
+without a loop over nodes.
 
 Letters: n trees, T taxa, C clades, N nodes.
 """
 
 from __future__ import annotations
 
-import importlib
-import importlib.util
 import math
-import sys
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import replace
-from functools import cache, cached_property
+from functools import cached_property
+from operator import attrgetter
 from pathlib import Path
-from types import ModuleType
 from typing import Any
 
 import numpy as np
@@ -67,26 +64,15 @@ class Clades(Value):
 
     def part(self, start: int, stop: int) -> Clades:
         """The trees from number ``start`` up to ``stop``."""
-        begin, end = self.bounds[[start, stop]]
-        return Clades(
-            self.taxa,
-            self.order[start:stop],
-            self.tip_lengths[start:stop],
-            self.tree[begin:end] - np.int32(start),
-            self.first[begin:end],
-            self.last[begin:end],
-            self.lengths[begin:end],
-        )
+        chosen = self.only(slice(*self.bounds[[start, stop]]))
+        order, tip_lengths = self.order[start:stop], self.tip_lengths[start:stop]
+        tree = chosen.tree - np.int32(start)
+        return replace(chosen, order=order, tip_lengths=tip_lengths, tree=tree)
 
-    def only(self, chosen: Bool) -> Clades:
-        """A copy with some of the clades.  ``chosen``: bool [C]."""
-        return replace(
-            self,
-            tree=self.tree[chosen],
-            first=self.first[chosen],
-            last=self.last[chosen],
-            lengths=self.lengths[chosen],
-        )
+    def only(self, chosen: Bool | slice) -> Clades:
+        """A copy with some of the clades.  ``chosen``: bool [C], or a slice."""
+        tree, first, last = self.tree[chosen], self.first[chosen], self.last[chosen]
+        return replace(self, tree=tree, first=first, last=last, lengths=self.lengths[chosen])
 
     def with_tips(self) -> Clades:
         """A copy with tips as clades too, behind the others of their tree."""
@@ -111,16 +97,11 @@ class Clades(Value):
     def joined(cls, taxa: tuple[str, ...], pieces: Sequence[Clades]) -> Clades:
         """All trees of several Clades, one after another, whose taxa have the same numbers."""
         before = np.cumsum([0, *(piece.n_trees for piece in pieces[:-1])], dtype=np.int32)
-        trees = [piece.tree + skip for piece, skip in zip(pieces, before, strict=True)]
-        return cls(
-            taxa,
-            np.concatenate([piece.order for piece in pieces]),
-            np.concatenate([piece.tip_lengths for piece in pieces]),
-            np.concatenate(trees),
-            np.concatenate([piece.first for piece in pieces]),
-            np.concatenate([piece.last for piece in pieces]),
-            np.concatenate([piece.lengths for piece in pieces]),
-        )
+        places = zip(pieces, before, strict=True)
+        numbered = (replace(piece, tree=piece.tree + skip) for piece, skip in places)
+        names = ("order", "tip_lengths", "tree", "first", "last", "lengths")
+        columns = zip(*(attrgetter(*names)(piece) for piece in numbered), strict=True)
+        return cls(taxa, *map(np.concatenate, columns))
 
 
 def nested(taxa: tuple[str, ...], members: Bool) -> tuple[Clades, Index]:
@@ -138,16 +119,11 @@ def nested(taxa: tuple[str, ...], members: Bool) -> tuple[Clades, Index]:
     first = written.argmax(axis=1)
     last = first + written.sum(axis=1)
     after_what_it_holds = np.lexsort((-first, last))
-    tree = Clades(
-        taxa,
-        order[None, :].astype(np.int32),
-        np.full((1, len(taxa)), np.nan),
-        np.zeros(len(members), dtype=np.int32),
-        first[after_what_it_holds].astype(np.int32),
-        last[after_what_it_holds].astype(np.int32),
-        np.full(len(members), np.nan),
-    )
-    return tree, by_size[after_what_it_holds]
+    first, last = (of[after_what_it_holds].astype(np.int32) for of in (first, last))
+    no_lengths, tree = np.full(len(members), np.nan), np.zeros(len(members), dtype=np.int32)
+    written_order, no_tip_lengths = order[None, :].astype(np.int32), np.full((1, len(taxa)), np.nan)
+    clades = Clades(taxa, written_order, no_tip_lengths, tree, first, last, no_lengths)
+    return clades, by_size[after_what_it_holds]
 
 
 def write_clades(tree: Clades, labels: Iterable[str]) -> str:
@@ -162,15 +138,11 @@ def write_clades(tree: Clades, labels: Iterable[str]) -> str:
     for end, label, length in zip(last, labels, tree.lengths[:n_clades], strict=True):
         closed[end].append(f"){label}{branch(length)}")
     tips = []
-    for column, (taxon, length) in enumerate(
-        zip(tree.order[0].tolist(), tree.tip_lengths[0].tolist(), strict=True)
-    ):
+    columns = zip(tree.order[0].tolist(), tree.tip_lengths[0].tolist(), strict=True)
+    for column, (taxon, length) in enumerate(columns):
         name = quoted(tree.taxa[taxon])
         tips.append("(" * opened[column] + name + branch(length) + "".join(closed[column + 1]))
     return f"({','.join(tips)});"
-
-
-# ---------------------------------------------------------------------------------------- reading
 
 
 def read_clades(source: str | Path, like: Clades | None = None, origin: str = "") -> Clades:
@@ -217,15 +189,9 @@ def _clades_of(
     """The clades of parsed trees over the taxa; None takes those of the first tree."""
     taxa, order = _taxa_of_tips(parsed, taxa, file, origin)
     is_proper, tree, first, last = _intervals(parsed, len(taxa))
-    return Clades(
-        taxa,
-        order,
-        parsed.lengths[parsed.tips].reshape(order.shape),
-        tree[is_proper],
-        first[is_proper],
-        last[is_proper],
-        parsed.lengths[parsed.pairs[1] + 1][is_proper],
-    )
+    tip_lengths = parsed.lengths[parsed.tips].reshape(order.shape)
+    lengths = parsed.lengths[parsed.pairs[1] + 1]
+    return Clades(taxa, order, tip_lengths, tree, first, last, lengths).only(is_proper)
 
 
 def _intervals(parsed: ParsedTrees, n_tips: int) -> tuple[Bool, Int32, Int32, Int32]:
@@ -256,9 +222,6 @@ def _taxa_of_tips(
     for tree in range(parsed.n_trees):
         parsed.check_taxa(tree, taxa, file, origin=origin, here="this tree")
     raise AssertionError("unlike taxa, in no tree")
-
-
-# ---------------------------------------------------------------------------------- written trees
 
 
 class WrittenTree(Value, eq=False):
@@ -319,11 +282,8 @@ class WrittenTree(Value, eq=False):
     @cached_property
     def supports(self) -> Float64:
         """float64 [N]: labels of inner nodes as numbers; NaN where they are none, and at tips."""
-        values = np.full(self.n_nodes, np.nan)
-        for node, label in enumerate(self.labels):
-            if self.children[node]:
-                values[node] = _number(label)
-        return values
+        labelled = zip(self.labels, self.children, strict=True)
+        return np.array([_number(label) if below else math.nan for label, below in labelled])
 
     def ladderised(self) -> WrittenTree:
         """A copy with the smaller subtrees of every node first."""
@@ -354,10 +314,8 @@ class WrittenTree(Value, eq=False):
             if not below:
                 parts.append(ending)
                 continue
-            between: list[int | str] = [")" + ending]
-            for child in below[::-1]:
-                between += [child, ","]
-            pending += [*between[:-1], "("]
+            between = [item for child in below[::-1] for item in (child, ",")]
+            pending += [")" + ending, *between[:-1], "("]
         return "".join(parts)
 
 
@@ -389,50 +347,37 @@ def _number(label: str) -> float:
 
 
 def ascii_drawing(newick: str) -> str:
-    """A tree with its labels as lines of text, a row a taxon, drawn by ete3; for small trees."""
+    """A tree with its labels as lines of text, a row a taxon, as ete3 draws it; for small trees."""
     (tree,) = read_written(newick)
-    node_of = _ete3_node()
-    nodes: list[Any] = []
-    for label, parent in zip(tree.labels, tree.parent.tolist(), strict=True):
-        nodes.append(node_of() if parent < 0 else nodes[parent].add_child())
-        nodes[-1].name = label
-    is_labelled = any(node.name for node in nodes if node.children)
-    return str(nodes[0].get_ascii(show_internal=is_labelled)).strip("\n")
+    is_labelled = any(
+        label for label, below in zip(tree.labels, tree.children, strict=True) if below
+    )
+    drawn: dict[int, tuple[list[str], int]] = {}
+    for node in reversed(range(tree.n_nodes)):
+        below = [drawn.pop(child) for child in tree.children[node]]
+        drawn[node] = _drawn(tree.labels[node], below, is_labelled)
+    return "\n".join(drawn[0][0])
 
 
-@cache
-def _ete3_node() -> Any:
-    """ete3's class of tree nodes.
-
-    ``import ete3`` pulls in scipy.stats, its web plugin and more: 0.8 s, a DeprecationWarning, and
-    from Python 3.13 on the missing module cgi. Its tree needs none of them: with a bare package in
-    place of ete3/__init__.py the module below loads in 0.08 s. It is taken out of sys.modules
-    again, so that anyone else's ``import ete3`` gets the whole package.
-    """
-    with _BarePackage("ete3"):
-        return importlib.import_module("ete3.coretype.tree").TreeNode
-
-
-class _BarePackage:
-    """Context in which a package's submodules can be imported without running its __init__."""
-
-    def __init__(self, name: str) -> None:
-        self.name = name
-        self.saved: dict[str, ModuleType] = {}
-
-    def __enter__(self) -> None:
-        spec = importlib.util.find_spec(self.name)
-        if spec is None:
-            raise ImportError(f"{self.name} is not installed")
-        self.saved = self._remove()
-        package = ModuleType(self.name)
-        package.__path__ = list(spec.submodule_search_locations or ())
-        sys.modules[self.name] = package
-
-    def __exit__(self, *_: object) -> None:
-        self._remove()
-        sys.modules.update(self.saved)
-
-    def _remove(self) -> dict[str, ModuleType]:
-        mine = [key for key in sys.modules if key.split(".")[0] == self.name]
-        return {key: sys.modules.pop(key) for key in mine}
+def _drawn(
+    label: str, below: Sequence[tuple[list[str], int]], is_labelled: bool
+) -> tuple[list[str], int]:
+    """Lines of a subtree, and the row of its root; ``below``: the same of its children."""
+    if not below:
+        return [f"--{label}"], 0
+    lines: list[str] = []
+    roots = []
+    for mark, (rows, root) in zip(["/", *"-" * (len(below) - 2), "\\"], below, strict=False):
+        rows[root] = mark + rows[root][1:]
+        roots.append(root + len(lines))
+        lines += [*rows, ""]
+    first, last = roots[0], roots[-1]
+    width = max(3, len(label) if is_labelled else 0)
+    lines = [
+        " " * (width - 1) + ("|" if first < row < last else " ") + line
+        for row, line in enumerate(lines[:-1])
+    ]
+    middle = (first + last) // 2
+    stem = "-" * (width - 1) + lines[middle][width - 1 :]
+    lines[middle] = f"-{label}{stem[len(label) + 1 :]}" if is_labelled else stem
+    return lines, middle

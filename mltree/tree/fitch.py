@@ -128,14 +128,12 @@ class InformativeSites(NamedTuple):
         Raises: ValueError where a weight is not a whole number >= 0.
         """
         # Those of many loci are found at once.
-        runs = [list(run) for _, run in groupby(groups, key=lambda patterns: id(patterns.alphabet))]
-        first = np.cumsum([0, *(sum(patterns.n_patterns for patterns in run) for run in runs)])
-        informative = [_informative(run) for run in runs]
-        numbered = [
-            one._replace(pattern=one.pattern + at)
-            for one, at in zip(informative, first, strict=False)
-        ]
-        sets, *others = zip(*numbered, strict=True)
+        runs, first = [], 0
+        for _, run in groupby(groups, key=lambda patterns: id(patterns.alphabet)):
+            sites = _informative(list(run))
+            runs.append(sites._replace(pattern=sites.pattern + first))
+            first += len(sites.weights)
+        sets, *others = zip(*runs, strict=True)
         return cls(np.concatenate(sets, axis=1), *map(np.concatenate, others))
 
     @property
@@ -158,9 +156,7 @@ class InformativeSites(NamedTuple):
         """The packed sites under rows of whole weights [R, L]; tips are [F, R, T]."""
         weights = rows[:, self.pattern].astype(np.int64)
         row, site = np.nonzero(weights)
-        weighted = _WeightedSites(row, site, weights[row, site], len(rows))
-        constant = (rows @ self.constant).astype(np.float64)
-        return _packed(self.sets, _words_of_sites(self.states, weighted), constant)
+        return self._packed(row, site, weights[row, site], rows @ self.constant)
 
     def apart(self, range_of_row: Index, ends: Index) -> PackedSites:
         """The packed sites under R rows that weigh one range of patterns each; tips are [F, R, T].
@@ -172,11 +168,19 @@ class InformativeSites(NamedTuple):
         row = np.repeat(np.arange(len(range_of_row)), last - first)
         before = np.cumsum(last - first) - last
         site = np.arange(row.size) - before[row]
-        weighted = _WeightedSites(row, site, self.weights[self.pattern[site]], len(range_of_row))
         constant = np.add.reduceat(self.weights * self.constant, starts)[range_of_row]
-        return _packed(
-            self.sets, _words_of_sites(self.states, weighted), constant.astype(np.float64)
-        )
+        return self._packed(row, site, self.weights[self.pattern[site]], constant)
+
+    def _packed(
+        self, row: Index, site: Index, weights: Int64, constant: Float64 | Int64
+    ) -> PackedSites:
+        """The n sites with a weight under R rows, [n] each; ``constant``: [R]."""
+        words = _words_of_sites(self.states, row, site, weights, len(constant))
+        widths = tuple(int((words.states > plane).sum()) for plane in range(int(words.states[0])))
+        step = max(1, BLOCK // max(1, words.sites.size))
+        blocks = map_blocks(partial(_planes, self.sets, words, widths), self.n_tips, step)
+        tips = np.concatenate(blocks, axis=-1).astype(np.uint64)
+        return PackedSites(tips, widths, words.weights, constant.astype(np.float64))
 
 
 def pack_sites(*groups: Patterns) -> PackedSites:
@@ -190,7 +194,6 @@ def pack_sites(*groups: Patterns) -> PackedSites:
 
 
 def _informative(groups: Sequence[Patterns]) -> InformativeSites:
-    """The informative sites of the patterns of one data type."""
     all_weights = np.concatenate([patterns.weights for patterns in groups])
     weights = all_weights.astype(np.int64)
     if np.any(weights != all_weights) or np.any(weights < 0):
@@ -202,28 +205,20 @@ def _informative(groups: Sequence[Patterns]) -> InformativeSites:
     step = max(1, BLOCK // max(1, n_tips))
     work = partial(_informative_of_block, codes, weights > 0, groups[0].alphabet)
     blocks = map_blocks(work, n_patterns, step)
-    sets, states, chosen, constant = (
-        np.concatenate(each, axis=-1) for each in zip(*blocks, strict=True)
-    )
-    return InformativeSites(sets, states, chosen, weights, constant)
-
-
-class _InformativeBlock(NamedTuple):
-    """Informative sites of a block of patterns; see :class:`InformativeSites`."""
-
-    sets: UInt64
-    states: Int64
-    pattern: Index
-    constant: Int64
+    columns = zip(*blocks, strict=True)
+    sets, states, pattern, constant = (np.concatenate(column, axis=-1) for column in columns)
+    return InformativeSites(sets, states, pattern, weights, constant)
 
 
 def _informative_of_block(
     codes: UInt8, counted: Bool, alphabet: Alphabet, block: slice
-) -> _InformativeBlock:
-    """The informative sites of a block.  ``counted``: patterns with any weight."""
-    masks, gap = _masks(codes[:, block], alphabet)
+) -> tuple[UInt64, Int64, Index, Int64]:
+    """Sets, states, pattern and constant of a block.  ``counted``: patterns with any weight."""
     n_states = alphabet.n_states
-    known = masks != gap
+    narrowest = np.min_scalar_type((1 << n_states) - 1)
+    of_code = alphabet.state_masks.astype(narrowest)
+    masks = of_code[codes[:, block]]
+    known = masks != of_code[alphabet.gap_code]
     counts = np.stack([np.count_nonzero(_has(masks, s) & known, axis=0) for s in range(n_states)])
     shared = counts >= 2
     informative = (shared.sum(axis=0) >= 2) & counted[block]
@@ -231,14 +226,7 @@ def _informative_of_block(
     # Where at most one state is shared, every known tip without it costs one change.
     constant = np.maximum(known.sum(axis=0) - counts.max(axis=0), 0)
     sets, constant[chosen] = _renumbered(masks[:, chosen], shared[:, chosen])
-    return _InformativeBlock(sets, shared[:, chosen].sum(axis=0), chosen + block.start, constant)
-
-
-def _masks(codes: UInt8, alphabet: Alphabet) -> tuple[UInt64, np.uint64]:
-    """The state sets of all characters as integers of the narrowest type, and that of a gap."""
-    kind = np.min_scalar_type((1 << alphabet.n_states) - 1)
-    table = alphabet.state_masks.astype(kind)
-    return table[codes], table[alphabet.gap_code]
+    return sets, shared[:, chosen].sum(axis=0), chosen + block.start, constant
 
 
 def _has(masks: UInt64, state: int) -> Bool:
@@ -278,17 +266,7 @@ class _WordLayout(NamedTuple):
     """int64 [W]: largest number of states of a site of the word, in any row."""
 
 
-def _packed(sets: UInt64, table: _WordLayout, constant: Float64) -> PackedSites:
-    """Pack sites that are sorted into words (see the module's docstring)."""
-    widths = tuple(int((table.states > plane).sum()) for plane in range(int(table.states[0])))
-    step = max(1, BLOCK // max(1, table.sites.size))
-    blocks = map_blocks(partial(_planes, sets, table, widths), len(sets), step)
-    tips = np.concatenate(blocks, axis=-1).astype(np.uint64)
-    return PackedSites(tips, widths, table.weights, constant)
-
-
 def _planes(sets: UInt64, table: _WordLayout, widths: Sequence[int], tips: slice) -> UInt64:
-    """uint64 [F, R, tips]: the packed sets of some tips."""
     # The place behind the last site, that of -1, belongs to none: state 0 at every tip keeps it
     # free of changes.
     tip_sets = sets[tips]
@@ -301,20 +279,9 @@ def _planes(sets: UInt64, table: _WordLayout, widths: Sequence[int], tips: slice
     return np.concatenate(planes, axis=-1).T
 
 
-class _WeightedSites(NamedTuple):
-    """n sites with their weights under R rows of weights; all other sites have weight 0."""
-
-    row: Index
-    """intp [n]: row of each."""
-    site: Index
-    """intp [n]: site of each."""
-    weights: Int64
-    """int64 [n]: whole weights."""
-    rows: int
-    """Number of rows, R."""
-
-
-def _words_of_sites(n_states: Int64, weighted: _WeightedSites) -> _WordLayout:
+def _words_of_sites(
+    n_states: Int64, row: Index, site: Index, weights: Int64, n_rows: int
+) -> _WordLayout:
     """Words of equal weight, those of sites with many states first; W >= 1.
 
     n_states: int64 [sites]
@@ -323,33 +290,27 @@ def _words_of_sites(n_states: Int64, weighted: _WeightedSites) -> _WordLayout:
     states = np.append(n_states[by_states], 1)
     rank = np.empty_like(by_states)
     rank[by_states] = np.arange(by_states.size)
-    in_order = np.lexsort((rank[weighted.site], weighted.row))
-    weights = weighted.weights[in_order]
-    row, site = weighted.row[in_order], rank[weighted.site[in_order]]
+    in_order = np.lexsort((rank[site], row))
+    row, site, weights = row[in_order], rank[site[in_order]], weights[in_order]
     tables, scales = [], []
     for bit in range(int(weights.max(initial=1)).bit_length()):
         has = ((weights >> bit) & 1).astype(np.bool_)
         rows_of_bit = row[has]
-        counts = np.bincount(rows_of_bit, minlength=weighted.rows)
+        counts = np.bincount(rows_of_bit, minlength=n_rows)
         words = -(-int(counts.max(initial=0)) // WORD_BITS)
-        of_rank = np.full((weighted.rows, words * WORD_BITS), -1)
-        of_rank[
-            rows_of_bit, np.arange(rows_of_bit.size) - (np.cumsum(counts) - counts)[rows_of_bit]
-        ] = site[has]
-        tables.append(of_rank.reshape(weighted.rows, words, WORD_BITS))
+        of_rank = np.full((n_rows, words * WORD_BITS), -1)
+        first = (np.cumsum(counts) - counts)[rows_of_bit]
+        of_rank[rows_of_bit, np.arange(rows_of_bit.size) - first] = site[has]
+        tables.append(of_rank.reshape(n_rows, words, WORD_BITS))
         scales.append(np.full(words, float(1 << bit)))
     table, scale = np.concatenate(tables, axis=1), np.concatenate(scales)
     if not scale.size:
-        return _WordLayout(
-            np.full((weighted.rows, 1, WORD_BITS), -1), np.ones(1), np.ones(1, np.int64)
-        )
+        no_sites = np.full((n_rows, 1, WORD_BITS), -1)
+        return _WordLayout(no_sites, np.ones(1), np.ones(1, np.int64))
     needed = states[table[:, :, 0]].max(axis=0)
     order = np.argsort(-needed, kind="stable")
     sites = np.where(table < 0, -1, by_states[table])[:, order]
     return _WordLayout(sites, scale[order], needed[order])
-
-
-# Conflicts: trees that have lnL = -infinity for an alignment.
 
 
 class Conflict(NamedTuple):
@@ -364,7 +325,7 @@ class Conflict(NamedTuple):
 def find_conflict(tree: Tree, patterns: Patterns) -> Conflict | None:
     """The first conflict among tips that branches of length zero join; None where there is none.
 
-    P(0) is the identity: such tips show one and the same state.
+    P(0) is the identity: such tips show one and the same state, else lnL = -infinity.
     """
     group = _joined(tree)[: tree.n_tips]
     allowed = patterns.alphabet.tip_table > 0

@@ -7,7 +7,7 @@ s1, s2 the siblings of h and a, b their twins:
     before   a --s1 u s2-- b      g ------------ f
     after    a ----------- b      g --s1 u s2--- f
 
-The joined edge a-b keeps the id of edge[s1], g-u keeps the id of the target edge, u-f takes the
+The merged edge a-b keeps the id of edge[s1], g-u keeps the id of the target edge, u-f takes the
 id of edge[s2]; the pendant edge (edge[h]) stays as it is.
 """
 
@@ -18,7 +18,7 @@ from typing import NamedTuple, TypeAlias
 import numpy as np
 
 from mltree.system.arrays import Bool, Float64, Int32
-from mltree.tree.topology import Tree, siblings
+from mltree.tree.topology import Half, Tree, siblings
 
 Length: TypeAlias = float | Float64
 
@@ -29,13 +29,13 @@ class SprLengths(NamedTuple):
     f64[parts] each where the tree's are of every part.
     """
 
-    near: Length
+    proximal: Length
     """between the attachment node and the near half of the target edge"""
-    far: Length
+    distal: Length
     """between the attachment node and the far half of the target edge"""
     pendant: Length
     """of the edge that carries the pruned subtree"""
-    join: Length
+    merged: Length
     """of the edge left behind where the subtree was"""
 
 
@@ -51,7 +51,7 @@ class Undo(NamedTuple):
 
 
 def default_lengths(tree: Tree, prune: int, target: int) -> SprLengths:
-    """Target edge halved, pendant length kept, joined length the sum: the lazy insertion."""
+    """Target edge halved, pendant length kept, merged length the sum: the lazy insertion."""
     first, second = siblings(prune)
     across, one, other, pendant = (
         tree.lengths[..., tree.edge.item(half)] for half in (target, first, second, prune)
@@ -99,19 +99,12 @@ def spr(tree: Tree, prune: int, target: int, lengths: SprLengths | None = None) 
     first, second = siblings(prune)
     far = twin.item(target)
     left, right = twin.item(first), twin.item(second)
-    join_id, moved_id, target_id = (
-        edge.item(first),
-        edge.item(second),
-        edge.item(target),
-    )
-    record = _record(
-        tree,
-        (first, second, left, right, target, far),
-        (target_id, moved_id, edge.item(prune), join_id),
-    )
-    _link(tree, left, right, join_id)
-    _link(tree, target, first, target_id)
-    _link(tree, second, far, moved_id)
+    merged_id, moved_id, pendant_id, target_id = map(edge.item, (first, second, prune, target))
+    ids = (target_id, moved_id, pendant_id, merged_id)
+    record = _record(tree, (first, second, left, right, target, far), ids)
+    _link(twin, edge, left, right, merged_id)
+    _link(twin, edge, target, first, target_id)
+    _link(twin, edge, second, far, moved_id)
     for edge_id, length in zip(record.ids, values, strict=True):
         tree.lengths[..., edge_id] = length
     return record
@@ -122,8 +115,7 @@ def nni(tree: Tree, edge: int, variant: int) -> Undo:
 
     Raises: ValueError where the edge ends at a tip.
     """
-    halves = np.flatnonzero(tree.edge == edge)
-    near, across = int(halves[0]), int(halves[1])
+    near, across = np.flatnonzero(tree.edge == edge).tolist()
     if near < 3 * tree.n_tips:
         raise ValueError(f"edge {edge} ends at a tip")
     first = siblings(near)[0]
@@ -131,24 +123,20 @@ def nni(tree: Tree, edge: int, variant: int) -> Undo:
     subtree, other = tree.twin.item(first), tree.twin.item(second)
     record = _record(tree, (first, second, subtree, other), ())
     first_id, second_id = record.edges[:2]
-    _link(tree, first, other, second_id)
-    _link(tree, second, subtree, first_id)
+    _link(tree.twin, tree.edge, first, other, second_id)
+    _link(tree.twin, tree.edge, second, subtree, first_id)
     return record
 
 
 def undo(tree: Tree, record: Undo) -> None:
     """Restore the values that the latest move overwrote."""
-    for half, twin, edge in zip(record.halves, record.twins, record.edges, strict=True):
-        tree.twin[half] = twin
-        tree.edge[half] = edge
+    halves = list(record.halves)
+    tree.twin[halves], tree.edge[halves] = record.twins, record.edges
     tree.lengths[..., record.ids] = record.lengths
 
 
 def apply_sprs(
-    tree: Tree,
-    prunes: Int32,
-    targets: Int32,
-    lengths: Float64 | None = None,
+    tree: Tree, prunes: Int32, targets: Int32, lengths: Float64 | None = None
 ) -> tuple[Bool, list[Undo]]:
     """Apply SPRs in the given order under the loose rule (docs/search.md); the others are skipped.
 
@@ -222,24 +210,17 @@ def rewire(twin: Int32, edge: Int32, prunes: Int32, targets: Int32) -> Links:
     """
     first, second = siblings(prunes)
     left, right, far = twin[first], twin[second], twin[targets]
-    join_id, moved_id, target_id = edge[first], edge[second], edge[targets]
+    merged_id, moved_id, target_id = edge[first], edge[second], edge[targets]
     halves = np.stack([first, second, left, right, targets, far])
     before = Links(halves, twin[halves], edge[halves])
-    for one, other, edge_id in (
-        (left, right, join_id),
-        (targets, first, target_id),
-        (second, far, moved_id),
-    ):
-        twin[one], twin[other] = other, one
-        edge[one] = edge[other] = edge_id
+    _link(twin, edge, left, right, merged_id)
+    _link(twin, edge, targets, first, target_id)
+    _link(twin, edge, second, far, moved_id)
     return before
 
 
 def random_nnis(
-    tree: Tree,
-    fraction: float,
-    rng: np.random.Generator,
-    among: Int32 | None = None,
+    tree: Tree, fraction: float, rng: np.random.Generator, among: Int32 | None = None
 ) -> list[Undo]:
     """Interchange across a random share of the inner edges, no two of which share a node.
 
@@ -262,15 +243,10 @@ def random_nnis(
 
 
 def _record(tree: Tree, halves: tuple[int, ...], ids: tuple[int, ...]) -> Undo:
-    return Undo(
-        halves,
-        tuple(tree.twin.item(half) for half in halves),
-        tuple(tree.edge.item(half) for half in halves),
-        ids,
-        tree.lengths[..., ids],
-    )
+    twins, edges = map(tree.twin.item, halves), map(tree.edge.item, halves)
+    return Undo(halves, tuple(twins), tuple(edges), ids, tree.lengths[..., ids])
 
 
-def _link(tree: Tree, one: int, other: int, edge: int) -> None:
-    tree.twin[one], tree.twin[other] = other, one
-    tree.edge[one] = tree.edge[other] = edge
+def _link(twin: Int32, edge: Int32, one: Half, other: Half, edge_id: Half) -> None:
+    twin[one], twin[other] = other, one
+    edge[one] = edge[other] = edge_id

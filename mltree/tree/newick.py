@@ -13,12 +13,12 @@ import os
 import re
 from collections import deque
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass, field
 from functools import cached_property
 from pathlib import Path
 
 import numpy as np
 
+from mltree.data.nexus import is_nexus, nexus_commands
 from mltree.data.source import unpacked
 from mltree.system.arrays import Bool, Float64, Index, Int32
 from mltree.system.errors import InputError
@@ -58,9 +58,8 @@ def read_newick(source: str | Path, taxa: Sequence[str]) -> tuple[Tree, Notices]
     """
     trees = read_newicks(source, taxa)
     tree, notices = trees[0]
-    if len(trees) > 1:
-        notices += (f"the first of {len(trees)} trees is used",)
-    return tree, notices
+    more = (f"the first of {len(trees)} trees is used",) if len(trees) > 1 else ()
+    return tree, notices + more
 
 
 def read_newicks(source: str | Path, taxa: Sequence[str]) -> list[tuple[Tree, Notices]]:
@@ -104,7 +103,7 @@ def _is_newick(source: str) -> bool:
     return ";" in source or source.lstrip()[:1] in {"(", "["}
 
 
-# ------------------------------------------------------------------------------- the array parser
+# The array parser.
 
 _OPEN, _CLOSE, _COMMA, _COLON, _SEMICOLON = b"(),:;"
 _IS_MARK = np.isin(np.arange(256), list(b"(),:;"))
@@ -207,7 +206,6 @@ class ParsedTrees:
         return bool(((lengths >= shortest) & (abs(lengths) <= MAX_LENGTH)).all())
 
     def _count(self, is_counted: Bool) -> Int32:
-        """int32: bytes of each gap that are counted."""
         total = np.concatenate(([0], np.cumsum(is_counted, dtype=np.int32)))
         return total[self.end] - total[self.start]
 
@@ -338,8 +336,6 @@ def listed(names: Sequence[str]) -> str:
     return f"{shown}{more} {'is' if len(names) == 1 else 'are'}"
 
 
-# -------------------------------------------------------------------------------------- the scanner
-
 _TOKEN = re.compile(
     r"""(?P<space>\s+)
       | (?P<comment>\[[^\]]*\])
@@ -418,7 +414,6 @@ class _Scanner:
         self.parts.append(token)
 
     def _label(self, kind: str, token: str) -> None:
-        """Add the number of a name; nothing for an empty name, ``''``."""
         quote = token[0]
         bare = kind == "bare"
         name = " ".join(token.split()) if bare else token[1:-1].replace(2 * quote, quote)
@@ -445,43 +440,35 @@ class _Scanner:
         return tree
 
 
-# ---------------------------------------------------------------------------------- binary trees
-
-
-@dataclass
 class _TreeBuilder:
     """Makes a Tree of one parsed tree: unrooted, polytomies resolved by artificial edges."""
 
-    parsed: ParsedTrees
-    number: int
-    tip_of: Mapping[str, int]
-    file: str | None
-    ends: list[tuple[int, int]] = field(default_factory=list)
-    lengths: list[float] = field(default_factory=list)
-    next_node: int = 0
-    artificial: set[int] = field(default_factory=set)
-    """Nodes that an artificial edge joins to the one above."""
-    n_unary: int = 0
-    is_rooted: bool = False
+    def __init__(
+        self, parsed: ParsedTrees, number: int, tip_of: Mapping[str, int], file: str | None
+    ) -> None:
+        self.parsed, self.number, self.tip_of, self.file = parsed, number, tip_of, file
+        self.ends: list[tuple[int, int]] = []
+        self.lengths: list[float] = []
+        self.next_node = len(tip_of)
+        self.artificial: set[int] = set()  # nodes that an artificial edge joins to the one above
+        self.n_unary = 0
+        self.is_rooted = False
 
     def tree(self) -> tuple[Tree, Notices]:
         """The tree, and the changes that made it one.
 
         Raises: InputError where its taxa are not those of ``tip_of``.
         """
-        self.next_node = len(self.tip_of)
         self._join_all()
-        lengths = np.array(self.lengths)
+        ends, lengths = np.array(self.ends), np.array(self.lengths)
         missing = np.isnan(lengths)
         lengths[missing] = DEFAULT_LENGTH
-        ends = np.array(self.ends)
         is_artificial = np.isin(ends[:, 1], list(self.artificial))
         last = np.argsort(is_artificial, kind="stable")
         tree = tree_from_edges(ends[last], lengths[last], len(self.tip_of), len(self.artificial))
         return tree, self._notices(int(missing.sum()))
 
     def _tips(self, gaps: Index) -> list[int]:
-        """The taxon of every tip."""
         tips = [self.tip_of.get(name, NONE) for name in self.parsed.labels(gaps)]
         if sorted(tips) != list(range(len(self.tip_of))):
             self.parsed.check_taxa(
@@ -527,7 +514,6 @@ class _TreeBuilder:
             self._join(children)
 
     def _resolve(self, children: deque[tuple[int, float]], degree: int) -> None:
-        """Pair subtrees, first in first out (the shallowest binary tree), down to ``degree``."""
         while len(children) > degree:
             node = self._join([children.popleft(), children.popleft()])
             self.artificial.add(node)
@@ -540,14 +526,12 @@ class _TreeBuilder:
         return node
 
     def _notices(self, n_missing: int) -> Notices:
-        notices = []
-        if self.is_rooted:
-            notices.append("rooted tree: root removed, its two branches merged into one")
-        if self.n_unary:
-            notices.append(f"{self.n_unary} nodes with a single child removed")
-        if n_missing:
-            notices.append(f"{n_missing} branches without a length set to {DEFAULT_LENGTH:g}")
-        return tuple(notices)
+        notices = {
+            "rooted tree: root removed, its two branches merged into one": self.is_rooted,
+            f"{self.n_unary} nodes with a single child removed": self.n_unary,
+            f"{n_missing} branches without a length set to {DEFAULT_LENGTH:g}": n_missing,
+        }
+        return tuple(notice for notice, holds in notices.items() if holds)
 
 
 def _merged(one: float, other: float) -> float:
@@ -555,9 +539,6 @@ def _merged(one: float, other: float) -> float:
     if math.isnan(one) or math.isnan(other):
         return other if math.isnan(one) else one
     return one + other
-
-
-# --------------------------------------------------------------------------------------- writing
 
 
 def write_newick(
@@ -618,27 +599,16 @@ def write_newick(
 
 
 def _first_tips(tree: Tree, twin: Sequence[int]) -> list[int]:
-    """The lowest tip behind every half-edge that faces tip 0."""
     first = [half // 3 for half in range(len(twin))]
-    met: list[tuple[int, int, int]] = []
-    ahead = [twin[0]]
-    while ahead:
-        half = ahead.pop()
-        if half >= 3 * tree.n_tips:
-            left, right = (twin[other] for other in siblings(half))
-            met.append((half, left, right))
-            ahead += [left, right]
-    for half, left, right in reversed(met):
-        first[half] = min(first[left], first[right])
+    for half in tree.postorder(tree.edge.item(0)).tolist():
+        left, right = siblings(half)
+        first[half] = min(first[twin[left]], first[twin[right]])
     return first
 
 
 def _separated(halves: list[int]) -> list[int | str]:
     """Half-edges with commas between them, last first, as a stack takes them."""
-    items: list[int | str] = []
-    for half in reversed(halves):
-        items += [half, ","]
-    return items[:-1]
+    return [item for half in reversed(halves) for item in (half, ",")][:-1]
 
 
 def quoted(name: str) -> str:
@@ -653,31 +623,20 @@ def branch(length: float) -> str:
     return "" if math.isnan(length) else ":" + np.format_float_positional(length, trim="-")
 
 
-# ----------------------------------------------------------------------------------------- NEXUS
-
 # Trees in NEXUS files (Maddison, Swofford, Maddison 1997, Syst. Biol. 46:590-621): TREE and UTREE
 # commands of the TREES block, names by TRANSLATE, or by TAXLABELS of the TAXA block where numbers
 # stand for taxa that no TRANSLATE names.
-
-_COMMAND_PIECE = re.compile(r"""\[[^\]]*\]|'(?:[^']|'')*'|"[^"]*"|[^\['";]+|;|.""", re.DOTALL)
-"""A comment, a quoted name, other text, a command's end; or an opening mark that is not closed."""
 
 _LABEL = re.compile(
     r"""(?P<before>[(,]\s*)(?P<name>'(?:[^']|'')*'|"[^"]*"|[^\s()\[\],:;'"]+)|'(?:[^']|'')*'"""
 )
 """A tip's name behind the mark before it; names in quotes that stand elsewhere are passed over."""
 
-_COMMENT = re.compile(r"""('(?:[^']|'')*'|"[^"]*")|\[[^\]]*\]""")
 _TAXON = re.compile(r"""'(?:[^']|'')*'|"[^"]*"|[^\s'"]+""")
 _TREE = re.compile(r"U?TREE\b[^=]*=", re.IGNORECASE)
 _WEIGHT = re.compile(r"\[&W([^\]]*)\]", re.IGNORECASE)
 """PAUP's and MrBayes's ``[&W 1/3]``: how much a tree counts."""
 _PAIR = re.compile(r"""\s*([^\s,]+)\s+('(?:[^']|'')*'|"[^"]*"|[^\s,]+)\s*(?:,|$)""")
-
-
-def is_nexus(text: str) -> bool:
-    """True for a NEXUS text."""
-    return text.lstrip()[:6].upper() == "#NEXUS"
 
 
 def newick_of(text: str, file: str | None) -> str:
@@ -687,35 +646,29 @@ def newick_of(text: str, file: str | None) -> str:
     """
     parts: list[str] = []
     names: dict[str, str] = {}
-    block = ""
     weights: set[str] = set()
-    is_inside = has_tree = False
-    for command in _commands(text):
-        words = _COMMENT.sub(lambda match: match[1] or "", command).strip()
-        keyword = words.split(None, 1)[0].upper() if words else ""
-        if keyword == "BEGIN":
-            block = "".join(words.upper().split()[1:2])
-            is_inside = block == "TREES"
-        elif block == "TAXA" and keyword == "TAXLABELS":
-            names = _numbered(words[len(keyword) :])
-        elif is_inside and keyword in {"END", "ENDBLOCK"}:
-            is_inside = False
-        elif is_inside and keyword == "TRANSLATE":
-            names |= dict(_PAIR.findall(words[len(keyword) :]))
-        elif is_inside and (head := _TREE.match(words)):
-            weights.update(weight.strip() for weight in _WEIGHT.findall(command))
-            lead = command[: len(command) - len(command.lstrip())].count("\n")
-            tree = _renamed(words[head.end() :].strip(), names)
-            missing = command.count("\n") - lead - tree.count("\n")
-            has_tree = True
-            parts.append("\n" * lead + tree + ";" + "\n" * missing)
-            continue
-        parts.append("\n" * command.count("\n"))
+    block = ""
+    line = 0
+    for command in nexus_commands(text, file):
+        word = command.word
+        if word == "BEGIN":
+            block = command.block
+        elif word in {"END", "ENDBLOCK"}:
+            block = ""
+        elif block == "TAXA" and word == "TAXLABELS":
+            names = _numbered(command.rest)
+        elif block == "TREES" and word == "TRANSLATE":
+            names |= dict(_PAIR.findall(command.rest))
+        elif block == "TREES" and (head := _TREE.match(command.text)):
+            weights.update(weight.strip() for weight in _WEIGHT.findall(command.comments))
+            tree = _renamed(command.text[head.end() :].strip(), names)
+            parts.append("\n" * (command.line - line) + tree + ";")
+            line = command.line + tree.count("\n")
     if len(weights) > 1:
         shown = " and ".join(sorted(weights)[:2])
         hint = "take the weights out, or write every tree as often as it counts"
         raise InputError(f"trees of weights {shown}, which are not heeded", file=file, hint=hint)
-    if not has_tree:
+    if not parts:
         hint = "it takes a TREES block with a TREE in it"
         raise InputError("a NEXUS file without trees", file=file, hint=hint)
     return "".join(parts)
@@ -734,20 +687,7 @@ def nexus_trees(trees: Sequence[str]) -> str:
     return "\n".join(["#NEXUS", "BEGIN TREES;", *lines, "END;", ""])
 
 
-def _commands(text: str) -> Iterator[str]:
-    """The commands of a text between semicolons, and the rest at its end."""
-    parts: list[str] = []
-    for piece in _COMMAND_PIECE.findall(text.lstrip()[len("#NEXUS") :]):
-        if piece == ";":
-            yield "".join(parts)
-            parts = []
-        else:
-            parts.append(piece)
-    yield "".join(parts)
-
-
 def _renamed(newick: str, names: dict[str, str]) -> str:
-    """A Newick tree with its tips renamed by the table."""
 
     def rename(label: re.Match[str]) -> str:
         if label["name"] is None:

@@ -147,7 +147,7 @@ class ReferenceParsimony:
 
     def grow(self, sites: PackedSites, orders: Int32, draws: NDArray[np.uint32]) -> list[Tree]:
         """Build trees by stepwise addition."""
-        growth = Growth(sites, len(orders))
+        growth = StepwiseAddition(sites, len(orders))
         growth.star(orders.T[:3])
         for tips, draw in zip(orders.T[3:], draws.T[3:].astype(np.uint64), strict=True):
             costs = growth.costs_or_bounds(tips)
@@ -162,7 +162,7 @@ class ReferenceParsimony:
         return ReferenceGrove(forest, sites)
 
 
-class Growth:
+class StepwiseAddition:
     """Trees that gain a tip each at a time, with the Fitch sets of all half-edges and edges.
 
     Half-edge h of tree k is ``k * 3N + h``, edge e is ``k * E + e``, as in a Forest. All trees
@@ -170,8 +170,7 @@ class Growth:
     """
 
     def __init__(self, sites: PackedSites, count: int = 1) -> None:
-        self.sites = sites
-        self.n_tips = sites.n_tips
+        self.sites, self.n_tips = sites, sites.n_tips
         n_halves, n_edges = 3 * (2 * self.n_tips - 2), 2 * self.n_tips - 3
         self.first_half = n_halves * np.arange(count, dtype=np.int32)
         self.first_edge = n_edges * np.arange(count, dtype=np.int32)
@@ -180,8 +179,7 @@ class Growth:
         self.sets = DirectionalSets(self.twin, count, sites)
         self.edge_sets: Sets = np.empty((len(sites.tips), count, n_edges), dtype=np.uint64)
         self.edge_half = np.empty(count * n_edges, dtype=np.int32)
-        self.next_node = self.n_tips
-        self.n_edges = 0
+        self.next_node, self.n_edges = self.n_tips, 0
 
     def trees(self) -> list[Tree]:
         """The trees, once every tip is placed."""
@@ -249,7 +247,6 @@ class Growth:
 
     @property
     def _flat_edge_sets(self) -> Sets:
-        """[F, n * E]: the edges of all trees."""
         return self.edge_sets.reshape(len(self.edge_sets), -1)
 
     def _link(self, one: Int32, other: Int32, edge: Int32) -> None:
@@ -314,7 +311,6 @@ class ReferenceGrove:
         return prunes[prune[first]], target[first], gain[first]
 
     def _costs_here(self, prunes: Int32, subtrees: Sets) -> Float64:
-        """The changes of each subtree at its place."""
         sets = self._sets
         left, right = (sets.behind(sets.twin[side[prunes]]) for side in sets.siblings)
         return sets.sites.misses(sets.sites.join(left, right), subtrees)
@@ -328,7 +324,6 @@ class ReferenceGrove:
         return self._kept(wave, np.ones(ahead.size, dtype=np.bool_))
 
     def _kept(self, wave: _Wave, keep: Bool) -> _Wave:
-        """The walks to keep, without those that have reached a tip."""
         on = np.flatnonzero(keep & self._sets.is_inner[wave.at])
         return _Wave(wave.prune[on], wave.at[on], wave.near.take(on, axis=1))
 
@@ -411,24 +406,17 @@ def parsimony_score(tree: Tree, patterns: Patterns | PackedSites) -> float:
     return float(REFERENCE.grove(Forest([tree]), packed(patterns)).scores()[0])
 
 
-def stepwise_addition(patterns: Patterns | PackedSites, rng: np.random.Generator) -> Tree:
-    """A tree by adding tips in random order, each at random onto one of the edges of least cost.
-
-    patterns  or ``pack_sites`` of them, to pack once for several trees
-    Returns: a tree with all branches of :data:`DEFAULT_LENGTH`; the same for the same state of rng.
-    """
-    (tree,) = stepwise_additions(patterns, [rng])
-    return tree
-
-
 def stepwise_additions(
     patterns: Patterns | PackedSites,
     rngs: Sequence[np.random.Generator],
     engine: ParsimonyEngine = REFERENCE,
 ) -> list[Tree]:
-    """A tree by stepwise addition for every rng, each under its row of weights if any.
+    """A tree for every rng, under its row of weights if any: tips are added in random order.
 
-    The same rng several times gives several trees, those that it would give one by one.
+    A tip goes at random onto one of the edges of least cost. All branches have
+    :data:`DEFAULT_LENGTH`. The same rng several times gives the trees that it gives one by one.
+
+    patterns  or ``pack_sites`` of them, to pack once for several calls
     """
     sites = packed(patterns)
     orders, draws = [], []
@@ -464,14 +452,9 @@ def packed(patterns: Patterns | PackedSites) -> PackedSites:
     return patterns if isinstance(patterns, PackedSites) else pack_sites(patterns)
 
 
-# Parsimony SPR in batches: every subtree is tried at every place, many moves are made at once.
-#
-# What a move gains is exact one by one, not together: the moves go in under the loose rule
-# (docs/search.md, "Loose acceptance"), and where the sum falls short the better half is tried
-# again.
-#
-# Trees stand side by side, as in a Forest, and do their rounds together; none depends on another.
-# Letters: T tips, L patterns.
+# SPR in batches: every subtree is tried at every place, and many moves are made at once. Gains are
+# exact for single moves: moves go in together under the loose rule (docs/search.md, "Loose
+# acceptance"), and where the sum falls short the better half is tried again.
 
 NEAR_CUT = 0.5
 """A walk ends where the subtree would cost more than here by this many mean changes a branch, as
@@ -519,14 +502,12 @@ def parsimony_trees_of_each(
 
     alignments  each the patterns of one data type, or of several, over its taxa
     """
-    starts: list[list[Tree]] = [[] for _ in alignments]
+    starts: dict[int, list[Tree]] = {}
     for alike in _side_by_side(alignments, counts):
-        own_counts, own_rngs = [counts[n] for n in alike], [rngs[n] for n in alike]
-        sites = _sites_of_rows([alignments[n] for n in alike], own_counts)
-        made = _starts(sites, own_counts, own_rngs, engine)
-        for n, trees in zip(alike, made, strict=True):
-            starts[n] = trees
-    return starts
+        counts_here, rngs_here = [counts[n] for n in alike], [rngs[n] for n in alike]
+        sites = _sites_of_rows([alignments[n] for n in alike], counts_here)
+        starts |= zip(alike, _starts(sites, counts_here, rngs_here, engine), strict=True)
+    return [starts[n] for n in range(len(alignments))]
 
 
 def _side_by_side(
@@ -577,14 +558,9 @@ def _starts(
 
 def _unlike(added: Sequence[Tree], improved: Sequence[Tree]) -> list[Tree]:
     """The improved trees; a tree that occurred before is replaced by the tree by addition."""
-    if len(improved) == 1:
-        return list(improved)
-    seen: set[int] = set()
-    starts = []
-    for before, tree, key in zip(added, improved, Forest(improved).topology_keys(), strict=True):
-        starts.append(before if key in seen else tree)
-        seen.add(key)
-    return starts
+    keys = Forest(improved).topology_keys()
+    rows = enumerate(zip(added, improved, keys, strict=True))
+    return [before if key in keys[:n] else tree for n, (before, tree, key) in rows]
 
 
 def reweighted_trees(
@@ -624,24 +600,16 @@ def improve(
     Lengths stay with the edges' ids, because they mean nothing to parsimony. Where sites have rows
     of weights, every tree is improved under its row.
     """
-    scores = [
-        _improve(trees[some], sites, cuts, engine)
-        for some, sites in groves(packed(patterns), len(trees), engine)
-    ]
+    scores = []
+    for some, sites in groves(packed(patterns), len(trees), engine):
+        rounds = _Rounds(trees[some], sites, cuts, engine)
+        while rounds.step():
+            pass
+        scores.append(rounds.scores)
+        for number, tree in enumerate(trees[some]):
+            improved = rounds.forest.tree(number)
+            tree.twin[:], tree.edge[:] = improved.twin, improved.edge
     return np.concatenate(scores)
-
-
-def _improve(
-    trees: Sequence[Tree], sites: PackedSites, cuts: Sequence[float], engine: ParsimonyEngine
-) -> Float64:
-    """:func:`improve` for trees that fit side by side."""
-    rounds = _Rounds(trees, sites, cuts, engine)
-    while rounds.step():
-        pass
-    for number, tree in enumerate(trees):
-        improved = rounds.forest.tree(number)
-        tree.twin[:], tree.edge[:] = improved.twin, improved.edge
-    return rounds.scores
 
 
 class _Rounds:
@@ -674,7 +642,6 @@ class _Rounds:
         return True
 
     def _best_moves(self, prunes: Int32) -> tuple[Int32, Int32]:
-        """The prunes that gain, and their best targets; tree by tree, best first."""
         number = self.forest.tree_of_half
         a_branch = self.scores / self.forest.n_edges
         cuts = self.cuts.take(self.phase, mode="clip") * a_branch
@@ -734,5 +701,4 @@ class _Rounds:
 
 
 def _present(numbers: Int32) -> Int32:
-    """The numbers that occur, rising."""
     return np.flatnonzero(np.bincount(numbers)).astype(np.int32)

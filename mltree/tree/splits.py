@@ -145,5 +145,4 @@ def splits_of(trees: Sequence[Tree]) -> UInt64:
 
 
 def _split(one: UInt64, other: UInt64) -> UInt64:
-    """Keys of splits, from the sums of their sides."""
     return mixed(mixed(one) + mixed(other))

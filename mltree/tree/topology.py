@@ -39,11 +39,6 @@ def siblings(half: Half) -> tuple[Half, Half]:
     return base + (half + 1) % 3, base + (half + 2) % 3
 
 
-def inner_halves(halves: Int32, n_tips: int) -> Int32:
-    """The half-edges at inner nodes, order kept."""
-    return halves[halves >= 3 * n_tips]
-
-
 @dataclass
 class Tree:
     """One unrooted binary tree; the arrays are changed in place by the moves.
@@ -140,24 +135,25 @@ class Tree:
 
     def validate(self) -> None:
         """Check every invariant. Raises: ValueError naming the first one that is broken."""
-        check_tree(self)
+        _check_shapes(self)
+        _check_twins(self)
+        _check_edge_ids(self)
+        _check_lengths(self)
+        _check_connected(self)
 
     def waves_from(self, edge: int) -> Iterator[Int32]:
         """The inner half-edges that face an edge, nearest first, one array per distance.
 
         Half-edges of one wave do not depend on each other, only on the next wave and on tips.
         """
-        half = int(np.flatnonzero(self.edge == edge)[0])
-        ends = np.array([half, self.twin[half]], dtype=np.int32)
-        wave = inner_halves(ends, self.n_tips)
-        while wave.size:
+        wave = np.flatnonzero(self.edge == edge).astype(np.int32)
+        while (wave := wave[wave >= 3 * self.n_tips]).size:
             yield wave
-            wave = inner_halves(self.twin[np.concatenate(siblings(wave))], self.n_tips)
+            wave = self.twin[np.concatenate(siblings(wave))]
 
     def postorder(self, edge: int) -> Int32:
         """Inner half-edges that face an edge, each after those it is made from, int32 [T-2]."""
-        waves = list(self.waves_from(edge))
-        return np.concatenate(waves)[::-1].copy()
+        return np.concatenate([*self.waves_from(edge)])[::-1].copy()
 
 
 def tree_from_edges(
@@ -185,9 +181,9 @@ def tree_from_edges(
     edge = np.full(3 * n_nodes, NONE, dtype=np.int32)
     twin[halves] = halves[:, ::-1]
     edge[halves] = np.arange(n_edges, dtype=np.int32)[:, None]
-    all_lengths = np.asarray(lengths, np.float64)
-    tree = Tree(twin, edge, np.empty((*all_lengths.shape[:-1], n_edges)), n_tips, n_artificial)
-    tree.lengths[:] = all_lengths
+    values = np.asarray(lengths, np.float64)
+    of_edges = np.broadcast_to(values, (*values.shape[:-1], n_edges)).copy()
+    tree = Tree(twin, edge, of_edges, n_tips, n_artificial)
     tree.validate()
     return tree
 
@@ -202,26 +198,15 @@ def _check_degrees(nodes: Int32, n_tips: int) -> None:
         raise ValueError(f"node {wrong[0]} has {degree[wrong[0]]} neighbours")
 
 
-def check_tree(tree: Tree) -> None:
-    """Check every invariant of the arrays. Raises: ValueError naming the first broken one."""
-    _check_shapes(tree)
-    _check_twins(tree)
-    _check_edge_ids(tree)
-    _check_lengths(tree)
-    _check_connected(tree)
-
-
 def _check_shapes(tree: Tree) -> None:
     if tree.n_tips < MIN_TIPS:
         raise ValueError(f"a tree needs at least {MIN_TIPS} tips, not {tree.n_tips}")
-    expected = (
-        ("twin", tree.twin, (3 * tree.n_nodes,), np.int32),
-        ("edge", tree.edge, (3 * tree.n_nodes,), np.int32),
-        ("lengths", tree.lengths, (*tree.lengths.shape[:-1], tree.n_edges), np.float64),
-    )
-    for name, array, shape, kind in expected:
+    lengths = (*tree.lengths.shape[:-1], tree.n_edges)
+    expected = {"twin": (3 * tree.n_nodes,), "edge": (3 * tree.n_nodes,), "lengths": lengths}
+    for name, shape in expected.items():
+        array, kind = getattr(tree, name), "float64" if name == "lengths" else "int32"
         if array.shape != shape or array.dtype != kind:
-            raise ValueError(f"{name} must be {np.dtype(kind).name} {list(shape)}")
+            raise ValueError(f"{name} must be {kind} {list(shape)}")
 
 
 def _used(tree: Tree) -> Int32:
@@ -232,8 +217,7 @@ def _used(tree: Tree) -> Int32:
 
 def _check_twins(tree: Tree) -> None:
     used = _used(tree)
-    unused = np.delete(np.arange(tree.twin.size), used)
-    if np.any(tree.twin[unused] != NONE) or np.any(tree.edge[unused] != NONE):
+    if (np.delete(tree.twin, used) != NONE).any() or (np.delete(tree.edge, used) != NONE).any():
         raise ValueError("a tip uses more than its half-edge 0")
     twins = tree.twin[used]
     if not np.array_equal(np.sort(twins), used):
@@ -272,10 +256,8 @@ def _check_connected(tree: Tree) -> None:
         raise ValueError("the edges do not form one tree")
 
 
-# Trees side by side, of any taxa: gone through together, a wave of all trees at a time.
-#
-# NumPy's calls cost more than the few half-edges of a wave, so that the way through eight trees
-# takes hardly longer than that through a single one.
+# NumPy's calls cost more than the few half-edges of a wave: the way through eight trees takes
+# hardly longer than that through a single one.
 
 
 class Forest:
@@ -323,15 +305,10 @@ class Forest:
 
     def is_same(self, other: Forest) -> bool:
         """True where all trees are equal, numbering and lengths included."""
+        arrays = ("n_tips", "n_branches", "twin", "edge", "lengths")
         return self is other or all(
-            np.array_equal(mine, theirs)
-            for mine, theirs in zip(self._fields, other._fields, strict=True)
+            np.array_equal(getattr(self, name), getattr(other, name)) for name in arrays
         )
-
-    @property
-    def _fields(self) -> tuple[Int32 | Float64, ...]:
-        """Arrays that tell a forest from others."""
-        return self.n_tips, self.n_branches, self.twin, self.edge, self.lengths
 
     @cached_property
     def inner(self) -> Int32:
@@ -370,10 +347,6 @@ class Forest:
         n_artificial = n_edges - int(self.n_branches[number])
         return Tree(twin, edge, self.lengths[..., edges].copy(), n_tips, n_artificial)
 
-    def of_trees(self, half: int) -> Int32:
-        """int32[n]: the half-edge with this number of every tree."""
-        return self.first_half + np.int32(half)
-
     def in_tree(self, halves: Int32) -> Int32:
         """int32[...]: the numbers of half-edges within their trees."""
         numbers: Int32 = halves - self.first_half[self.tree_of_half[halves]]
@@ -385,8 +358,8 @@ class Forest:
         The first of several, independent of the numbering of inner nodes.
         """
         levels = np.split(self.levels()[self.twin[self.tips]], np.cumsum(self.n_tips)[:-1])
-        tip = np.array([of_tree.argmin() for of_tree in levels], np.int32)
-        return self.of_trees(0) + 3 * tip
+        tip = np.array([level.argmin() for level in levels], np.int32)
+        return self.first_half + 3 * tip
 
     def waves(self, roots: Int32 | None = None) -> list[Int32]:
         """The inner half-edges that face tip 0, nearest first, an array per distance.
@@ -395,7 +368,7 @@ class Forest:
         """
         one, other = self.behind
         waves = []
-        wave = self.twin[self.of_trees(0) if roots is None else roots]
+        wave = self.twin[self.first_half if roots is None else roots]
         while (wave := wave[self.is_inner[wave]]).size:
             waves.append(wave)
             wave = np.concatenate([one[wave], other[wave]])
@@ -423,15 +396,14 @@ class Forest:
 
         All half-edges of one level can be computed together once the lower levels are.
         """
-        across = self.twin
-        level = np.zeros(across.size, dtype=np.int32)
-        met = np.zeros(across.size, dtype=np.bool_)
+        level = np.zeros(self.twin.size, dtype=np.int32)
+        met = np.zeros(self.twin.size, dtype=np.bool_)
         ready = self.tips
         wave = 0
         while ready.size:
             level[ready] = wave
             wave += 1
-            facing = across[ready]
+            facing = self.twin[ready]
             facing = facing[self.is_inner[facing]]
             last = []
             # A half-edge is ready when it is met from its second side.
@@ -456,8 +428,7 @@ class Forest:
         for wave in reversed(self.waves()):
             both = key[one[wave]] + key[other[wave]]
             key[wave] = np.where(is_branch[wave], mixed(both), both)
-        keys: list[int] = key[self.twin[self.of_trees(0)]].tolist()
-        return keys
+        return list(map(int, key[self.twin[self.first_half]]))
 
     @cached_property
     def tip_sets(self) -> UInt64:
@@ -471,8 +442,7 @@ class Forest:
         facing = self.waves()
         for wave in reversed(facing):
             key[wave] = key[one[wave]] + key[other[wave]]
-        roots = self.of_trees(0)
-        whole = key[roots] + key[self.twin[roots]]
+        whole = key[self.first_half] + key[self.twin[self.first_half]]
         nodes = np.concatenate(facing)
         for below in (one[nodes], other[nodes]):
             key[self.twin[below]] = whole[self.tree_of_half[below]] - key[below]
@@ -493,8 +463,7 @@ class Forest:
         split = mixed(sides[shown] + sides[self.twin[shown]])
         keys = np.zeros(self.n_trees, np.uint64)
         np.add.at(keys, self.tree_of_half[shown], split)
-        shapes: list[int] = keys.tolist()
-        return shapes
+        return list(map(int, keys))
 
     def _tip_keys(self) -> UInt64:
         """uint64[3N of all]: 64 random bits of every tip, at its half-edge; zeros elsewhere."""
@@ -527,9 +496,6 @@ def mixed(value: UInt64) -> UInt64:
     value = (value ^ (value >> np.uint64(30))) * _MIX_A
     value = (value ^ (value >> np.uint64(27))) * _MIX_B
     return value ^ (value >> np.uint64(31))
-
-
-# Random trees: uniform topologies, Yule trees, and random resolutions of polytomies.
 
 
 def random_topology(n_tips: int, rng: np.random.Generator, length: float = DEFAULT_LENGTH) -> Tree:
@@ -607,9 +573,8 @@ def resolved_at_random(tree: Tree, edges: Int32, rng: np.random.Generator) -> Tr
         resolution = random_topology(rows.size, rng)
         joined = resolution.edge_halves // 3
         is_arm = joined[:, 0] < rows.size
-        ends[rows[joined[is_arm, 0]], sides[joined[is_arm, 0]]] = nodes[
-            joined[is_arm, 1] - rows.size
-        ]
+        arm, node = joined[is_arm].T
+        ends[rows[arm], sides[arm]] = nodes[node - rows.size]
         ends[inside] = nodes[joined[~is_arm] - rows.size]
     return tree_from_edges(ends, tree.lengths, tree.n_tips, tree.n_artificial)
 

@@ -15,7 +15,7 @@ from hypothesis import strategies as st
 
 from mltree.data.alignments import Alignment, read_alignment
 from mltree.data.alphabet import DNA, PROTEIN, Alphabet
-from mltree.data.datatype import alphabet_named, detect_alphabet
+from mltree.data.datatype import Letters, alphabet_named
 from mltree.system.errors import InputError
 
 ROWS = {
@@ -240,7 +240,7 @@ def test_the_data_type_can_be_forced(tmp_path: Path) -> None:
 def test_a_few_typing_errors_do_not_make_a_protein() -> None:
     characters = np.frombuffer(b"ACGT" * 25, np.uint8).reshape(4, 25).copy()
     characters[2, 3] = ord("E")
-    assert detect_alphabet(characters) is DNA
+    assert Letters.of(characters).looks_like is DNA
 
 
 names = st.lists(

@@ -14,7 +14,7 @@ def test_names_and_rows_are_kept() -> None:
     found = read_sequences(GIVEN, lambda _: 2)
     assert found.names == ("a b", "c")
     assert found.characters.tobytes() == b"AC-TACGT"
-    assert (found.path, found.file_format) == ("what was given", "memory")
+    assert (found.lines.path, found.reading.file_format) == ("what was given", "memory")
     assert str(GIVEN) == "what was given"
     assert GIVEN.fasta() == ">a b\nac-T\n>c\nACGT\n"
 

@@ -19,7 +19,7 @@ from mltree.data.alphabet import (
     Alphabet,
     multistate,
 )
-from mltree.data.datatype import Letters, alphabet_named, detect_alphabet
+from mltree.data.datatype import Letters, alphabet_named
 from mltree.system.errors import InputError
 
 
@@ -62,7 +62,7 @@ KINDS: dict[str, tuple[Alphabet, tuple[str, ...]]] = {
 @pytest.mark.parametrize("kind", KINDS)
 def test_the_characters_tell(kind: str) -> None:
     alphabet, rows = KINDS[kind]
-    assert detect_alphabet(matrix(*rows)) is alphabet
+    assert Letters.of(matrix(*rows)).looks_like is alphabet
 
 
 def test_a_model_s_states_are_as_many_as_it_says() -> None:

@@ -10,7 +10,7 @@ import pytest
 
 from mltree.data.alignments import read_alignment
 from mltree.data.alphabet import DNA, PROTEIN, Alphabet
-from mltree.data.datatype import Letters, detect_alphabet
+from mltree.data.datatype import Letters
 from mltree.system.errors import InputError
 
 LG_FREQUENCIES = {
@@ -74,7 +74,7 @@ def matrix(*rows: str) -> np.ndarray:
 
 
 def test_one_stop_does_not_make_a_protein() -> None:
-    assert detect_alphabet(matrix("ACGTA", "ACGTT", "ACG*A", "AGGTA")) is DNA
+    assert Letters.of(matrix("ACGTA", "ACGTT", "ACG*A", "AGGTA")).looks_like is DNA
 
 
 def test_gaps_tell_nothing() -> None:

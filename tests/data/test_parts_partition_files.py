@@ -199,7 +199,7 @@ BAD = {
     "GTR, a = 1-9\nGTR, a = 10": ("two parts are called a .the first on line 1", 2),
     "# nothing\n": ("no part in it", None),
     "#nexus\nbegin sets;\nend;": ("no charset in it", None),
-    "#nexus\ncharset a = 1-9\n[oh; ": ("a comment is not closed", 3),
+    "#nexus\ncharset a = 1-9\n[oh; ": (r"no .\]. ends this comment", 3),
 }
 
 

@@ -231,6 +231,6 @@ def test_a_tree_has_a_length_above_nothing(length: str, tmp_path: Path) -> None:
 def test_an_open_comment_is_found_in_its_line(tmp_path: Path) -> None:
     path = tmp_path / "sets.nex"
     path.write_text("\n#NEXUS\nbegin sets; [ it\nnever ends\n")
-    with pytest.raises(InputError, match="a comment is not closed") as raised:
+    with pytest.raises(InputError, match=r"no .\]. ends this comment") as raised:
         read_partitions(path)
     assert raised.value.line == 3

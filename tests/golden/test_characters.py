@@ -16,7 +16,7 @@ import numpy as np
 import pytest
 
 from mltree.data.alignments import Alignment, read_alignment
-from mltree.data.datatype import detect_alphabet
+from mltree.data.datatype import Letters
 from mltree.data.patterns import compress, with_unseen
 from mltree.likelihood.ascertainment import AscertainedLikelihood
 from mltree.likelihood.left_out import ascertained_parts
@@ -41,7 +41,7 @@ def recoded(data: str, code: str, only_variable: bool) -> Alignment:
     if only_variable:
         states = [(characters == ord(state)).any(axis=0) for state in sorted(set(CODES[code]))]
         characters = characters[:, np.sum(states, axis=0) > 1]
-    return Alignment(real.names, characters, real.path, detect_alphabet(characters))
+    return Alignment(real.names, characters, real.path, Letters.of(characters).looks_like)
 
 
 @pytest.mark.parametrize(

@@ -16,13 +16,12 @@ from mltree.tree.moves import nni
 from mltree.tree.parsimony import (
     MOST_CHARACTERS,
     NEAR_CUT,
-    Growth,
+    StepwiseAddition,
     improve,
     parsimony_score,
     parsimony_trees,
     parsimony_trees_of_each,
     reweighted_trees,
-    stepwise_addition,
     stepwise_additions,
 )
 from mltree.tree.splits import robinson_foulds, topology_key
@@ -158,7 +157,7 @@ def test_insertion_costs_are_the_changes_that_a_tip_adds(
     """The sets kept up step by step give the cost of the next tip on every edge."""
     rng = np.random.default_rng(seed)
     patterns = random_patterns(n_tips, rng, alphabet)
-    growth = Growth(pack_sites(patterns), 2)
+    growth = StepwiseAddition(pack_sites(patterns), 2)
     tips = np.stack([np.arange(n_tips), rng.permutation(n_tips)], axis=1)
     growth.star(tips[:3])
     for step in range(3, n_tips):
@@ -173,7 +172,7 @@ def test_insertion_costs_are_the_changes_that_a_tip_adds(
         tree.validate()
 
 
-def _scores_of_parts(growth: Growth, tips: np.ndarray, patterns: Patterns) -> np.ndarray:
+def _scores_of_parts(growth: StepwiseAddition, tips: np.ndarray, patterns: Patterns) -> np.ndarray:
     """The scores of both trees so far on the words of all sites, by trees of their own."""
     scores = []
     sites, n_tips = growth.sites, len(tips)
@@ -200,7 +199,7 @@ def test_edges_out_of_the_question_cost_more_than_the_least(alphabet: Alphabet, 
         patterns = random_patterns(n_tips, rng, alphabet)
     else:
         _, patterns = evolved(n_tips, int(rng.integers(50, 900)), seed=case)
-    growth = Growth(pack_sites(patterns), 3)
+    growth = StepwiseAddition(pack_sites(patterns), 3)
     tips = np.stack([rng.permutation(n_tips) for _ in range(3)], axis=1)
     growth.star(tips[:3])
     n_bounds = 0
@@ -265,6 +264,11 @@ def test_alignments_side_by_side_have_the_starts_of_each(
         alone = parsimony_trees(patterns, count, other)
         assert [topology_key(tree) for tree in own] == [topology_key(tree) for tree in alone]
         assert used.bit_generator.state == other.bit_generator.state
+
+
+def stepwise_addition(patterns: Patterns | PackedSites, rng: np.random.Generator) -> Tree:
+    (tree,) = stepwise_additions(patterns, [rng])
+    return tree
 
 
 def parsimony_tree(patterns: Patterns | PackedSites, rng: np.random.Generator) -> Tree:

@@ -93,7 +93,7 @@ def test_numbers_count_on_from_tree_to_tree() -> None:
         )
         np.testing.assert_array_equal(forest.is_inner[at], used >= 3 * tree.n_tips)
     half = 3 * trees[0].n_tips
-    assert forest.of_trees(half).tolist() == [n * trees[0].twin.size + half for n in range(3)]
+    assert (forest.first_half + half).tolist() == [n * trees[0].twin.size + half for n in range(3)]
     for made_from, sibling in zip(forest.behind, siblings(half), strict=True):
         assert made_from[half] == trees[0].twin[sibling]
 
