@@ -13,20 +13,27 @@ models, 44 were left.
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
-from itertools import chain
+from collections.abc import Hashable, Sequence
+from dataclasses import dataclass
+from itertools import chain, groupby
+from operator import attrgetter
 from typing import NamedTuple
 
 import numpy as np
 
+from mltree.fit.fits import Fit
+from mltree.fit.optimisers import FIRST_RADIUS, MAX_STEP, SHORTER_STEPS, Quadratic, Stencil
 from mltree.fit.settings import ModelSettings
-from mltree.fit.trust_region import FIRST_RADIUS, MAX_STEP, SHORTER_STEPS, Quadratic, Stencil
+from mltree.likelihood.requests import Steps, rate_curves
 from mltree.models.parameters import among_sites, bounds, variables_among_sites, vector, with_vector
+from mltree.models.partitioned import SCALER_MAX, SCALER_MIN, Linkage, PartitionModel
 from mltree.models.portable import exp, log, product
-from mltree.models.rate_profiles import RateProfiles
-from mltree.models.rates import Categories, with_invariable
+from mltree.models.rate_profiles import PROFILED, Curves, RateProfiles, lacking
+from mltree.models.rates import Categories, FreeRates, with_invariable
 from mltree.models.substitution import Model
+from mltree.program.cases import Case
 from mltree.system.arrays import Float64
+from mltree.tree.topology import Tree
 
 SAME_MAXIMUM = 0.25
 """Largest difference between variables of two ends, most of them logs, at one maximum."""
@@ -196,3 +203,169 @@ class _RateOptimiser:
         along = self._stencil.quadratic((here.gradient * logs).sum(axis=1))
         bends = product(product(slopes, here.hessian), slopes.T)
         return here.lnl, Quadratic(along.gradient, along.curvature - bends)
+
+
+def scale_bounds(model: PartitionModel, scaler: float, limit: float) -> tuple[float, float]:
+    """Bounds on the log of the factor on a part's branch lengths, ``limit`` at most."""
+    if model.linkage == Linkage.LINKED and model.n_parts > 1:
+        return 0.0, 0.0
+    if model.linkage != Linkage.SCALED:
+        return -limit, limit
+    low, high = math.log(SCALER_MIN / scaler), math.log(SCALER_MAX / scaler)
+    return min(max(low, -limit), 0.0), max(min(high, limit), 0.0)
+
+
+def scales_bounds(model: PartitionModel, limit: float) -> list[tuple[float, float]]:
+    """Bounds on the logs of the factors on the parts' branch lengths, ``limit`` at most."""
+    return [scale_bounds(model, scaler, limit) for scaler in model.scalers.tolist()]
+
+
+EPSILON_SHARE = 0.1
+"""Share of an epsilon that a step must promise: many flat directions together promise little, and
+with all of it optimisers on 30 sites ended 0.09 lnL short."""
+
+
+# Free rates among sites, fitted before all else of a model.
+#
+# They are many variables, of flat and bent ways up, and how the lnL of every pattern depends on its
+# rate tells all of them at once (:mod:`mltree.models.rate_profiles`): a few traversals, where a
+# stencil takes one a point. The curves are asked for at rates far apart, and then where the rates
+# of categories have come to stand, until they stay there.
+
+COARSE_RATES: Float64 = np.append(PROFILED[0], PROFILED[1::2])
+"""f64[J]: rates that curves are requested at first."""
+
+NEARBY_RATES: Float64 = exp(np.array([-0.1, 0.0, 0.1]))
+"""Rates that curves are requested at next, as multiples of a category's rate."""
+
+MAX_ROUNDS = 6
+"""Most requests for curves."""
+
+
+@dataclass
+class _PartRates:
+    """Rates among sites of a part of a fit, while they are fitted."""
+
+    fit: int
+    """Number of the fit."""
+    part: int
+    fitted: FittedAmongSites
+    limits: tuple[float, float]
+    """Bounds on the log of the part's scale."""
+    curves: Curves | None = None
+
+    def missing_rates(self) -> Float64:
+        """f64[n]: rates at which the curves are yet to be requested."""
+        rates = self.fitted.categories.rates
+        around = np.multiply.outer(rates[rates > 0.0], NEARBY_RATES).ravel()
+        if self.curves is not None:
+            return lacking(self.curves.rates, around)
+        return np.sort(np.append(COARSE_RATES, lacking(COARSE_RATES, around)))
+
+    def add_curves(self, curves: Curves) -> None:
+        """Add requested curves."""
+        known = self.curves
+        self.curves = curves if known is None else known.with_rates(curves.rates, curves.lnls)
+
+
+def fit_among_sites(
+    fits: Sequence[Fit], settings: ModelSettings, epsilon: float
+) -> Steps[list[dict[int, FittedAmongSites]]]:
+    """Fit free rates among sites to the parts of each fit; return them by the parts' numbers.
+
+    All else stays as it is in the fit, which is not changed; nothing is fitted where stencils take
+    less time. ``epsilon``: natural log units.
+    """
+    under_way = every = [
+        _PartRates(n, part, FittedAmongSites(model, 1.0, -np.inf), limits)
+        for n, fit in enumerate(fits)
+        for part, (model, limits) in enumerate(
+            zip(fit.model.models, scales_bounds(fit.model, settings.scale_limit), strict=True)
+        )
+        if _is_to_fit(model)
+    ]
+    for _ in range(MAX_ROUNDS):
+        under_way = [rates for rates in under_way if rates.missing_rates().size]
+        if not under_way:
+            break
+        yield from _request_curves(fits, under_way)
+        under_way = _fitted(under_way, settings, EPSILON_SHARE * epsilon)
+    fitted: list[dict[int, FittedAmongSites]] = [{} for _ in fits]
+    for rates in every:
+        if rates.curves is not None:
+            fitted[rates.fit][rates.part] = rates.fitted
+    return fitted
+
+
+def _is_to_fit(model: Model) -> bool:
+    """Return True if the rates are free, and the same for all classes."""
+    form, mixture = model.heterogeneity, model.mixture
+    is_free = isinstance(form, FreeRates) and not form.fixed
+    return is_free and not (mixture is not None and mixture.is_paired)
+
+
+def _fitted(
+    parts: Sequence[_PartRates], settings: ModelSettings, epsilon: float
+) -> list[_PartRates]:
+    """Fit parts to their curves; return the parts that gained from the curves added last."""
+    known = [(part, RateProfiles(part.curves)) for part in parts if part.curves is not None]
+    before = [profiles.lnl(part.fitted.categories) for part, profiles in known]
+    tasks = [
+        Task(profiles, [part.fitted.model], part.fitted.scale, part.limits)
+        for part, profiles in known
+    ]
+    gained = []
+    ends = fitted_among_sites(tasks, settings, epsilon)
+    for (part, _), end, lnl in zip(known, ends, before, strict=True):
+        part.fitted = end
+        if end.lnl - lnl >= epsilon:
+            gained.append(part)
+    return gained
+
+
+class _CurveRequest(NamedTuple):
+    """A tree, its case, and the parts whose curves are requested, by their place in the case."""
+
+    tree: Tree
+    case: Case
+    parts: dict[int, _PartRates]
+
+    @property
+    def kind(self) -> Hashable:
+        """Key of requests that are made together."""
+        return len(self.case.models), self.tree.lengths.ndim
+
+    @property
+    def rates(self) -> list[Float64]:
+        """f64[J] of every part of the case."""
+        places = range(len(self.case.models))
+        return [self.parts[n].missing_rates() if n in self.parts else np.empty(0) for n in places]
+
+
+def _request_curves(fits: Sequence[Fit], parts: Sequence[_PartRates]) -> Steps[None]:
+    """Request the curves that parts, in the order of fits, are missing."""
+    kinds: dict[Hashable, list[_CurveRequest]] = {}
+    for number, of_fit in groupby(parts, key=attrgetter("fit")):
+        for request in _curve_requests(fits[number], list(of_fit)):
+            kinds.setdefault(request.kind, []).append(request)
+    for alike in kinds.values():
+        trees, cases, places = zip(*alike, strict=True)
+        answers = yield from rate_curves(trees, cases, [request.rates for request in alike])
+        for of_request, curves in zip(places, answers, strict=True):
+            for place, part in of_request.items() if curves else ():
+                part.add_curves(curves[place])
+
+
+def _curve_requests(fit: Fit, parts: Sequence[_PartRates]) -> list[_CurveRequest]:
+    """Request curves of the whole tree, or of single parts where those are few of many."""
+    case, tree = fit.case, fit.tree
+    if 2 * len(parts) >= len(case.models):
+        return [_CurveRequest(tree, case, {rates.part: rates for rates in parts})]
+    return [
+        _CurveRequest(
+            tree if tree.lengths.ndim == 1 else tree.with_lengths(tree.lengths[rates.part]),
+            Case((case.models[rates.part],), case.weights, case.first_part + rates.part),
+            {0: rates},
+        )
+        for rates in parts
+    ]

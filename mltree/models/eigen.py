@@ -332,10 +332,7 @@ def _pairs(states: int) -> tuple[Index, Index]:
 
 
 def decompose(
-    exchangeabilities: Float64,
-    frequencies: Float64,
-    rates: Float64,
-    weights: Float64,
+    exchangeabilities: Float64, frequencies: Float64, rates: Float64, weights: Float64
 ) -> ModelArrays:
     """The arrays of a reversible model, or of many along the first axes of all four arguments.
 

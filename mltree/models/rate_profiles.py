@@ -108,9 +108,7 @@ class Splines:
         within = beyond == 0.0
         return SplineWeights(
             low,
-            np.stack(
-                [down, up, sixth * step * (down**3 - down), sixth * step * (up**3 - up)],
-            ),
+            np.stack([down, up, sixth * step * (down**3 - down), sixth * step * (up**3 - up)]),
             np.stack(
                 [1.0 / step, -sixth * (3.0 * down * down - 1.0), sixth * (3.0 * up * up - 1.0)]
             ),

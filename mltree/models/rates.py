@@ -126,8 +126,7 @@ def with_invariable(categories: Categories, p_invariant: ArrayLike | None) -> Ca
     rates, weights = categories.rates / (1.0 - p), categories.weights * (1.0 - p)
     p = np.broadcast_to(p, rates[..., :1].shape)
     return Categories(
-        np.concatenate([rates, np.zeros_like(p)], axis=-1),
-        np.concatenate([weights, p], axis=-1),
+        np.concatenate([rates, np.zeros_like(p)], axis=-1), np.concatenate([weights, p], axis=-1)
     )
 
 

@@ -9,7 +9,7 @@ from typing import Any, Protocol, TypeVar, runtime_checkable
 
 import numpy as np
 
-from mltree.fit.model_optimiser import Fit, distant_starts, starts_of
+from mltree.fit.fits import Fit, distant_starts, starts_of
 from mltree.fit.settings import PerturbationSettings, PhaseSettings, SearchSettings
 from mltree.likelihood.requests import Request, SearchLikelihood, Steps, smoothed, topology_keys
 from mltree.models.partitioned import Linkage, PartitionModel

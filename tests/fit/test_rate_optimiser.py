@@ -8,7 +8,7 @@ from scipy.optimize import minimize
 from scipy.special import softmax
 
 from mltree.data.alphabet import DNA
-from mltree.fit.model_optimiser import starting_models
+from mltree.fit.fits import starting_models
 from mltree.fit.rate_optimiser import Task, fitted_among_sites
 from mltree.fit.settings import ModelSettings
 from mltree.models.grammar import parse_model
