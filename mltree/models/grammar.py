@@ -20,10 +20,10 @@ Of codons, ``GY{omega/kappa}``, ``MG{omega}`` and ``MGK{omega/kappa}``, as IQ-TR
 
 from __future__ import annotations
 
-import dataclasses
 import math
 import re
 from collections.abc import Callable, Iterator
+from dataclasses import replace
 from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, NamedTuple
@@ -65,7 +65,7 @@ from mltree.models.substitution import (
     Model,
     Paired,
     Profiles,
-    RateClasses,
+    equal_model,
     expand_rates,
     n_classes,
     n_pairs,
@@ -200,24 +200,27 @@ def _with_nucleotides(model: Model, term: ModelTerm, mode: FrequencyMode) -> Mod
             f"+{term.text}: model {model.name} is for no codons",
             hint="models of codons are: GY+F3X4, MG+F1X4",
         )
-    model = dataclasses.replace(
+    model = replace(
         model, codon=codon, frequencies=np.full(model.n_states, np.nan), frequency_mode=mode
     )
     if values is None:
         return model
-    values_given = numbers(values, term.text)
-    if len(values_given) != 4 * positions:
-        raise ModelError(
-            f"+{term.text}: {4 * positions} frequencies are wanted, not {len(values_given)}"
-        )
-    rows = values_given.reshape(positions, 4)
+    nucleotides = _given_frequencies(term, values, 4 * positions)
+    rows = nucleotides.reshape(positions, 4)
     if not (rows > 0.0).all() or (abs(rows.sum(axis=1) - 1.0) > FREQUENCY_SLACK).any():
         raise ModelError(
             f"+{term.text}: frequencies of nucleotides must be above 0 and sum to 1",
             hint="in the order ACGT, those of the first position first",
         )
-    codon = dataclasses.replace(codon, given_nucleotides=tuple(values_given.tolist()))
+    codon = replace(codon, given_nucleotides=tuple(nucleotides.tolist()))
     return model.with_codon(codon.with_nucleotides(np.broadcast_to(rows, (3, 4))))
+
+
+def _given_frequencies(term: ModelTerm, values: str, count: int) -> Float64:
+    frequencies = numbers(values, term.text)
+    if len(frequencies) != count:
+        raise ModelError(f"+{term.text}: {count} frequencies are wanted, not {len(frequencies)}")
+    return frequencies
 
 
 _IN_IQ_TREE = {"EMPIRICAL": "FC", "OPTIMIZE": "FO"}
@@ -237,10 +240,8 @@ def _with_frequency_classes(model: Model, term: ModelTerm) -> Model:
 
     mixture = mixed(term.key, term.only() or "", read)
     first, *others = mixture.classes
-    classes = first, *(dataclasses.replace(other, rates_fixed=True) for other in others)
-    return dataclasses.replace(
-        model, mixture=dataclasses.replace(mixture, classes=classes), frequency_mode="model"
-    )
+    classes = first, *(replace(other, rates_fixed=True) for other in others)
+    return replace(model, mixture=replace(mixture, classes=classes), frequency_mode="model")
 
 
 def _with_frequency_term(model: Model, term: ModelTerm) -> Model:
@@ -258,37 +259,31 @@ def _with_frequency_term(model: Model, term: ModelTerm) -> Model:
     return _with_frequencies(model, term)
 
 
+_FREQUENCY_MODES: dict[str, FrequencyMode] = {"F": "FC", "FC": "FC", "FE": "FE", "FO": "FO"}
+"""Modes of terms without values."""
+
+
 def _with_frequencies(model: Model, term: ModelTerm) -> Model:
     states, key, values = model.n_states, term.key, term.only()
     if values is not None:
         if key not in ("F", "FU"):
             raise ModelError(f"+{term.text}: only +FU takes values")
-        frequencies = numbers(values, term.text)
-        if len(frequencies) != states:
-            raise ModelError(
-                f"+{term.text}: {states} frequencies are wanted, not {len(frequencies)}"
-            )
+        frequencies = _given_frequencies(term, values, states)
         if (frequencies < 0.0).any() or abs(frequencies.sum() - 1.0) > FREQUENCY_SLACK:
             raise ModelError(
                 f"+{term.text}: frequencies must not be negative and must sum to 1, "
                 f"not {frequencies.sum():.6g}"
             )
-        return dataclasses.replace(
-            model, frequencies=frequencies / frequencies.sum(), frequency_mode="FU"
+        return replace(model, frequencies=frequencies / frequencies.sum(), frequency_mode="FU")
+    mode = _FREQUENCY_MODES.get(key)
+    if mode is None:
+        raise ModelError(
+            f"cannot read the frequencies +{term.text}",
+            hint="+F or +FC counts them, +FE is equal, +FO estimates, +FU{...} gives them; of "
+            "codons +F1X4 and +F3X4",
         )
-    if key in ("F", "FC"):
-        uncounted = np.full(states, np.nan)
-        return dataclasses.replace(model, frequencies=uncounted, frequency_mode="FC")
-    equal = np.full(states, 1.0 / states)
-    if key == "FE":
-        return dataclasses.replace(model, frequencies=equal, frequency_mode="FE")
-    if key == "FO":
-        return dataclasses.replace(model, frequencies=equal, frequency_mode="FO")
-    raise ModelError(
-        f"cannot read the frequencies +{term.text}",
-        hint="+F or +FC counts them, +FE is equal, +FO estimates, +FU{...} gives them; of codons "
-        "+F1X4 and +F3X4",
-    )
+    start = np.full(states, np.nan if mode == "FC" else 1.0 / states)
+    return replace(model, frequencies=start, frequency_mode=mode)
 
 
 def _with_gamma(model: Model, term: ModelTerm) -> Model:
@@ -308,7 +303,7 @@ def _with_gamma(model: Model, term: ModelTerm) -> Model:
         return model
     mode: GammaMode = "median" if match["mode"] == "A" else "mean"
     form = Gamma(categories, alpha, mode, fixed=values is not None)
-    return dataclasses.replace(model, heterogeneity=form)
+    return replace(model, heterogeneity=form)
 
 
 def _with_free_rates(model: Model, term: ModelTerm) -> Model:
@@ -334,11 +329,11 @@ def _with_free_rates(model: Model, term: ModelTerm) -> Model:
         is_paired = model.mixture is not None and model.mixture.is_paired
         weights = lists[-1] if lists[1:] else np.ones(categories)
         form = FreeRates.of(lists[0], weights, fixed=True, in_order=is_paired)
-    return dataclasses.replace(model, heterogeneity=form)
+    return replace(model, heterogeneity=form)
 
 
 def _with_site_rates(model: Model, term: ModelTerm) -> Model:
-    return dataclasses.replace(model, heterogeneity=SiteRates.read(term.text))
+    return replace(model, heterogeneity=SiteRates.read(term.text))
 
 
 def _with_profiles(model: Model, term: ModelTerm) -> Model:
@@ -357,7 +352,7 @@ def _with_profiles(model: Model, term: ModelTerm) -> Model:
         if len(weights) == mixture.n_classes + 1:
             mixture = mixture.with_own_class()
         mixture = mixture.with_weights(weights, fixed=True)
-    return dataclasses.replace(model, mixture=mixture)
+    return replace(model, mixture=mixture)
 
 
 def _completed(model: Model, has_frequencies: bool) -> Model:
@@ -381,41 +376,41 @@ def _completed(model: Model, has_frequencies: bool) -> Model:
     if not isinstance(mixture, Profiles):
         return model
     if has_frequencies:
-        return dataclasses.replace(model, mixture=mixture.with_own_class())
+        return replace(model, mixture=mixture.with_own_class())
     if mixture.has_own:
         count = mixture.n_classes
         raise ModelError(f"+{mixture.name}: {count - 1} weights are wanted, not {count}")
-    return dataclasses.replace(model, frequency_mode="model")
+    return replace(model, frequency_mode="model")
 
 
 def _with_invariant(model: Model, term: ModelTerm) -> Model:
-    values = term.only()
-    if values is None and term.key in ("I", "IO"):
-        return dataclasses.replace(model, p_invariant=START_P_INVARIANT)
-    if values is None or term.key not in ("I", "IU"):
-        raise ModelError(
-            f"cannot read the proportion of invariable sites +{term.text}",
-            hint="write +I, +IO (estimated) or +I{0.2}, +IU{0.2} (given)",
-        )
-    p_invariant = _number(values, term)
+    p_invariant = _value(term, "I", "the proportion of invariable sites", "0.2")
+    if p_invariant is None:
+        return replace(model, p_invariant=START_P_INVARIANT)
     if not 0.0 <= p_invariant < 1.0:
         raise ModelError(f"+{term.text}: the proportion must be in [0, 1)")
-    return dataclasses.replace(model, p_invariant=p_invariant, p_invariant_fixed=True)
+    return replace(model, p_invariant=p_invariant, p_invariant_fixed=True)
 
 
 def _with_scaler(model: Model, term: ModelTerm) -> Model:
-    values = term.only()
-    if values is None and term.key in ("B", "BO"):
-        return dataclasses.replace(model, branch_scaler=1.0)
-    if values is None or term.key not in ("B", "BU"):
-        raise ModelError(
-            f"cannot read the scale of branch lengths +{term.text}",
-            hint="write +B, +BO (estimated) or +B{1.5}, +BU{1.5} (given)",
-        )
-    scale = _number(values, term)
-    if not scale > 0.0:
+    scale = _value(term, "B", "the scale of branch lengths", "1.5")
+    if scale is not None and not scale > 0.0:
         raise ModelError(f"+{term.text}: the scale must be positive")
-    return dataclasses.replace(model, branch_scaler=scale)
+    return replace(model, branch_scaler=1.0 if scale is None else scale)
+
+
+def _value(term: ModelTerm, letter: str, noun: str, example: str) -> float | None:
+    """Return the value of +I or +B in braces; None for one to estimate."""
+    values = term.only()
+    if values is None and term.key in (letter, f"{letter}O"):
+        return None
+    if values is None or term.key not in (letter, f"{letter}U"):
+        given = f"+{letter}{{{example}}}, +{letter}U{{{example}}} (given)"
+        raise ModelError(
+            f"cannot read {noun} +{term.text}",
+            hint=f"write +{letter}, +{letter}O (estimated) or {given}",
+        )
+    return _number(values, term)
 
 
 def _with_ascertainment(model: Model, term: ModelTerm) -> Model:
@@ -438,7 +433,7 @@ def _with_ascertainment(model: Model, term: ModelTerm) -> Model:
         )
     if any(count < 0 for count in counts) or (counts and not sum(counts) > 0):
         raise ModelError(f"+{term.text}: numbers of sites must not be negative, nor all zero")
-    return dataclasses.replace(model, ascertainment=Ascertainment(correction, counts))
+    return replace(model, ascertainment=Ascertainment(correction, counts))
 
 
 def _number(values: str, term: ModelTerm) -> float:
@@ -554,17 +549,17 @@ def _base_model(name: str, alphabet: Alphabet) -> Model:
 def _nucleotides(name: str, alphabet: Alphabet) -> Model:
     custom = _CUSTOM_CLASSES.fullmatch(name)
     if custom is not None:
-        return _estimated(name, alphabet, _in_order(custom[1]), np.ones(6))
+        order = list(dict.fromkeys(custom[1]))  # of appearance: 353353 is 010010
+        return equal_model(name, alphabet, tuple(map(order.index, custom[1])), "FO")
     known = DNA_MODELS[_DNA_NAMES[name]]
-    model = _estimated(known.name, alphabet, known.rate_classes, np.ones(6))
     mode: FrequencyMode = "FO" if known.free_frequencies else "model"
-    return dataclasses.replace(model, frequency_mode=mode)
+    return equal_model(known.name, alphabet, known.rate_classes, mode)
 
 
 def _proteins(name: str, alphabet: Alphabet) -> Model:
     if name == PROTEIN_GTR:
         start = protein_model("LG").exchangeabilities
-        return _estimated(name, alphabet, tuple(range(len(start))), start)
+        return replace(equal_model(name, alphabet, tuple(range(len(start))), "FO"), rates=start)
     if name in PAIRED:
         return _paired(name, alphabet)
     if name in (POISSON, *PROFILES):
@@ -575,33 +570,19 @@ def _proteins(name: str, alphabet: Alphabet) -> Model:
 def _paired(name: str, alphabet: Alphabet) -> Model:
     """LG4M with four gamma rates, or LG4X with four free ones."""
     mixture = paired_mixture(name)
-    form: Gamma | FreeRates = Gamma(mixture.n_classes, START_ALPHA)
-    if name == "LG4X":
-        form = FreeRates.from_gamma(mixture.n_classes, START_ALPHA)
-    lg = protein_model("LG")
+    among = FreeRates.from_gamma if name == "LG4X" else Gamma
+    form, lg = among(mixture.n_classes, START_ALPHA), protein_model("LG")
     return Model(name, alphabet, (), *lg, "model", heterogeneity=form, mixture=mixture)
 
 
 def _poisson(name: str, alphabet: Alphabet) -> Model:
     """The model of equal exchangeabilities; a bare C20 is POISSON+C20+G4, as in IQ-TREE."""
-    states = alphabet.n_states
-    equal = np.full(states, 1.0 / states)
-    model = Model(POISSON, alphabet, (), np.ones(n_pairs(states)), equal, "model")
+    model = equal_model(POISSON, alphabet, (0,) * n_pairs(alphabet.n_states), "model")
+    model = replace(model, rate_classes=())
     if name == POISSON:
         return model
     form = Gamma(DEFAULT_CATEGORIES, START_ALPHA)
-    return dataclasses.replace(model, heterogeneity=form, mixture=profile_mixture(name))
-
-
-def _estimated(name: str, alphabet: Alphabet, classes: RateClasses, rates: Float64) -> Model:
-    states = len(alphabet.states)
-    return Model(name, alphabet, classes, rates, np.full(states, 1.0 / states), "FO")
-
-
-def _in_order(classes: str) -> RateClasses:
-    """The classes numbered in order of appearance: 353353 is 010010."""
-    order = list(dict.fromkeys(classes))
-    return tuple(order.index(digit) for digit in classes)
+    return replace(model, heterogeneity=form, mixture=profile_mixture(name))
 
 
 def _with_values(model: Model, values: str, head: str) -> Model:
@@ -612,7 +593,7 @@ def _with_values(model: Model, values: str, head: str) -> Model:
         raise ModelError(f"model {model.name} has exchangeabilities of its own: none can be given")
     if model.name == PROTEIN_GTR and not _LIST_OF_NUMBERS.fullmatch(values):
         rates, frequencies = read_matrix(values)
-        return dataclasses.replace(
+        return replace(
             model, rates=rates, rates_fixed=True, frequencies=frequencies, frequency_mode="FU"
         )
     return _with_rates(model, numbers(values, head))
@@ -652,9 +633,7 @@ def _with_rates(model: Model, values: Float64) -> Model:
             hint=_hint_at_classes(model),
         )
     unique = unique / (unique[reference] or 1.0)
-    return dataclasses.replace(
-        model, rates=expand_rates(model.rate_classes, unique), rates_fixed=True
-    )
+    return replace(model, rates=expand_rates(model.rate_classes, unique), rates_fixed=True)
 
 
 def _classes_of_pairs(model: Model, values: Float64) -> Float64:

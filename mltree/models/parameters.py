@@ -10,23 +10,23 @@ model's own, is left out.
 
 from __future__ import annotations
 
-import dataclasses
 import math
 from collections.abc import Hashable, Iterable, Iterator, Sequence
+from dataclasses import replace
 from functools import lru_cache
 from itertools import chain, combinations, pairwise
 from typing import NamedTuple
 
 import numpy as np
 
-from mltree.models.eigen import ModelArrays, System, fitted, known_systems, rate_matrix, systems_of
+from mltree.models.eigen import ModelArrays, fitted, known_systems, rate_matrix, systems_of
+from mltree.models.empirical import Matrices
 from mltree.models.portable import exp
 from mltree.models.rates import Categories, Variable, categories_at, with_invariable
 from mltree.models.substitution import (
     LEAST_WEIGHT,
     NO_CHANGE,
     POSITIONS,
-    Matrices,
     Mixed,
     Model,
     Profiles,
@@ -259,7 +259,7 @@ def _with_values(model: Model, x: Float64, values: _Values, row: int) -> Model:
     mixture = moved.mixture
     if mixture is not None and values.weights is not None:
         mixture = mixture.with_weights(values.weights[row])
-    return dataclasses.replace(
+    return replace(
         moved,
         codon=model.codon and model.codon.with_vector(x[: len(model.codon.variables())]),
         p_invariant=None if values.p_invariant is None else float(values.p_invariant[row]),
@@ -374,29 +374,24 @@ def _systems(groups: Sequence[_Points]) -> list[Sequence[Iterable[Float64]]]:
     """Eigenvalues, right, left and frequencies of each group's points; alike ones found at once."""
     matrices = [group.matrices for group in groups]
     kinds: dict[tuple[int, bool], list[int]] = {}
-    for number, (group, group_matrices) in enumerate(zip(groups, matrices, strict=True)):
-        kinds.setdefault((group_matrices.frequencies.shape[-1], group.moves), []).append(number)
-    systems_found: dict[int, Sequence[Iterable[Float64]]] = {}
+    for number, (group, of_group) in enumerate(zip(groups, matrices, strict=True)):
+        kinds.setdefault((of_group.frequencies.shape[-1], group.moves), []).append(number)
+    systems: dict[int, Sequence[Iterable[Float64]]] = {}
     for (_, moves), which in kinds.items():
-        rates, frequencies = zip(*(matrices[n] for n in which), strict=True)
-        tables = np.concatenate(rates), np.concatenate(frequencies)
-        systems = systems_of(*tables) if moves else _stacked(known_systems(*tables))
+        tables = [np.concatenate(rows) for rows in zip(*(matrices[n] for n in which), strict=True)]
+        together: Iterable[Float64] = (
+            systems_of(*tables)
+            if moves
+            else map(np.stack, zip(*known_systems(*tables), strict=True))
+        )
         ends = np.cumsum([len(matrices[n].frequencies) for n in which])[:-1]
-        for n, *rows in zip(which, *(np.split(table, ends) for table in systems), strict=True):
-            group_matrices, of_row = groups[n].of_classes(rows), groups[n].of_row.tolist()
-            systems_found[n] = (
-                group_matrices
-                if moves
-                else [[table[row] for row in of_row] for table in group_matrices]
-            )
-    return [systems_found[n] for n in range(len(groups))]
-
-
-def _stacked(systems: Sequence[System]) -> System:
-    eigenvalues, right, left, frequencies, generator, direct = (
-        np.stack(rows) for rows in zip(*systems, strict=True)
-    )
-    return eigenvalues, right, left, frequencies, generator, direct
+        for n, *rows in zip(which, *(np.split(table, ends) for table in together), strict=True):
+            of_matrices, of_row = groups[n].of_classes(rows), groups[n].of_row.tolist()
+            if moves:
+                systems[n] = of_matrices
+            else:
+                systems[n] = [[table[row] for row in of_row] for table in of_matrices]
+    return [systems[n] for n in range(len(groups))]
 
 
 def among_sites(model: Model, points: Float64) -> Categories:

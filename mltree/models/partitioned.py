@@ -6,10 +6,9 @@ not partitioned has one part, so that everything above speaks of parts only.
 
 from __future__ import annotations
 
-import dataclasses
 import re
 from collections.abc import Sequence
-from dataclasses import replace
+from dataclasses import field, replace
 from enum import StrEnum
 from functools import cached_property
 
@@ -58,9 +57,9 @@ class PartitionModel(Value, eq=False):
     names: tuple[str, ...] = (NO_NAME,)
     """Names of the parts."""
     linkage: Linkage = Linkage.LINKED
-    scalers: Float64 = dataclasses.field(default_factory=lambda: np.ones(1))
+    scalers: Float64 = field(default_factory=lambda: np.ones(1))
     """f64 [P]: relative rate of each part; 1 unless scaled."""
-    shares: Float64 = dataclasses.field(default_factory=lambda: np.ones(1))
+    shares: Float64 = field(default_factory=lambda: np.ones(1))
     """f64 [P]: proportion of the sites in each part."""
     least_categories: int = 1
     """Least number of categories that parts are computed with, some of weight 0."""
@@ -124,9 +123,7 @@ class PartitionModel(Value, eq=False):
     def under_gamma(self) -> PartitionModel:
         """A copy with gamma rates in place of site rates: trees are scored under it."""
         form = Gamma(DEFAULT_CATEGORIES, START_ALPHA)
-        return self.with_parts(
-            [dataclasses.replace(model, heterogeneity=form) for model in self.models]
-        )
+        return self.with_parts([replace(model, heterogeneity=form) for model in self.models])
 
     @property
     def site_rates(self) -> list[SiteRates]:
@@ -159,7 +156,7 @@ class PartitionModel(Value, eq=False):
     def with_parts(self, models: Sequence[Model], scalers: Float64 | None = None) -> PartitionModel:
         """A copy with other models, and other scalers."""
         scalers = self.scalers if scalers is None else scalers
-        return dataclasses.replace(self, models=tuple(models), scalers=scalers)
+        return replace(self, models=tuple(models), scalers=scalers)
 
     def mean_lengths(self, lengths: Float64) -> Float64:
         """f64 [E]: branch lengths, as they are or averaged over the sites: f64 [P, E]."""
@@ -179,7 +176,7 @@ class PartitionModel(Value, eq=False):
         mean = float((self.scalers * self.shares).sum())
         if self.linkage != Linkage.SCALED:
             return self, 1.0
-        return dataclasses.replace(self, scalers=self.scalers / mean), mean
+        return replace(self, scalers=self.scalers / mean), mean
 
     @property
     def text(self) -> str:
