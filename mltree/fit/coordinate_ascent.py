@@ -10,7 +10,7 @@ variables on log scales, is then extrapolated, as far as lnL rises.
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass, field, replace
 from itertools import chain
 from typing import NamedTuple
@@ -20,7 +20,7 @@ import numpy as np
 from mltree.data.patterns import Patterns
 from mltree.fit.fits import Fit
 from mltree.fit.model_optimiser import optimise_models
-from mltree.fit.rate_optimiser import FittedAmongSites, Task, fitted_among_sites
+from mltree.fit.rate_optimiser import FittedAmongSites, Task, fit_profiles
 from mltree.fit.settings import BranchSettings, SearchSettings
 from mltree.likelihood.likelihood import Likelihood
 from mltree.likelihood.requests import Steps, part_log_likelihoods, perform, smoothed
@@ -136,7 +136,7 @@ def ascend(
         epsilon = settings.model.final_epsilon if parameters else None
         yield from _turn(under_way, settings, epsilon, settings.final_smooth_epsilon)
         yield from _extrapolate(starts, settings)
-        under_way = [c for c in under_way if c.remaining_gain >= settings.ascent_epsilon]
+        under_way = [one for one in under_way if one.remaining_gain >= settings.ascent_epsilon]
         if best_alone:
             under_way = _contending(under_way, max(fit.lnl for fit in fits))
         if not under_way:
@@ -158,14 +158,12 @@ def _race(fits: Sequence[Fit], settings: SearchSettings) -> Steps[list[Fit]]:
 
 
 def _contending(progresses: Sequence[Progress], best: float) -> list[Progress]:
-    """Return the courses that may end above a best lnL, or have it."""
-    return [
-        progress for progress in progresses if max(progress.reachable, progress.fit.lnl) >= best
-    ]
+    """Return the fits that may end above a best lnL, or have it."""
+    return [one for one in progresses if max(one.reachable, one.fit.lnl) >= best]
 
 
 def _distinct(progresses: Sequence[Progress]) -> list[Progress]:
-    """Drop every course that has a better one nearby; the order stays."""
+    """Drop every fit that has a better one nearby; the order stays."""
     kept_so_far: list[tuple[Progress, _Position]] = []
     for progress in sorted(progresses, key=lambda progress: -progress.fit.lnl):
         position = _Position.of(progress.fit)
@@ -358,7 +356,7 @@ class RateScreening:
         if not self._known.keys() >= {part for part, _ in starts_of_parts}:
             raise ValueError("no profiles are known")
         tasks = [Task(self._known[part][1], starts) for part, starts in starts_of_parts]
-        return fitted_among_sites(tasks, self.settings.model, RATES_EPSILON)
+        return fit_profiles(tasks, self.settings.model, RATES_EPSILON)
 
     def look(self, where: Sequence[tuple[int, Tree, Model]]) -> None:
         """Profile parts, each on its tree under a model's matrix, where these have changed."""
@@ -385,21 +383,21 @@ class RateScreening:
             self._smooth(fits)
             for progress, lnl in zip(under_way, before, strict=True):
                 progress.update(lnl)
-            under_way = [c for c in under_way if c.remaining_gain >= self.settings.ascent_epsilon]
+            epsilon = self.settings.ascent_epsilon
+            under_way = [one for one in under_way if one.remaining_gain >= epsilon]
             if not under_way:
                 break
 
     def _fit_rates(self, fits: Sequence[Fit]) -> None:
-        layers = _layers([fit.first_part for fit in fits])
+        layers = _layers((n, fit.first_part) for n, fit in enumerate(fits))
         step = max(1, PROFILE_BATCH // (PROFILED.size * self.patterns.n_patterns))
         for first in range(0, len(layers), step):
             some = [fits[n] for layer in layers[first : first + step] for n in layer.values()]
-            each = self._profiles([(fit.first_part, fit.tree, fit.model.lone) for fit in some])
-            tasks = [
-                Task(profiles, [fit.model.lone]) for profiles, fit in zip(each, some, strict=True)
-            ]
-            model = self.settings.model
-            ends = fitted_among_sites(tasks, model, model.final_epsilon)
+            where = [(fit.first_part, fit.tree, fit.model.lone) for fit in some]
+            pairs = zip(self._profiles(where), where, strict=True)
+            tasks = [Task(profiles, [model]) for profiles, (_, _, model) in pairs]
+            settings = self.settings.model
+            ends = fit_profiles(tasks, settings, settings.final_epsilon)
             for fit, fitted in zip(some, ends, strict=True):
                 fit.model = fit.model.with_parts([fitted.model])
                 fit.tree.lengths[:] = self.settings.branches.scaled(fit.tree.lengths, fitted.scale)
@@ -426,20 +424,15 @@ class RateScreening:
         lnls: dict[int, Float64] = {}
         likelihood, slots = self.likelihood_of(self.categories), self.patterns.n_tips - 2
         for parts in likelihood.engine.room.neighbours(slots, len(self.patterns.parts)):
-            these = [n for n, (part, _, _) in enumerate(where) if part in parts]
-            layers = _layers([where[n][0] for n in these])
+            layers = _layers((n, part) for n, (part, _, _) in enumerate(where) if part in parts)
             if not layers:
                 continue
-            of_parts = [where[n] for n in these]
-            trees, cases = zip(
-                *(self._layer(of_parts, layer, parts) for layer in layers), strict=True
-            )
+            trees, cases = zip(*(self._layer(where, layer, parts) for layer in layers), strict=True)
             every = [tree for tree in trees for _ in PROFILED]
             rows = likelihood.site_rows(every, [*chain.from_iterable(cases)])
-            for row, layer in enumerate(layers):
-                of_layer = rows[row * PROFILED.size : (row + 1) * PROFILED.size]
+            for of_layer, layer in zip(np.split(rows, len(layers)), layers, strict=True):
                 for part, n in layer.items():
-                    lnls[these[n]] = np.ascontiguousarray(of_layer[:, self.patterns.parts[part]])
+                    lnls[n] = np.ascontiguousarray(of_layer[:, self.patterns.parts[part]])
         for n, (part, _, _) in enumerate(where):
             counts = self.patterns.weights[self.patterns.parts[part]]
             yield RateProfiles(Curves(PROFILED, lnls[n], counts))
@@ -461,11 +454,11 @@ class RateScreening:
         return tree.with_lengths(lengths), cases
 
 
-def _layers(parts: Sequence[int]) -> list[dict[int, int]]:
-    """Deal numbers out to layers, with no two of one part in a layer."""
+def _layers(parts: Iterable[tuple[int, int]]) -> list[dict[int, int]]:
+    """Deal numbers of trees, each with a part, out to layers with no two of one part."""
     layers: list[dict[int, int]] = []
     before: Counter[int] = Counter()
-    for n, part in enumerate(parts):
+    for n, part in parts:
         if before[part] == len(layers):
             layers.append({})
         layers[before[part]][part] = n

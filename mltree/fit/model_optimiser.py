@@ -235,7 +235,7 @@ class _FitOptimiser:
             return self._by_part(arrays)
         every = [of_part + of_part[-1:] * (count - len(of_part)) for of_part in arrays]
         cases = [Case(models, fit.weights, fit.first_part) for models in zip(*every, strict=True)]
-        padded = [np.append(scale, np.repeat(scale[-1:], count - len(scale))) for scale in scales]
+        padded = [np.pad(scale, (0, count - len(scale)), "edge") for scale in scales]
         return self._scaled(np.array(padded).T), cases
 
     def evaluated(self, lnls: Float64) -> list[tuple[BoxOptimiser, Float64]]:
@@ -406,8 +406,8 @@ class PartOptimiser:
 # about how lnL curves: by the changes between two states that are expected, as in expectation and
 # maximisation, whose step along each axis is the first one here.
 
-MAX_STEPS = 200
-"""Steps of an optimiser; 190 exchangeabilities on 30 sites, most of them on a bound, took 75."""
+SHARED_STEPS = 200
+"""Steps at most; 190 exchangeabilities on 30 sites, most of them on a bound, took 75."""
 
 
 @dataclass
@@ -469,7 +469,7 @@ def share_exchangeabilities(
         for part, model in enumerate(fit.model.models)
         if shared_exchangeabilities(model)
     ]
-    for _ in range(MAX_STEPS):
+    for _ in range(SHARED_STEPS):
         under_way = [one for one in shared if not one.optimiser.done]
         if not under_way:
             break

@@ -242,12 +242,10 @@ def advance(optimisers: Sequence[BoxOptimiser], values: Sequence[Float64]) -> No
 def _plan_steps(optimisers: Sequence[TrustRegion]) -> None:
     """Plan the next steps of optimisers with the same number of variables."""
     known = [optimiser.quadratic for optimiser in optimisers if optimiser.quadratic is not None]
-    quadratics = Quadratic(*(np.stack(every) for every in zip(*known, strict=True)))
+    quadratics = Quadratic.stack(known)
     low = np.stack([optimiser.low - optimiser.x for optimiser in optimisers])
     high = np.stack([optimiser.high - optimiser.x for optimiser in optimisers])
-    both = Quadratic(
-        *map(np.stack, zip(quadratics, quadratics.flatter(CURVATURE_SLACK), strict=True))
-    )
+    both = Quadratic.stack([quadratics, quadratics.flatter(CURVATURE_SLACK)])
     concave = both.concave(low, high)
     predicted_gains, possible_gains = both.gain(concave.summit(low, high, MAX_STEP))
     measured = Quadratic(concave.gradient[0], concave.curvature[0])
@@ -293,22 +291,14 @@ class Stencil(NamedTuple):
         slope: Float64 = (values[1:] - values[0]) / self.step + along * (self.step / 2)
         return slope
 
-    def slopes(self, values: Float64) -> tuple[Float64, Float64]:
-        """f64[n] each: gradient in the middle and curvature along the axes, from values there."""
-        n = self.offsets.shape[1]
-        up, down = values[1 : 1 + n] - values[0], values[1 + n : 1 + 2 * n] - values[0]
-        return (up - down) / (2 * self.step), (-up - down) / self.step**2
-
     def quadratic(self, values: Float64) -> Quadratic:
         """The second-order expansion about the middle, from f64[points] values."""
-        n = self.offsets.shape[1]
-        gradient, along = self.slopes(values)
-        up, both = values[1 : 1 + n] - values[0], values[1 + 2 * n :] - values[0]
-        one, other = self.pairs
-        curvature = np.diag(along)
+        n, (one, other) = self.offsets.shape[1], self.pairs
+        up, down, both = np.split(values[1:] - values[0], [n, 2 * n])
+        curvature = np.diag((-up - down) / self.step**2)
         between = (up[one] + up[other] - both) / self.step**2
         curvature[one, other] = curvature[other, one] = between
-        return Quadratic(gradient, curvature)
+        return Quadratic((up - down) / (2 * self.step), curvature)
 
 
 class Quadratic(NamedTuple):
@@ -318,6 +308,11 @@ class Quadratic(NamedTuple):
     """f64[..., n]: gradient at the point of expansion."""
     curvature: Float64
     """f64[..., n, n]: minus the Hessian."""
+
+    @classmethod
+    def stack(cls, quadratics: Sequence[Quadratic]) -> Quadratic:
+        """Stack quadratics along a new first axis."""
+        return cls(*map(np.stack, zip(*quadratics, strict=True)))
 
     def gain(self, step: Float64) -> Float64:
         """Return the least gain of steps f64[..., n]: no quadratic curves up for ever."""

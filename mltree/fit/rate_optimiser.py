@@ -74,7 +74,7 @@ class Task(NamedTuple):
     """Bounds on the log of the factor; None: those of the settings."""
 
 
-def fitted_among_sites(
+def fit_profiles(
     tasks: Sequence[Task], settings: ModelSettings, epsilon: float
 ) -> list[FittedAmongSites]:
     """Return the best maximum from the starts of each task; the optimisers share their algebra.
@@ -99,10 +99,10 @@ def _optimised(
     Several starts are first optimised on a sketch of the patterns; one alone is not.
     """
     begun = dict(enumerate(starts))
-    several = (n for n, own in begun.items() if len(own) > 1)
-    sketches = {n: own for n in several if (own := tasks[n].profiles.sketch)}
+    several = (n for n, starts_of_task in begun.items() if len(starts_of_task) > 1)
+    sketches = {n: sketch for n in several if (sketch := tasks[n].profiles.sketch)}
     if sketches:
-        rough = [tasks[n]._replace(profiles=own) for n, own in sketches.items()]
+        rough = [tasks[n]._replace(profiles=sketch) for n, sketch in sketches.items()]
         ends = _optimised(rough, [starts[n] for n in sketches], settings, epsilon)
         begun |= zip(sketches, map(_distinct, ends), strict=True)
     optimisers = [
@@ -117,7 +117,7 @@ def _optimised(
                 by_size.setdefault(optimiser.x.size, []).append(optimiser)
         for alike in by_size.values():
             _advance(alike)
-    return [[optimiser.end for optimiser in own] for own in optimisers]
+    return [[optimiser.end for optimiser in of_task] for of_task in optimisers]
 
 
 def _distinct(ends: Sequence[FittedAmongSites]) -> list[FittedAmongSites]:
@@ -132,20 +132,15 @@ def _distinct(ends: Sequence[FittedAmongSites]) -> list[FittedAmongSites]:
 
 def _advance(optimisers: Sequence[_RateOptimiser]) -> None:
     """Take a step of optimisers with the same number of variables, or end them."""
-    quadratics = Quadratic(
-        *map(np.stack, zip(*(optimiser.quadratic for optimiser in optimisers), strict=True))
-    )
+    quadratics = Quadratic.stack([optimiser.quadratic for optimiser in optimisers])
     low = np.stack([optimiser.low - optimiser.x for optimiser in optimisers])
     high = np.stack([optimiser.high - optimiser.x for optimiser in optimisers])
     concave = quadratics.concave(low, high)
-    radii = np.array(
-        [[(MAX_STEP,) for _ in optimisers], [(optimiser.radius,) for optimiser in optimisers]]
-    )
+    radii = np.array([[MAX_STEP, optimiser.radius] for optimiser in optimisers]).T[..., None]
     farthest, steps = concave.summit(low, high, radii)
-    for optimiser, predicted_gain, step in zip(
-        optimisers, quadratics.gain(farthest), steps, strict=True
-    ):
-        optimiser.done = bool(predicted_gain < optimiser.epsilon)
+    gains = quadratics.gain(farthest).tolist()
+    for optimiser, gain, step in zip(optimisers, gains, steps, strict=True):
+        optimiser.done = gain < optimiser.epsilon
         if not optimiser.done:
             optimiser.take(step)
 
@@ -238,7 +233,7 @@ COARSE_RATES: Float64 = np.append(PROFILED[0], PROFILED[1::2])
 NEARBY_RATES: Float64 = exp(np.array([-0.1, 0.0, 0.1]))
 """Rates that curves are requested at next, as multiples of a category's rate."""
 
-MAX_ROUNDS = 6
+CURVE_ROUNDS = 6
 """Most requests for curves."""
 
 
@@ -284,7 +279,7 @@ def fit_among_sites(
         )
         if _is_to_fit(model)
     ]
-    for _ in range(MAX_ROUNDS):
+    for _ in range(CURVE_ROUNDS):
         under_way = [rates for rates in under_way if rates.missing_rates().size]
         if not under_way:
             break
@@ -315,7 +310,7 @@ def _fitted(
         for part, profiles in known
     ]
     gained = []
-    ends = fitted_among_sites(tasks, settings, epsilon)
+    ends = fit_profiles(tasks, settings, epsilon)
     for (part, _), end, lnl in zip(known, ends, before, strict=True):
         part.fitted = end
         if end.lnl - lnl >= epsilon:

@@ -430,7 +430,7 @@ def p_matrices(arrays: ModelArrays, lengths: Float64) -> Float64:
 
     Written with expm1 so that off-diagonal entries of very short branches (t = 1e-6) keep all
     their digits, and t = 0 is the identity; rounding below zero is cut off. Where that loses
-    entries that take several changes, P is the sum of a series (:mod:`mltree.models.eigen`).
+    entries that take several changes, P is the sum of a :class:`Series`.
     """
     times = np.multiply.outer(lengths, arrays.rates)
     exponents = np.multiply.outer(times, arrays.eigenvalues)
@@ -475,7 +475,7 @@ instead of 5.3 s on one core)."""
 def site_systems(exchangeabilities: Float64, frequencies: Float64) -> SiteSystems:
     """The eigen systems of f64 [S(S-1)/2] exchangeabilities with each of f64 [L, S] frequencies.
 
-    Raises: ModelError as :func:`mltree.models.eigen.rate_matrix`.
+    Raises: ModelError as `rate_matrix`.
     """
     distinct, which = np.unique(frequencies, axis=0, return_inverse=True)
     each = [

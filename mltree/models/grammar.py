@@ -26,7 +26,7 @@ from collections.abc import Callable, Iterator
 from dataclasses import replace
 from functools import partial
 from pathlib import Path
-from typing import TYPE_CHECKING, NamedTuple
+from typing import TYPE_CHECKING, NamedTuple, TypeAlias
 
 import numpy as np
 
@@ -47,12 +47,12 @@ from mltree.models.names import (
 from mltree.models.rates import (
     ALPHA_MIN,
     DEFAULT_SITE_RATES,
+    GRID,
     ONE_RATE,
     FreeRates,
     Gamma,
     GammaMode,
     SiteRates,
-    check_beside,
 )
 from mltree.models.substitution import (
     DNA_MODELS,
@@ -100,6 +100,7 @@ _TERM = re.compile(rf"([^{{}}\[\]]*)((?:[{{\[]{_INSIDE}[}}\]])*)")
 _BRACES = re.compile(rf"[{{\[]({_INSIDE})[}}\]]")
 _GAMMA = re.compile(r"G(?P<categories>[0-9]{0,9})(?P<mode>[AM]?)")
 _FREE = re.compile(r"R(?P<categories>[0-9]{0,9})")
+_SITE_RATES = re.compile(r"PSR([0-9]{0,9})")
 
 
 class ModelTerm(NamedTuple):
@@ -132,8 +133,16 @@ class ModelTerm(NamedTuple):
         Raises: ModelError where there are more.
         """
         if len(self.values) > 1:
-            raise ModelError(f"+{self.text}: one pair of braces is wanted")
+            raise self.error("one pair of braces is wanted")
         return self.values[0] if self.values else None
+
+    def error(self, message: str, hint: str | None = None) -> ModelError:
+        """The error for a term whose values cannot be used."""
+        return ModelError(f"+{self.text}: {message}", hint=hint)
+
+    def unreadable(self, noun: str, hint: str) -> ModelError:
+        """The error for a term that cannot be read."""
+        return ModelError(f"cannot read {noun} +{self.text}", hint=hint)
 
 
 def numbers(values: str, term: str) -> Float64:
@@ -155,22 +164,14 @@ def with_options(model: Model, texts: list[str]) -> Model:
     seen: dict[str, str] = {}
     for text in texts:
         term = ModelTerm.read(text, f"{model.name}+{text}")
-        option = _kind_of(term)
-        letter, before = term.key[0], seen.get(option.about)
+        about, apply = _kind_of(term)
+        letter, before = term.key[0], seen.get(about)
         if before is not None:
             two = f"two +{letter} terms" if letter == before else f"both +{before} and +{letter}"
-            raise ModelError(f"model {model.name} has {two}", hint=f"say {option.about} once")
-        seen[option.about] = letter
-        model = option.apply(model, term)
-    return _completed(model, _TERM_KINDS["F"].about in seen)
-
-
-class _TermKind(NamedTuple):
-    """A kind of term."""
-
-    about: str
-    """The property of the model that the term sets; only one term may set it."""
-    apply: Callable[[Model, ModelTerm], Model]
+            raise ModelError(f"model {model.name} has {two}", hint=f"say {about} once")
+        seen[about] = letter
+        model = apply(model, term)
+    return _completed(model, "the frequencies" in seen)
 
 
 def _kind_of(term: ModelTerm) -> _TermKind:
@@ -194,11 +195,10 @@ def _with_nucleotides(model: Model, term: ModelTerm, mode: FrequencyMode) -> Mod
     """Set codon frequencies as products of nucleotide frequencies, by position or not."""
     codon, positions, values = model.codon, POSITIONS[mode], term.only()
     if codon is None and isinstance(model.alphabet, CodonAlphabet):
-        codon = CodonRates.of_table(model.alphabet, model.rates)
+        codon = CodonRates(model.alphabet, has_kappa=False, omega_fixed=True, published=model.rates)
     if codon is None:
-        raise ModelError(
-            f"+{term.text}: model {model.name} is for no codons",
-            hint="models of codons are: GY+F3X4, MG+F1X4",
+        raise term.error(
+            f"model {model.name} is for no codons", hint="models of codons are: GY+F3X4, MG+F1X4"
         )
     model = replace(
         model, codon=codon, frequencies=np.full(model.n_states, np.nan), frequency_mode=mode
@@ -208,8 +208,8 @@ def _with_nucleotides(model: Model, term: ModelTerm, mode: FrequencyMode) -> Mod
     nucleotides = _given_frequencies(term, values, 4 * positions)
     rows = nucleotides.reshape(positions, 4)
     if not (rows > 0.0).all() or (abs(rows.sum(axis=1) - 1.0) > FREQUENCY_SLACK).any():
-        raise ModelError(
-            f"+{term.text}: frequencies of nucleotides must be above 0 and sum to 1",
+        raise term.error(
+            "frequencies of nucleotides must be above 0 and sum to 1",
             hint="in the order ACGT, those of the first position first",
         )
     codon = replace(codon, given_nucleotides=tuple(nucleotides.tolist()))
@@ -219,7 +219,7 @@ def _with_nucleotides(model: Model, term: ModelTerm, mode: FrequencyMode) -> Mod
 def _given_frequencies(term: ModelTerm, values: str, count: int) -> Float64:
     frequencies = numbers(values, term.text)
     if len(frequencies) != count:
-        raise ModelError(f"+{term.text}: {count} frequencies are wanted, not {len(frequencies)}")
+        raise term.error(f"{count} frequencies are wanted, not {len(frequencies)}")
     return frequencies
 
 
@@ -248,12 +248,12 @@ def _with_frequency_term(model: Model, term: ModelTerm) -> Model:
     if term.key == "FMIX":
         return _with_frequency_classes(model, term)
     if isinstance(model.mixture, Mixed):
-        raise ModelError(f"+{term.text}: the classes of {model.name} have frequencies of their own")
+        raise term.error(f"the classes of {model.name} have frequencies of their own")
     if term.key in POSITIONS:
         return _with_nucleotides(model, term, "F1X4" if term.key == "F1X4" else "F3X4")
     if model.codon is not None and model.codon.by_nucleotide and term.key != "FE":
-        raise ModelError(
-            f"+{term.text}: the rates of {model.name} go by frequencies of nucleotides",
+        raise term.error(
+            f"the rates of {model.name} go by frequencies of nucleotides",
             hint="write +F3X4, +F1X4 or +FE; GY takes frequencies of codons",
         )
     return _with_frequencies(model, term)
@@ -267,18 +267,17 @@ def _with_frequencies(model: Model, term: ModelTerm) -> Model:
     states, key, values = model.n_states, term.key, term.only()
     if values is not None:
         if key not in ("F", "FU"):
-            raise ModelError(f"+{term.text}: only +FU takes values")
+            raise term.error("only +FU takes values")
         frequencies = _given_frequencies(term, values, states)
         if (frequencies < 0.0).any() or abs(frequencies.sum() - 1.0) > FREQUENCY_SLACK:
-            raise ModelError(
-                f"+{term.text}: frequencies must not be negative and must sum to 1, "
-                f"not {frequencies.sum():.6g}"
+            raise term.error(
+                f"frequencies must not be negative and must sum to 1, not {frequencies.sum():.6g}"
             )
         return replace(model, frequencies=frequencies / frequencies.sum(), frequency_mode="FU")
     mode = _FREQUENCY_MODES.get(key)
     if mode is None:
-        raise ModelError(
-            f"cannot read the frequencies +{term.text}",
+        raise term.unreadable(
+            "the frequencies",
             hint="+F or +FC counts them, +FE is equal, +FO estimates, +FU{...} gives them; of "
             "codons +F1X4 and +F3X4",
         )
@@ -289,16 +288,15 @@ def _with_frequencies(model: Model, term: ModelTerm) -> Model:
 def _with_gamma(model: Model, term: ModelTerm) -> Model:
     match, values = _GAMMA.fullmatch(term.key), term.only()
     if match is None:
-        raise ModelError(
-            f"cannot read the rate heterogeneity +{term.text}",
-            hint="write +G4, +G4m (mean), +G4a (median) or +G4m{0.5}",
+        raise term.unreadable(
+            "the rate heterogeneity", hint="write +G4, +G4m (mean), +G4a (median) or +G4m{0.5}"
         )
     categories = int(match["categories"] or DEFAULT_CATEGORIES)
     if not 1 <= categories <= MAX_CATEGORIES:
-        raise ModelError(f"+{term.text}: between 1 and {MAX_CATEGORIES} rate categories, please")
+        raise term.error(f"between 1 and {MAX_CATEGORIES} rate categories, please")
     alpha = START_ALPHA if values is None else _number(values, term)
     if alpha < ALPHA_MIN:
-        raise ModelError(f"+{term.text}: alpha must be at least {ALPHA_MIN}")
+        raise term.error(f"alpha must be at least {ALPHA_MIN}")
     if categories == 1:
         return model
     mode: GammaMode = "median" if match["mode"] == "A" else "mean"
@@ -309,18 +307,18 @@ def _with_gamma(model: Model, term: ModelTerm) -> Model:
 def _with_free_rates(model: Model, term: ModelTerm) -> Model:
     match = _FREE.fullmatch(term.key)
     if match is None or len(term.values) > 2:
-        raise ModelError(
-            f"cannot read the free rates +{term.text}",
+        raise term.unreadable(
+            "the free rates",
             hint="write +R4, or +R4{rates}{weights} with numbers that slashes separate",
         )
     lists = [numbers(values, term.text) for values in term.values]
     categories = int(match["categories"] or (len(lists[0]) if lists else DEFAULT_CATEGORIES))
     if not 2 <= categories <= MAX_FREE_CATEGORIES:
-        raise ModelError(f"+{term.text}: between 2 and {MAX_FREE_CATEGORIES} free rates, please")
+        raise term.error(f"between 2 and {MAX_FREE_CATEGORIES} free rates, please")
     for what, values in zip(("rates", "weights"), lists, strict=False):
         if len(values) != categories:
-            raise ModelError(
-                f"+{term.text}: {categories} {what} are wanted, not {len(values)}",
+            raise term.error(
+                f"{categories} {what} are wanted, not {len(values)}",
                 hint="write the rates in one pair of braces and the weights in another",
             )
     if not lists:
@@ -333,7 +331,16 @@ def _with_free_rates(model: Model, term: ModelTerm) -> Model:
 
 
 def _with_site_rates(model: Model, term: ModelTerm) -> Model:
-    return replace(model, heterogeneity=SiteRates.read(term.text))
+    match = _SITE_RATES.fullmatch(term.text.strip().upper())
+    if match is None:
+        raise term.unreadable(
+            "the rates of sites",
+            hint=f"write +PSR, or +PSR10 for 10 rates instead of {DEFAULT_SITE_RATES}",
+        )
+    count = int(match[1] or DEFAULT_SITE_RATES)
+    if not 2 <= count <= len(GRID):
+        raise term.error(f"between 2 and {len(GRID)} rates, please")
+    return replace(model, heterogeneity=SiteRates(count))
 
 
 def _with_profiles(model: Model, term: ModelTerm) -> Model:
@@ -341,9 +348,9 @@ def _with_profiles(model: Model, term: ModelTerm) -> Model:
         hint = f"write one of +{', +'.join(PROFILES)}"
         if term.key == "CAT":
             hint = "RAxML's CAT, a rate a site, is +PSR; profiles are +C10 to +C60"
-        raise ModelError(f"cannot read the profiles +{term.text}", hint=hint)
+        raise term.unreadable("the profiles", hint=hint)
     if model.alphabet.name != "AA":
-        raise ModelError(f"+{term.text}: profiles are for proteins, not for {model.alphabet.name}")
+        raise term.error(f"profiles are for proteins, not for {model.alphabet.name}")
     if model.mixture is not None and model.mixture.name != term.key:
         raise ModelError(f"model {model.name} has classes of its own: +{term.text} cannot be added")
     values, mixture = term.only(), profile_mixture(term.key)
@@ -363,7 +370,10 @@ def _completed(model: Model, has_frequencies: bool) -> Model:
     """
     mixture = model.mixture
     if isinstance(model.heterogeneity, SiteRates):
-        check_beside(model.p_invariant, model.ascertainment, mixture)
+        beside = {"+I": model.p_invariant, "+ASC": model.ascertainment, "mixtures": mixture}
+        for noun, value in beside.items():
+            if value is not None:
+                raise ModelError(f"+PSR does not go with {noun}", hint="use +G4 instead of +PSR")
     if isinstance(mixture, Paired):
         k = len(model.heterogeneity.categories.rates)
         if k != mixture.n_classes:
@@ -388,14 +398,14 @@ def _with_invariant(model: Model, term: ModelTerm) -> Model:
     if p_invariant is None:
         return replace(model, p_invariant=START_P_INVARIANT)
     if not 0.0 <= p_invariant < 1.0:
-        raise ModelError(f"+{term.text}: the proportion must be in [0, 1)")
+        raise term.error("the proportion must be in [0, 1)")
     return replace(model, p_invariant=p_invariant, p_invariant_fixed=True)
 
 
 def _with_scaler(model: Model, term: ModelTerm) -> Model:
     scale = _value(term, "B", "the scale of branch lengths", "1.5")
     if scale is not None and not scale > 0.0:
-        raise ModelError(f"+{term.text}: the scale must be positive")
+        raise term.error("the scale must be positive")
     return replace(model, branch_scaler=1.0 if scale is None else scale)
 
 
@@ -406,10 +416,7 @@ def _value(term: ModelTerm, letter: str, noun: str, example: str) -> float | Non
         return None
     if values is None or term.key not in (letter, f"{letter}U"):
         given = f"+{letter}{{{example}}}, +{letter}U{{{example}}} (given)"
-        raise ModelError(
-            f"cannot read {noun} +{term.text}",
-            hint=f"write +{letter}, +{letter}O (estimated) or {given}",
-        )
+        raise term.unreadable(noun, hint=f"write +{letter}, +{letter}O (estimated) or {given}")
     return _number(values, term)
 
 
@@ -419,20 +426,20 @@ def _with_ascertainment(model: Model, term: ModelTerm) -> Model:
     states = len(model.alphabet.certain_codes)
     n_counts = {Correction.LEWIS: 0, Correction.FELSENSTEIN: 1, Correction.STAMATAKIS: states}
     if kind not in n_counts:
-        raise ModelError(
-            f"cannot read the correction for constant sites +{term.text}",
+        raise term.unreadable(
+            "the correction for constant sites",
             hint="write +ASC_LEWIS, +ASC_FELS{sites} or +ASC_STAM{sites of each state}",
         )
     correction = Correction(kind)
     counts = () if values is None else tuple(numbers(values, term.text).tolist())
     if len(counts) != n_counts[correction]:
-        raise ModelError(
-            f"+{term.text}: {n_counts[correction] or 'no'} numbers are wanted in braces, "
+        raise term.error(
+            f"{n_counts[correction] or 'no'} numbers are wanted in braces, "
             f"not {len(counts) or 'none'}",
             hint="how many constant sites were left out: all, or of each state",
         )
     if any(count < 0 for count in counts) or (counts and not sum(counts) > 0):
-        raise ModelError(f"+{term.text}: numbers of sites must not be negative, nor all zero")
+        raise term.error("numbers of sites must not be negative, nor all zero")
     return replace(model, ascertainment=Ascertainment(correction, counts))
 
 
@@ -443,16 +450,19 @@ def _number(values: str, term: ModelTerm) -> float:
     return float(parsed[0])
 
 
-_TERM_KINDS = {
-    "F": _TermKind("the frequencies", _with_frequency_term),
-    "G": _TermKind("the rates among sites", _with_gamma),
-    "R": _TermKind("the rates among sites", _with_free_rates),
-    "P": _TermKind("the rates among sites", _with_site_rates),
-    "I": _TermKind("the invariable sites", _with_invariant),
-    "C": _TermKind("the classes", _with_profiles),
-    "A": _TermKind("the constant sites", _with_ascertainment),
-    "B": _TermKind("the scale of branch lengths", _with_scaler),
+_TermKind: TypeAlias = tuple[str, Callable[[Model, ModelTerm], Model]]
+
+_TERM_KINDS: dict[str, _TermKind] = {
+    "F": ("the frequencies", _with_frequency_term),
+    "G": ("the rates among sites", _with_gamma),
+    "R": ("the rates among sites", _with_free_rates),
+    "P": ("the rates among sites", _with_site_rates),
+    "I": ("the invariable sites", _with_invariant),
+    "C": ("the classes", _with_profiles),
+    "A": ("the constant sites", _with_ascertainment),
+    "B": ("the scale of branch lengths", _with_scaler),
 }
+"""By a term's first letter: the property that it sets, which no other term may set, and how."""
 
 
 PRECISION = 6

@@ -139,6 +139,7 @@ _EQUAL = {
     **{f"TIM{n}{end}": f"TIM{n}" for n in (1, 2, 3) for end in ("E", "EF")},
     "TVME": "TVMef", "TVMEF": "TVMef", "SYM": "SYM",
 }  # fmt: skip
+_EQUALS = {*_EQUAL, "JC2"}
 """IQ-TREE's models with equal frequencies, which no term changes."""
 
 _CLASSES = re.compile(r"[0-9]{6}")
@@ -191,7 +192,7 @@ def unknown_name(name: str, alphabet: Alphabet) -> ModelError:
         )
     if name in _MIXTURES:
         return ModelError(f"{name} is a mixture of models, which is not supported yet")
-    here = from_raxml(name)
+    here = _from_raxml(name, {})
     if here is not None:
         return ModelError(f"unknown model {name!r}", hint=f"RAxML's {name} is --model {here} here")
     known = known_models(alphabet)
@@ -209,24 +210,20 @@ def unknown_name(name: str, alphabet: Alphabet) -> ModelError:
     )
 
 
-def from_raxml(name: str, options: Mapping[str, str] | None = None) -> str | None:
-    """Our name for a model of RAxML 8; None where RAxML has no such model.
-
-    options  those of its command line that change the model, with their values
-    """
-    match, options_set = _RAXML.fullmatch(name.upper()), options or {}
+def _from_raxml(name: str, options: Mapping[str, str]) -> str | None:
+    match = _RAXML.fullmatch(name.upper())
     if match is None:
         return None
     ascertained, kind, rates, invariable, rest = match.groups()
-    base = _raxml_protein(rest) if kind == "PROT" else _raxml_characters(kind, rest, options_set)
+    base = _raxml_protein(rest) if kind == "PROT" else _raxml_characters(kind, rest, options)
     if base in (None, "auto", "LG4X"):  # LG4X has free rates
         return base
-    varies = "+G4a" if "-u" in options_set else "+G4"
+    varies = "+G4a" if "-u" in options else "+G4"
     if rates == "CAT":
         if invariable:
             return None
-        varies = "" if "-V" in options_set else f"+PSR{options_set.get('-c', '')}"
-    correction = options_set.get("--asc-corr", "lewis" if ascertained else "")
+        varies = "" if "-V" in options else f"+PSR{options.get('-c', '')}"
+    correction = options.get("--asc-corr", "lewis" if ascertained else "")
     if correction not in ("", "lewis") or (correction and "PSR" in varies):
         return None
     assert base is not None
@@ -260,22 +257,17 @@ def _raxml_protein(rest: str) -> str | None:
     return None
 
 
-def from_phyml(name: str, options: Mapping[str, str] | None = None) -> str | None:
-    """Our name for a model of PhyML; None where PhyML has no such model.
-
-    options  those of its command line that change the model, with their values
-    """
-    options_set = options or {}
-    is_protein = options_set.get("-d", "nt") == "aa"
+def _from_phyml(name: str, options: Mapping[str, str]) -> str | None:
+    is_protein = options.get("-d", "nt") == "aa"
     upper = name.upper() or ("LG" if is_protein else "HKY85")
-    word = options_set.get("-f", "e")
+    word = options.get("-f", "e")
     terms = {"e": "+FC", "o": "+FO", "m": "" if is_protein else "+FO"}
     term = terms.get(word, f"+FU{{{word.replace(',', '/')}}}")
     if is_protein:
         matrix = _ALIASES.get(upper, upper)
-        return matrix + term + _phyml_rates(options_set) if matrix in PROTEIN_MODELS else None
-    base = _phyml_nucleotides(upper, term, options_set.get("-t", "e"))
-    return None if base is None else base + _phyml_rates(options_set)
+        return matrix + term + _phyml_rates(options) if matrix in PROTEIN_MODELS else None
+    base = _phyml_nucleotides(upper, term, options.get("-t", "e"))
+    return None if base is None else base + _phyml_rates(options)
 
 
 def _phyml_nucleotides(upper: str, term: str, ratio: str) -> str | None:
@@ -349,15 +341,12 @@ def from_iq_tree(text: str, datatype: str | None = None) -> str:
     base, default = _base_of_iq_tree(upper, (datatype or "").upper())
     frequency_terms = [term for term in terms if _FREQUENCIES_OF_IQ_TREE.fullmatch(term)]
     others = [_free_rates(term) for term in terms if term not in frequency_terms]
-    if upper in _EQUAL or upper == "JC2":
+    if upper in _EQUALS:
         frequency_terms = []
-    frequency_terms = [
-        term for term in map(_frequencies, frequency_terms) if term or base in DNA_MODELS
-    ]
-    frequency_terms = [term or "FE" for term in frequency_terms]
-    is_mixed = any(term.partition("{")[0].upper() in PROFILES for term in others) or any(
-        term.upper().startswith("FMIX") for term in others
-    )
+    # +FU is IQ-TREE's for the model's frequencies.
+    ours = {"FQ": "FE", "FU": "FE" if base in DNA_MODELS else ""}
+    frequency_terms = [name for term in frequency_terms if (name := ours.get(term.upper(), term))]
+    is_mixed = any(term.partition("{")[0].upper() in (*PROFILES, "FMIX") for term in others)
     if default and not frequency_terms and not is_mixed:
         frequency_terms = [default]
     return "+".join([base + brace + values if base else head, *frequency_terms, *others])
@@ -367,10 +356,7 @@ def heeds_frequencies(text: str) -> bool:
     """True where IQ-TREE heeds a model's frequency term; in K80+F it does not."""
     name, *terms = text.upper().split("+")
     frequency_terms = [term for term in terms if _FREQUENCIES_OF_IQ_TREE.fullmatch(term)]
-    return all(term == "FQ" for term in frequency_terms) or name.partition("{")[0] not in (
-        *_EQUAL,
-        "JC2",
-    )
+    return all(term == "FQ" for term in frequency_terms) or name.partition("{")[0] not in _EQUALS
 
 
 def _base_of_iq_tree(upper: str, datatype: str) -> tuple[str, str]:
@@ -398,11 +384,6 @@ def _classes_of_iq_tree(inside: str) -> list[str]:
     return classes
 
 
-def _frequencies(term: str) -> str:
-    """A frequency term in our words; empty for +FU, IQ-TREE's for the model's frequencies."""
-    return {"FQ": "FE", "FU": ""}.get(term.upper(), term)
-
-
 def _free_rates(term: str) -> str:
     """``R2{0.3,0.5,0.7,1.2}``, weight and rate in turn, as ``R2{0.5/1.2}{0.3/0.7}``."""
     match = _FREE_RATES.fullmatch(term)
@@ -415,22 +396,12 @@ def _free_rates(term: str) -> str:
 _GAMMA = re.compile(r"\+G([0-9]*)(?=[+{]|$)")
 
 
-def _from_iq_tree_line(name: str, options: Mapping[str, str]) -> str:
-    """Our name for IQ-TREE's model under options that change it."""
-    ours = from_iq_tree(name, options.get("-st") or options.get("--seqtype"))
-    if "-gmedian" not in options:
-        return ours
-    return _GAMMA.sub(lambda match: f"+G{match[1] or 4}a", ours)
-
-
-ELSEWHERE: Mapping[str, Callable[[str, Mapping[str, str]], str | None]] = {
-    "IQ-TREE": _from_iq_tree_line,
-    "RAxML": from_raxml,
-    "PhyML": from_phyml,
-}
-"""Functions from another program's model, and the options that change it, to our name."""
-
-
 def from_elsewhere(program: str, name: str, options: Mapping[str, str]) -> str | None:
-    """Our name for another program's model; None where there is none."""
-    return ELSEWHERE[program](name, options)
+    """Our name for a model of IQ-TREE, RAxML or PhyML; None where there is none.
+
+    options  those of the program's command line that change the model, with their values
+    """
+    if program != "IQ-TREE":
+        return {"RAxML": _from_raxml, "PhyML": _from_phyml}[program](name, options)
+    ours = from_iq_tree(name, options.get("-st") or options.get("--seqtype"))
+    return _GAMMA.sub(lambda match: f"+G{match[1] or 4}a", ours) if "-gmedian" in options else ours

@@ -70,9 +70,8 @@ def free_parameters(model: Model) -> int:
     counted = (modes.count("FO") + ("FC" in modes)) * (model.n_states - 1)
     if model.codon is not None and not model.codon.given_nucleotides:
         counted += 3 * POSITIONS.get(model.frequency_mode, 0)
-    among = len(_invariable(model)) + len(model.heterogeneity.variables())
     weights = 0 if model.mixture is None else model.mixture.free_weights
-    return classes + codon + counted + among + weights
+    return classes + codon + counted + variables_among_sites(model) + weights
 
 
 def names(model: Model) -> list[str]:
@@ -96,14 +95,14 @@ def sizes(model: Model) -> list[int]:
     Exchangeabilities and frequencies of every component in turn, weights of classes, proportion of
     invariable sites, rates among the other sites.
     """
-    of_matrices = ((_free_exchangeabilities(m), _free_frequencies(m)) for m in model.components)
-    among = len(model.heterogeneity.variables())
-    return [*chain(*of_matrices), len(_of_weights(model)), len(_invariable(model)), among]
+    of_matrices = ((_exchangeabilities(one), _frequencies(one)) for one in model.components)
+    among = _invariable(model), model.heterogeneity.variables()
+    return [len(variables) for variables in (*chain(*of_matrices), _of_weights(model), *among)]
 
 
 def variables_among_sites(model: Model) -> int:
     """Number of the last elements that are rates among sites, invariable sites included."""
-    return sum(sizes(model)[-2:])
+    return len(_invariable(model)) + len(model.heterogeneity.variables())
 
 
 def _variables(model: Model) -> list[Variable]:
@@ -134,25 +133,17 @@ def _of_weights(model: Model) -> list[Variable]:
     mixture = model.mixture
     if mixture is None or not mixture.models or not mixture.free_weights:
         return []
-    limit, last = -math.log(LEAST_WEIGHT), _log(mixture.weights[-1])
-    return [
-        Variable(f"weight of class {number}", -limit, limit, _log(weight) - last)
-        for number, weight in enumerate(mixture.weights[:-1].tolist(), 1)
-    ]
+    labels = [f"weight of class {number}" for number in range(1, mixture.n_classes)]
+    return _ratios(labels, mixture.weights, -math.log(LEAST_WEIGHT))
 
 
 def shared_exchangeabilities(model: Model) -> int:
     """Number of leading elements that all profiles share, where they are many; else 0."""
-    free = _free_exchangeabilities(model)
-    return free if isinstance(model.mixture, Profiles) and free >= MANY_CLASSES else 0
-
-
-def _free_exchangeabilities(model: Model) -> int:
-    return len(free_classes(model) if model.codon is None else model.codon.variables())
+    free = len(_exchangeabilities(model)) if isinstance(model.mixture, Profiles) else 0
+    return free if free >= MANY_CLASSES else 0
 
 
 def _are_given(model: Model) -> bool:
-    """True for exchangeabilities that are not estimated."""
     return model.rates_fixed or not model.rate_classes
 
 
@@ -170,22 +161,15 @@ def free_classes(model: Model) -> list[int]:
     return classes
 
 
-def _free_frequencies(model: Model) -> int:
-    return model.n_states - 1 if model.frequency_mode == "FO" else 0
-
-
-def _exchangeabilities(model: Model) -> Iterator[Variable]:
-    if model.codon is not None:
-        yield from model.codon.variables()
+def _exchangeabilities(model: Model) -> list[Variable]:
     free = free_classes(model)
-    if not free:
-        return
+    if model.codon is not None or not free:
+        return [] if model.codon is None else model.codon.variables()
     pairs = _class_names(tuple(model.alphabet.states), model.rate_classes)
     unique = unique_rates(model.rate_classes, model.rates).tolist()
     least = RATE_MIN if len(free) < MANY_CLASSES else RATE_MIN_OF_MANY
     low, high = math.log(least), math.log(RATE_MAX)
-    for one in free:
-        yield Variable(f"rate {pairs[one]}", low, high, _log(unique[one]))
+    return [Variable(f"rate {pairs[one]}", low, high, _log(unique[one])) for one in free]
 
 
 @lru_cache(maxsize=64)  # a thousand parts have the same
@@ -199,12 +183,18 @@ def _class_names(states: tuple[str, ...], classes: RateClasses) -> list[str]:
     return ["=".join(same) for same in names]
 
 
-def _frequencies(model: Model) -> Iterator[Variable]:
-    limit = math.log(FREQUENCY_RATIO_MAX)
-    last = _log(model.frequencies[-1])
-    for index in range(_free_frequencies(model)):
-        value = _log(model.frequencies[index]) - last
-        yield Variable(f"pi {model.alphabet.states[index]}", -limit, limit, value)
+def _frequencies(model: Model) -> list[Variable]:
+    if model.frequency_mode != "FO":
+        return []
+    labels = [f"pi {state}" for state in model.alphabet.states[:-1]]
+    return _ratios(labels, model.frequencies, math.log(FREQUENCY_RATIO_MAX))
+
+
+def _ratios(labels: Sequence[str], values: Float64, limit: float) -> list[Variable]:
+    """Return variables for the log-ratios of all values but the last to the last."""
+    logs = list(map(_log, values.tolist()))
+    pairs = zip(labels, logs[:-1], strict=True)
+    return [Variable(label, -limit, limit, value - logs[-1]) for label, value in pairs]
 
 
 def _invariable(model: Model) -> list[Variable]:
@@ -487,7 +477,7 @@ def exchangeability_slopes(
     class m: what the lnL of the whole history would curve by.
 
     ``rates`` f64 [pairs]: r; ``frequencies`` f64 [M, S]: π of the classes; ``slopes``
-    f64 [M, S, S]: G = ∂lnL / ∂Q (`mltree.likelihood.flow_slopes`).
+    f64 [M, S, S]: G = ∂lnL / ∂Q (`mltree.likelihood.requests.flow_slopes`).
     """
     one, other = np.triu_indices(frequencies.shape[-1], 1)
     pi, rho = frequencies, 2 * (rates * frequencies[:, one] * frequencies[:, other]).sum(axis=1)

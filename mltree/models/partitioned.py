@@ -206,8 +206,12 @@ def in_our_words(scheme: Scheme) -> Scheme:
     """
     if scheme.covers:
         return scheme
+
+    def is_model(label: str) -> bool:
+        return bool(_NAME_END.search(label)) or model_alphabet(from_iq_tree(label)) is not None
+
     labels = [part.model for part in scheme.parts if part.model is not None]
-    if len(labels) == len(scheme.parts) > 1 and not any(map(_is_model, labels)):
+    if len(labels) == len(scheme.parts) > 1 and not any(map(is_model, labels)):
         named = (replace(part, name=part.model or "", model=None) for part in scheme.parts)
         return replace(scheme, parts=tuple(named))
     return replace(scheme, parts=tuple(_from_iq_tree(scheme, part) for part in scheme.parts))
@@ -221,11 +225,6 @@ def _from_iq_tree(scheme: Scheme, part: Part) -> Part:
         hint = "leave the term of frequencies out, or name HKY+F, TN+F, GTR+F or the like"
         raise scheme.error(message, part, hint)
     return replace(part, model=from_iq_tree(part.model, part.datatype))
-
-
-def _is_model(label: str) -> bool:
-    """True for a label that is a model, or has terms as models have."""
-    return bool(_NAME_END.search(label)) or model_alphabet(from_iq_tree(label)) is not None
 
 
 def without_models(scheme: Scheme) -> Scheme:

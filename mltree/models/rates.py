@@ -7,10 +7,9 @@ parameters behind them. Invariable sites go with every form.
 from __future__ import annotations
 
 import math
-import re
 from abc import ABC, abstractmethod
 from collections.abc import Hashable, Sequence
-from dataclasses import replace
+from dataclasses import field, replace
 from typing import Literal, NamedTuple
 
 import numpy as np
@@ -450,37 +449,16 @@ SILENT = 1e-6
 """lnL between a pattern's rates below which it tells nothing of them: that of one taxon alone has
 the same under all. It takes an average rate, not the lowest, which would shorten the tree."""
 
-_TERM = re.compile(r"PSR([0-9]{0,9})")
-
 
 class SiteRates(Heterogeneity, eq=False):
     """A set of rates, fitted apart from all variables, and the rate of every pattern of a part."""
 
     most: int
     """Largest number of rates."""
-    rates: Float64
+    rates: Float64 = field(default_factory=lambda: np.ones(1))
     """f64 [n]: ascending, weighted mean 1 over the sites; 1 alone while none are known."""
-    category: Int64
+    category: Int64 = field(default_factory=lambda: np.zeros(0, np.int64))
     """i64 [L]: index of each pattern's rate; empty while patterns are not known, for the first."""
-
-    @classmethod
-    def unknown(cls, count: int) -> SiteRates:
-        """Rates before any data; ``count`` is their largest number."""
-        return cls(count, np.ones(1), np.zeros(0, np.int64))
-
-    @classmethod
-    def read(cls, text: str) -> SiteRates:
-        """Rates of a term: ``PSR``, ``PSR10``. Raises: ModelError where it cannot be read."""
-        match = _TERM.fullmatch(text.strip().upper())
-        if match is None:
-            raise ModelError(
-                f"cannot read the rates of sites +{text}",
-                hint=f"write +PSR, or +PSR10 for 10 rates instead of {DEFAULT_SITE_RATES}",
-            )
-        count = int(match[1] or DEFAULT_SITE_RATES)
-        if not 2 <= count <= len(GRID):
-            raise ModelError(f"+{text}: between 2 and {len(GRID)} rates, please")
-        return cls.unknown(count)
 
     @property
     def of_patterns(self) -> Float64:
@@ -496,14 +474,6 @@ class SiteRates(Heterogeneity, eq=False):
     def kind(self) -> Hashable:
         """The rates."""
         return SiteRates, self.rates.tobytes()
-
-
-def check_beside(p_invariant: object, ascertainment: object, mixture: object) -> None:
-    """Check that a model with +PSR has no other heterogeneity. Raises: ModelError."""
-    beside = {"+I": p_invariant, "+ASC": ascertainment, "mixtures": mixture}
-    for what, there in beside.items():
-        if there is not None:
-            raise ModelError(f"+PSR does not go with {what}", hint="use +G4 instead of +PSR")
 
 
 def rates_for(patterns: int, most: int) -> int:

@@ -53,13 +53,13 @@ if TYPE_CHECKING:
 # π[j] is then the product of the frequencies of its nucleotides, stop codons left out, so that b is
 # 1 over the product of the two that stay. Published exchangeabilities (ECMK07) are r as they are.
 
-LOW, HIGH = 0.001, 50.0
+RATIO_MIN, RATIO_MAX = 0.001, 50.0
 """Bounds of κ and ω."""
 
 LEAST_NUCLEOTIDE = 1e-6
 """Lower bound of a nucleotide's frequency at a position, because rates are divided by it."""
 
-MAX_STEPS, LEAST_CHANGE = 1000, 1e-12
+EM_STEPS, EM_CHANGE = 1000, 1e-12
 """Steps of the count of ambiguous nucleotides, and largest change of a frequency in the last."""
 
 POSITIONS = {"F1X4": 1, "F3X4": 3}
@@ -100,12 +100,7 @@ class CodonRates(Value, eq=False):
     given_nucleotides: tuple[float, ...] = ()
     """Frequencies of ACGT that the user gave: 4 for all positions, or 12."""
     published: Float64 | None = None
-    """f64 [S(S-1)/2]: exchangeabilities of a table (ECMK07), without ω and κ."""
-
-    @classmethod
-    def of_table(cls, alphabet: CodonAlphabet, rates: Float64) -> CodonRates:
-        """Rates of a table f64 [S(S-1)/2], without free parameters."""
-        return cls(alphabet, has_kappa=False, omega_fixed=True, published=rates)
+    """f64 [S(S-1)/2]: exchangeabilities of a table (ECMK07), which has no κ; ω is fixed."""
 
     @property
     def values(self) -> tuple[float, ...]:
@@ -155,7 +150,7 @@ class CodonRates(Value, eq=False):
 
     def variables(self) -> list[Variable]:
         """The free parameters, as natural logs."""
-        low, high = math.log(LOW), math.log(HIGH)
+        low, high = math.log(RATIO_MIN), math.log(RATIO_MAX)
         free = not self.omega_fixed, self.has_kappa and not self.kappa_fixed
         named = (("omega", self.omega), ("kappa", self.kappa))
         return [Variable(name, low, high, math.log(value)) for name, value in compress(named, free)]
@@ -221,11 +216,11 @@ def _likeliest(may: Float64, counts: Float64) -> Float64:
     if not counts.any():
         return frequencies
     may, counts = may[counts > 0.0], counts[counts > 0.0]  # others' may all be without frequency
-    for _ in range(MAX_STEPS):
+    for _ in range(EM_STEPS):
         shares = may * frequencies
         totals = ((counts / shares.sum(axis=1))[:, None] * shares).sum(axis=0)
         before, frequencies = frequencies, totals / totals.sum()
-        if np.abs(frequencies - before).max() < LEAST_CHANGE:
+        if np.abs(frequencies - before).max() < EM_CHANGE:
             break
     return frequencies
 
@@ -452,8 +447,8 @@ def paired_mixture(name: str) -> Paired:
 
 
 FrequencyMode = Literal["FC", "FE", "FO", "FU", "F1X4", "F3X4", "model"]
-"""Counted in the alignment, equal, estimated by ML, given by the user, products of nucleotides'
-(`mltree.models.codon`), or the model's own."""
+"""Counted in the alignment, equal, estimated by ML, given by the user, products of nucleotides',
+or the model's own."""
 
 
 RateClasses = tuple[int, ...]
@@ -569,6 +564,11 @@ class Model(Value, eq=False):
         """Whose exchangeabilities and frequencies are parameters: itself, or its classes."""
         return (self.mixture and self.mixture.models) or (self,)
 
+    @property
+    def matrices(self) -> list[Matrices]:
+        """Exchangeabilities and frequencies of the components."""
+        return [Matrices(one.rates, one.frequencies) for one in self.components]
+
     def arrays(self) -> ModelArrays:
         """The eigen system and rate categories that the likelihood is computed from.
 
@@ -586,7 +586,7 @@ class Model(Value, eq=False):
 
         Mode "FC" takes them as they are, "FO" as the start of its estimate; the other modes are
         left alone. How they are counted: `Patterns.base_frequencies`; nucleotides in codons
-        ("F1X4", "F3X4"): `mltree.models.codon.nucleotide_frequencies`.
+        ("F1X4", "F3X4"): `nucleotide_frequencies`.
         """
         positions = POSITIONS.get(self.frequency_mode)
         if self.codon is not None and positions and not self.codon.given_nucleotides:
@@ -596,13 +596,9 @@ class Model(Value, eq=False):
         if not any(is_counted):
             return self
         counted = patterns.base_frequencies()
-        if not isinstance(self.mixture, Mixed):
-            return replace(self, frequencies=counted)
+        pairs = zip(self.matrices, is_counted, strict=True)
         return self.with_matrices(
-            [
-                Matrices(model.rates, counted if counts else model.frequencies)
-                for model, counts in zip(self.components, is_counted, strict=True)
-            ]
+            [one._replace(frequencies=counted) if counts else one for one, counts in pairs]
         )
 
     def with_matrices(self, parameters: Sequence[Matrices]) -> Model:
@@ -630,7 +626,7 @@ class Model(Value, eq=False):
 
     def values(self) -> dict[str, Any]:
         """The values of all parameters, to be kept in a file: numbers, lists and dictionaries."""
-        matrices = [[one.rates.tolist(), one.frequencies.tolist()] for one in self.components]
+        matrices = [[table.tolist() for table in one] for one in self.matrices]
         return {
             **{name: _plain(getattr(self, name)) for name in _VALUES},
             "heterogeneity": {k: _plain(v) for k, v in vars(self.heterogeneity).items()},
@@ -678,9 +674,8 @@ def _computed_arrays(models: Sequence[Model]) -> list[ModelArrays]:
         if model.mixture is None:
             states.setdefault(model.n_states, {})[model] = categories
             continue
-        parameters = [Matrices(one.rates, one.frequencies) for one in model.components]
         spread = model.mixture.spread(variable, categories)
-        arrays[model] = decompose(*model.mixture.matrices(parameters), *spread)
+        arrays[model] = decompose(*model.mixture.matrices(model.matrices), *spread)
     for alike in states.values():
         rates = np.stack([model.rates for model in alike])
         systems = known_systems(rates, np.stack([model.frequencies for model in alike]))
