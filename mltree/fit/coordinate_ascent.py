@@ -20,7 +20,7 @@ import numpy as np
 from mltree.data.patterns import Patterns
 from mltree.fit.fits import Fit
 from mltree.fit.model_optimiser import optimise_models
-from mltree.fit.rate_optimiser import FittedAmongSites, Task, fit_profiles
+from mltree.fit.rate_optimiser import SAME_MAXIMUM, FittedAmongSites, Task, fit_profiles
 from mltree.fit.settings import BranchSettings, SearchSettings
 from mltree.likelihood.likelihood import Likelihood
 from mltree.likelihood.requests import Steps, part_log_likelihoods, perform, smoothed
@@ -47,9 +47,8 @@ the best; and lnL that it may gain beside that after a rough turn. The first tur
 from 21 below another the best of four starts came out 4.7 above it (TIM2+I+G4, 11 taxa x
 212 sites). Two that were 0.2 apart after rough turns changed places (BIN+R3, 5 taxa x 122)."""
 
-SAME_MAXIMUM, SHORT_LENGTH = 0.25, 1e-3
-"""Differences below which two fits are on their way to one maximum: between variables of their
-models, most of them logs, and between logs of lengths, to each of which SHORT_LENGTH is added."""
+SHORT_LENGTH = 1e-3
+"""Added to lengths before their logs are compared, as variables are, with SAME_MAXIMUM."""
 
 FAST_TURNS = 2
 """Turns that are not extrapolated; two to four turns are usual in all."""
@@ -58,7 +57,6 @@ EXTRAPOLATIONS = (1.0, 2.0, 4.0, 8.0, 16.0, 32.0, 64.0)
 """Multiples of a turn's change that are tried beyond its end, in one launch. Two linked parts with
 free rates, 4 taxa x 150 sites: 54 turns had ended 0.023 below a maximum, 23 turns 0.13 below
 another; with extrapolation it is 0.014 after 17, and 0.003 after 16."""
-
 
 LOG_RANGE = (-700.0, 700.0)
 """Range of logs whose exponentials are normal numbers."""
@@ -182,14 +180,17 @@ def _are_same(one: Fit, position: _Position, other: Fit, beside: _Position) -> b
 
 
 def _turn(
-    progresses: Sequence[Progress], settings: SearchSettings, model: float | None, lengths: float
+    progresses: Sequence[Progress],
+    settings: SearchSettings,
+    model_epsilon: float | None,
+    length_epsilon: float,
 ) -> Steps[None]:
-    """Optimise models, to an epsilon if any, and then lengths."""
+    """Optimise models, where they have an epsilon, and then lengths."""
     before = [progress.fit.lnl for progress in progresses]
     fits = [progress.fit for progress in progresses]
-    if model is not None:
-        yield from optimise_models(fits, settings.model, settings.branches, model)
-    yield from _smooth(fits, lengths)
+    if model_epsilon is not None:
+        yield from optimise_models(fits, settings.model, settings.branches, model_epsilon)
+    yield from _smooth(fits, length_epsilon)
     for progress, lnl in zip(progresses, before, strict=True):
         progress.update(lnl)
 

@@ -36,7 +36,7 @@ from mltree.system.arrays import Float64
 from mltree.tree.topology import Tree
 
 SAME_MAXIMUM = 0.25
-"""Largest difference between variables of two ends, most of them logs, at one maximum."""
+"""Largest difference between variables of two fits, most of them logs, at one maximum."""
 
 _TINIEST = np.finfo(np.float64).tiny
 

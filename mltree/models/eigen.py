@@ -478,22 +478,14 @@ def site_systems(exchangeabilities: Float64, frequencies: Float64) -> SiteSystem
     Raises: ModelError as `rate_matrix`.
     """
     distinct, which = np.unique(frequencies, axis=0, return_inverse=True)
-    each = [
-        _decomposed(exchangeabilities, distinct[first : first + AT_ONCE])
-        for first in range(0, len(distinct), AT_ONCE)
-    ]
-    parts = (np.concatenate(tables) for tables in zip(*each, strict=True))
+    each = []
+    for first in range(0, len(distinct), AT_ONCE):
+        some = distinct[first : first + AT_ONCE]
+        shared = np.broadcast_to(exchangeabilities, (len(some), len(exchangeabilities)))
+        system = _system(shared, some)
+        roots = np.sqrt(system.frequencies)
+        each.append((system.eigenvalues, system.right * roots[..., None], roots))
+    eigenvalues, vectors, roots = (np.concatenate(tables) for tables in zip(*each, strict=True))
     square = np.zeros((frequencies.shape[1],) * 2)
-    square[np.triu_indices(len(square), 1)] = exchangeabilities
-    eigenvalues, vectors, roots = parts
+    square[_upper(len(square))] = exchangeabilities
     return SiteSystems(eigenvalues, vectors, roots, square + square.T).take(which.ravel())
-
-
-def _decomposed(
-    exchangeabilities: Float64, frequencies: Float64
-) -> tuple[Float64, Float64, Float64]:
-    count, one = len(frequencies), np.ones((len(frequencies), 1))
-    shared = np.broadcast_to(exchangeabilities, (count, len(exchangeabilities)))
-    arrays = decompose(shared, frequencies, one, one)
-    roots = np.sqrt(arrays.frequencies)
-    return arrays.eigenvalues, arrays.right * roots[..., None], roots

@@ -136,6 +136,23 @@ class ModelTerm(NamedTuple):
             raise self.error("one pair of braces is wanted")
         return self.values[0] if self.values else None
 
+    def numbers(self, values: str) -> Float64:
+        """The numbers in a pair of braces. Raises: ModelError for anything else."""
+        try:
+            parsed = [decimal(value) for value in re.split(r"[/,]", values)]
+        except ValueError:
+            parsed = []
+        if not parsed or not all(math.isfinite(number) for number in parsed):
+            raise ModelError(f"{self.text!r}: numbers are wanted in braces, separated by slashes")
+        return np.array(parsed)
+
+    def number(self, values: str) -> float:
+        """The one number in a pair of braces. Raises: ModelError for anything else."""
+        parsed = self.numbers(values)
+        if len(parsed) != 1:
+            raise ModelError(f"{self.text!r}: one number is wanted in braces, not {len(parsed)}")
+        return float(parsed[0])
+
     def error(self, message: str, hint: str | None = None) -> ModelError:
         """The error for a term whose values cannot be used."""
         return ModelError(f"+{self.text}: {message}", hint=hint)
@@ -145,18 +162,7 @@ class ModelTerm(NamedTuple):
         return ModelError(f"cannot read {noun} +{self.text}", hint=hint)
 
 
-def numbers(values: str, term: str) -> Float64:
-    """The numbers in a pair of braces. Raises: ModelError for anything else."""
-    try:
-        parsed = [decimal(value) for value in re.split(r"[/,]", values)]
-    except ValueError:
-        parsed = []
-    if not parsed or not all(math.isfinite(number) for number in parsed):
-        raise ModelError(f"{term!r}: numbers are wanted in braces, separated by slashes")
-    return np.array(parsed)
-
-
-def with_options(model: Model, texts: list[str]) -> Model:
+def _with_terms(model: Model, texts: list[str]) -> Model:
     """Apply the terms behind a model's name.
 
     Raises: ModelError naming the term that is wrong.
@@ -217,7 +223,7 @@ def _with_nucleotides(model: Model, term: ModelTerm, mode: FrequencyMode) -> Mod
 
 
 def _given_frequencies(term: ModelTerm, values: str, count: int) -> Float64:
-    frequencies = numbers(values, term.text)
+    frequencies = term.numbers(values)
     if len(frequencies) != count:
         raise term.error(f"{count} frequencies are wanted, not {len(frequencies)}")
     return frequencies
@@ -294,7 +300,7 @@ def _with_gamma(model: Model, term: ModelTerm) -> Model:
     categories = int(match["categories"] or DEFAULT_CATEGORIES)
     if not 1 <= categories <= MAX_CATEGORIES:
         raise term.error(f"between 1 and {MAX_CATEGORIES} rate categories, please")
-    alpha = START_ALPHA if values is None else _number(values, term)
+    alpha = START_ALPHA if values is None else term.number(values)
     if alpha < ALPHA_MIN:
         raise term.error(f"alpha must be at least {ALPHA_MIN}")
     if categories == 1:
@@ -311,7 +317,7 @@ def _with_free_rates(model: Model, term: ModelTerm) -> Model:
             "the free rates",
             hint="write +R4, or +R4{rates}{weights} with numbers that slashes separate",
         )
-    lists = [numbers(values, term.text) for values in term.values]
+    lists = [term.numbers(values) for values in term.values]
     categories = int(match["categories"] or (len(lists[0]) if lists else DEFAULT_CATEGORIES))
     if not 2 <= categories <= MAX_FREE_CATEGORIES:
         raise term.error(f"between 2 and {MAX_FREE_CATEGORIES} free rates, please")
@@ -355,7 +361,7 @@ def _with_profiles(model: Model, term: ModelTerm) -> Model:
         raise ModelError(f"model {model.name} has classes of its own: +{term.text} cannot be added")
     values, mixture = term.only(), profile_mixture(term.key)
     if values is not None:
-        weights = numbers(values, term.text)
+        weights = term.numbers(values)
         if len(weights) == mixture.n_classes + 1:
             mixture = mixture.with_own_class()
         mixture = mixture.with_weights(weights, fixed=True)
@@ -417,7 +423,7 @@ def _value(term: ModelTerm, letter: str, noun: str, example: str) -> float | Non
     if values is None or term.key not in (letter, f"{letter}U"):
         given = f"+{letter}{{{example}}}, +{letter}U{{{example}}} (given)"
         raise term.unreadable(noun, hint=f"write +{letter}, +{letter}O (estimated) or {given}")
-    return _number(values, term)
+    return term.number(values)
 
 
 def _with_ascertainment(model: Model, term: ModelTerm) -> Model:
@@ -431,7 +437,7 @@ def _with_ascertainment(model: Model, term: ModelTerm) -> Model:
             hint="write +ASC_LEWIS, +ASC_FELS{sites} or +ASC_STAM{sites of each state}",
         )
     correction = Correction(kind)
-    counts = () if values is None else tuple(numbers(values, term.text).tolist())
+    counts = () if values is None else tuple(term.numbers(values).tolist())
     if len(counts) != n_counts[correction]:
         raise term.error(
             f"{n_counts[correction] or 'no'} numbers are wanted in braces, "
@@ -441,13 +447,6 @@ def _with_ascertainment(model: Model, term: ModelTerm) -> Model:
     if any(count < 0 for count in counts) or (counts and not sum(counts) > 0):
         raise term.error("numbers of sites must not be negative, nor all zero")
     return replace(model, ascertainment=Ascertainment(correction, counts))
-
-
-def _number(values: str, term: ModelTerm) -> float:
-    parsed = numbers(values, term.text)
-    if len(parsed) != 1:
-        raise ModelError(f"{term.text!r}: one number is wanted in braces, not {len(parsed)}")
-    return float(parsed[0])
 
 
 _TermKind: TypeAlias = tuple[str, Callable[[Model, ModelTerm], Model]]
@@ -482,10 +481,10 @@ def parse_model(text: str, alphabet: Alphabet) -> Model:
     Raises: ModelError naming the term that is wrong and, for a name, the nearest known; InputError
     where a user's matrix cannot be used.
     """
-    head, *options = outside_braces(outside_braces(text, ",")[0], "+")
+    head, *terms = outside_braces(outside_braces(text, ",")[0], "+")
     term = ModelTerm.read(head, text)
     if term.key == "MIX":
-        return with_options(_mixed(term, alphabet), options)
+        return _with_terms(_mixed(term, alphabet), terms)
     if term.key == GTR20:
         term = term._replace(key=PROTEIN_GTR)
     if data_of(term.key) is None and _is_file(head):
@@ -493,10 +492,10 @@ def parse_model(text: str, alphabet: Alphabet) -> Model:
     model = _base_model(term.key, alphabet)
     values = term.only()
     if values is not None and term.key in PROFILES:
-        options = [head, *options]
+        terms = [head, *terms]
     elif values is not None:
-        model = _with_values(model, values, head)
-    return with_options(model, options)
+        model = _with_values(model, term, values)
+    return _with_terms(model, terms)
 
 
 def _mixed(term: ModelTerm, alphabet: Alphabet) -> Model:
@@ -595,10 +594,10 @@ def _poisson(name: str, alphabet: Alphabet) -> Model:
     return replace(model, heterogeneity=form, mixture=profile_mixture(name))
 
 
-def _with_values(model: Model, values: str, head: str) -> Model:
+def _with_values(model: Model, term: ModelTerm, values: str) -> Model:
     """The model with the values or the file in the braces behind its name."""
     if model.codon is not None:
-        return _with_ratios(model, model.codon, numbers(values, head))
+        return _with_ratios(model, model.codon, term.numbers(values))
     if not model.rate_classes:
         raise ModelError(f"model {model.name} has exchangeabilities of its own: none can be given")
     if model.name == PROTEIN_GTR and not _LIST_OF_NUMBERS.fullmatch(values):
@@ -606,7 +605,7 @@ def _with_values(model: Model, values: str, head: str) -> Model:
         return replace(
             model, rates=rates, rates_fixed=True, frequencies=frequencies, frequency_mode="FU"
         )
-    return _with_rates(model, numbers(values, head))
+    return _with_rates(model, term.numbers(values))
 
 
 def _with_ratios(model: Model, codon: CodonRates, values: Float64) -> Model:

@@ -111,7 +111,8 @@ _ALIASES = {
 """Names that other programs use, in capitals: for the hint of an error, and in NEXUS files."""
 
 _IN_IQ_TREE = {
-    "K80": "K2P", "TN93ef": "TNe", "TN93": "TN", "K81": "K3P", "K81uf": "K3Pu", "TPM2uf": "TPM2u",
+    "BIN": "GTR2", "K80": "K2P", "TN93ef": "TNe", "TN93": "TN", "K81": "K3P", "K81uf": "K3Pu",
+    "TPM2uf": "TPM2u",
     "TPM3uf": "TPM3u", "TIM1": "TIMe", "TIM1uf": "TIM", "TIM2": "TIM2e", "TIM2uf": "TIM2",
     "TIM3": "TIM3e", "TIM3uf": "TIM3", "TVMef": "TVMe", PROTEIN_GTR: "GTR20",
     "JTT-DCMUT": "JTTDCMut", "DAYHOFF": "Dayhoff", "DCMUT": "DCMut", "BLOSUM62": "Blosum62",
@@ -317,7 +318,6 @@ def in_iq_tree(text: str) -> str:
                 for other in DNA_MODELS.values()
                 if other.free_frequencies and other.rate_classes == known.rate_classes
             )
-    name = "GTR2" if name == "BIN" else name
     return "+".join([_IN_IQ_TREE.get(name, name), *(_TERMS_IN_IQ_TREE.get(t, t) for t in terms)])
 
 

@@ -298,13 +298,11 @@ def arrays_of(
             rates, weights = model.mixture.spread(variable, categories, values.weights)
         shape = shapes[group.which[0]]
         missing = max(0, shape[1] - rates.shape[1]) if shape[0] == 1 else 0
-        none = np.zeros((len(rates), missing))
         speeds = np.concatenate([scalers[n] for n in group.which])
-        rates = np.concatenate([rates * speeds[:, None], none], axis=1)
-        weights = np.concatenate([weights, none], axis=1)
-        rows = list(map(ModelArrays, *system, rates, weights))
+        padded = (np.pad(t, ((0, 0), (0, missing))) for t in (rates * speeds[:, None], weights))
+        rows = list(map(ModelArrays, *system, *padded))
         if shape[0] > 1:
-            rows = [fitted(padded, 1.0, *shape) for padded in rows]
+            rows = [fitted(row, 1.0, *shape) for row in rows]
         for n, span in zip(group.which, group.spans, strict=True):
             arrays[n] = rows[span]
     return arrays

@@ -82,7 +82,7 @@ class PartitionModel(Value, eq=False):
     def categories(self) -> tuple[int, ...]:
         """K of each part: parts of one state count are computed with as many categories."""
         most: dict[int, int] = {}
-        for arrays, systems in zip(self._own, self.systems, strict=True):
+        for arrays, systems in zip(self._unscaled, self.systems, strict=True):
             needed = systems * (arrays.n_categories // arrays.n_systems)
             least = -(-self.least_categories // systems) * systems
             most[arrays.n_states] = max(needed, most.get(arrays.n_states, least))
@@ -92,7 +92,7 @@ class PartitionModel(Value, eq=False):
     def systems(self) -> tuple[int, ...]:
         """Number of eigen systems that each part is computed with; mixtures have several."""
         most: dict[int, int] = {}
-        for arrays in self._own:
+        for arrays in self._unscaled:
             most[arrays.n_states] = max(arrays.n_systems, most.get(arrays.n_states, 1))
         return tuple(most[model.n_states] for model in self.models)
 
@@ -145,12 +145,11 @@ class PartitionModel(Value, eq=False):
 
     @cached_property
     def _arrays(self) -> tuple[ModelArrays, ...]:
-        each = zip(self._own, self.scalers.tolist(), self.shapes, strict=True)
+        each = zip(self._unscaled, self.scalers.tolist(), self.shapes, strict=True)
         return tuple(fitted(arrays, scaler, *shape) for arrays, scaler, shape in each)
 
     @cached_property
-    def _own(self) -> list[ModelArrays]:
-        """Arrays of every part's model without scalers."""
+    def _unscaled(self) -> list[ModelArrays]:
         return arrays_of_all(self.models)
 
     def with_parts(self, models: Sequence[Model], scalers: Float64 | None = None) -> PartitionModel:

@@ -561,7 +561,7 @@ class Model(Value, eq=False):
 
     @property
     def components(self) -> tuple[Model, ...]:
-        """Whose exchangeabilities and frequencies are parameters: itself, or its classes."""
+        """Models whose exchangeabilities and frequencies are parameters: itself, or its classes."""
         return (self.mixture and self.mixture.models) or (self,)
 
     @property
