@@ -14,7 +14,7 @@ import numpy as np
 from mltree.models.parameters import variables_of_matrix, vector, with_vector
 from mltree.models.partitioned import PartitionModel
 from mltree.models.rates import FreeRates, Gamma, Heterogeneity
-from mltree.models.substitution import Mixed, Model
+from mltree.models.substitution import Mixed, Model, Paired
 from mltree.program.cases import Case
 from mltree.system.arrays import Float64
 from mltree.tree.topology import Tree
@@ -151,7 +151,7 @@ def distant_models(model: Model) -> list[tuple[float, Model]]:
     """
     form, p_is_free = _free_form(model), _has_free_p(model)
     if model.mixture is not None:
-        if not (model.mixture.is_paired and isinstance(form, FreeRates)):
+        if not (isinstance(model.mixture, Paired) and isinstance(form, FreeRates)):
             return []
         rates = FreeRates.from_gamma(len(form.rates), FREE_START[0]).rates[::-1]
         backwards = FreeRates.of(rates, np.ones(len(rates)), in_order=True)
@@ -185,7 +185,7 @@ def _of_rates(model: Model) -> list[Model]:
     if isinstance(form, FreeRates):
         k, (alpha, few), (span, some) = len(form.rates), FREE_START, FEW_FAST
         even = FreeRates.from_gamma(k, alpha)
-        if model.mixture is not None and model.mixture.is_paired:
+        if isinstance(model.mixture, Paired):
             orders = (FreeRates.of(even.rates[[*o]], np.ones(k), in_order=True) for o in ORDERS)
             return [replace(model, heterogeneity=rates) for rates in orders]
         others = [

@@ -30,7 +30,7 @@ from mltree.models.partitioned import SCALER_MAX, SCALER_MIN, Linkage, Partition
 from mltree.models.portable import exp, log, product
 from mltree.models.rate_profiles import PROFILED, Curves, RateProfiles, lacking
 from mltree.models.rates import Categories, FreeRates, with_invariable
-from mltree.models.substitution import Model
+from mltree.models.substitution import Model, Paired
 from mltree.program.cases import Case
 from mltree.system.arrays import Float64
 from mltree.tree.topology import Tree
@@ -294,9 +294,9 @@ def fit_among_sites(
 
 def _is_to_fit(model: Model) -> bool:
     """Return True if the rates are free, and the same for all classes."""
-    form, mixture = model.heterogeneity, model.mixture
+    form = model.heterogeneity
     is_free = isinstance(form, FreeRates) and not form.fixed
-    return is_free and not (mixture is not None and mixture.is_paired)
+    return is_free and not isinstance(model.mixture, Paired)
 
 
 def _fitted(

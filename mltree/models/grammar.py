@@ -245,9 +245,9 @@ def _with_frequency_classes(model: Model, term: ModelTerm) -> Model:
         return _with_frequencies(model, class_term)
 
     mixture = mixed(term.key, term.only() or "", read)
-    first, *others = mixture.classes
-    classes = first, *(replace(other, rates_fixed=True) for other in others)
-    return replace(model, mixture=replace(mixture, classes=classes), frequency_mode="model")
+    first, *others = mixture.models
+    models = first, *(replace(other, rates_fixed=True) for other in others)
+    return replace(model, mixture=replace(mixture, models=models), frequency_mode="model")
 
 
 def _with_frequency_term(model: Model, term: ModelTerm) -> Model:
@@ -330,9 +330,9 @@ def _with_free_rates(model: Model, term: ModelTerm) -> Model:
     if not lists:
         form = FreeRates.from_gamma(categories, START_ALPHA)
     else:
-        is_paired = model.mixture is not None and model.mixture.is_paired
         weights = lists[-1] if lists[1:] else np.ones(categories)
-        form = FreeRates.of(lists[0], weights, fixed=True, in_order=is_paired)
+        in_order = isinstance(model.mixture, Paired)
+        form = FreeRates.of(lists[0], weights, fixed=True, in_order=in_order)
     return replace(model, heterogeneity=form)
 
 
@@ -501,7 +501,7 @@ def parse_model(text: str, alphabet: Alphabet) -> Model:
 def _mixed(term: ModelTerm, alphabet: Alphabet) -> Model:
     """``MIX{...}``: classes that have exchangeabilities and frequencies, and nothing else."""
     mixture = mixed(term.key, term.only() or "", lambda text: _class(text, alphabet))
-    first = mixture.classes[0]
+    first = mixture.models[0]
     return Model(term.key, alphabet, (), first.rates, first.frequencies, "model", mixture=mixture)
 
 
@@ -683,14 +683,14 @@ def _matrix(model: Model, braces: Callable[..., str]) -> str:
     text = model.name
     if isinstance(mixture, Mixed) and not mixture.is_linked:
         return text + _classes(
-            mixture, [_matrix(class_model, braces) for class_model in mixture.classes], braces
+            mixture, [_matrix(class_model, braces) for class_model in mixture.models], braces
         )
     if n_classes(model.rate_classes) > 1:
         text += braces(*unique_rates(model.rate_classes, model.rates))
     if model.codon is not None and model.codon.values:
         text += braces(*model.codon.values)
     if isinstance(mixture, Mixed):
-        terms = [_frequencies(class_model, braces)[1:] for class_model in mixture.classes]
+        terms = [_frequencies(class_model, braces)[1:] for class_model in mixture.models]
         return f"{text}+{mixture.name}{_classes(mixture, terms, braces)}"
     if isinstance(mixture, Profiles):
         text += f"+{mixture.name}{braces(*mixture.weights)}"
@@ -726,8 +726,8 @@ def _at_sites(model: Model, braces: Callable[..., str]) -> Iterator[str]:
         mode = "a" if form.mode == "median" else "m"
         yield f"+G{form.n_categories}{mode}{braces(form.alpha)}"
     if isinstance(form, FreeRates):
-        is_paired = model.mixture is not None and model.mixture.is_paired
-        rates, weights = form.categories if is_paired else form.ascending()
+        in_order = isinstance(model.mixture, Paired)
+        rates, weights = form.categories if in_order else form.ascending()
         yield f"+R{len(rates)}{braces(*rates)}{braces(*weights)}"
     if isinstance(form, SiteRates):
         yield "+PSR" if form.most == DEFAULT_SITE_RATES else f"+PSR{form.most}"

@@ -66,7 +66,7 @@ def mixed(name: str, inside: str, read: Callable[[str], Model]) -> Mixed:
         name=name,
         weights=np.full(count, 1.0 / count),
         weights_fixed=is_given,
-        classes=models,
+        models=models,
         speeds=speeds,
         is_linked=name == "FMIX",
     )
@@ -95,26 +95,10 @@ GTR20 = "GTR20"
 POISSON = "POISSON"
 """Name of the protein model with equal exchangeabilities and frequencies."""
 
-_ALIASES = {
-    "JC69": "JC", "K2P": "K80", "K3P": "K81", "K3PU": "K81uf", "TPM1": "K81", "TPM1U": "K81uf",
-    "TPM1UF": "K81uf", "TPM2U": "TPM2uf", "TPM2EF": "TPM2", "TPM3U": "TPM3uf", "TPM3EF": "TPM3",
-    "F84": "HKY", "HKY85": "HKY", "TN": "TN93", "TNE": "TN93ef", "TRN": "TN93", "TRNEF": "TN93ef",
-    "TVME": "TVMef", "TIM": "TIM1uf", "TIME": "TIM1", "TIMEF": "TIM1",
-    **{f"TIM{n}{end}": f"TIM{n}" for n in (1, 2, 3) for end in ("E", "EF")},
-    **{f"TIM{n}U": f"TIM{n}uf" for n in (1, 2, 3)},
-    "REV": "GTR", GTR20: PROTEIN_GTR, "PROTREV": PROTEIN_GTR, "JTTDCMUT": "JTT-DCMUT",
-    "DAYHOFF-DCMUT": "DCMUT", "DAYHOFFDCMUT": "DCMUT", "MTREV24": "MTREV", "CPREV10": "CPREV",
-    "BLOSUM": "BLOSUM62", "GTR2": "BIN", "JC2": "BIN", "BINARY": "BIN", "MG94": "MG",
-    **dict.fromkeys(("GY94", "M0", "YN98"), "GY"),
-    **dict.fromkeys(("ECM", "KOSI07", "ECMUNREST"), EMPIRICAL),
-}  # fmt: skip
-"""Names that other programs use, in capitals: for the hint of an error, and in NEXUS files."""
-
 _IN_IQ_TREE = {
     "BIN": "GTR2", "K80": "K2P", "TN93ef": "TNe", "TN93": "TN", "K81": "K3P", "K81uf": "K3Pu",
-    "TPM2uf": "TPM2u",
-    "TPM3uf": "TPM3u", "TIM1": "TIMe", "TIM1uf": "TIM", "TIM2": "TIM2e", "TIM2uf": "TIM2",
-    "TIM3": "TIM3e", "TIM3uf": "TIM3", "TVMef": "TVMe", PROTEIN_GTR: "GTR20",
+    "TPM2uf": "TPM2u", "TPM3uf": "TPM3u", "TIM1": "TIMe", "TIM1uf": "TIM", "TIM2": "TIM2e",
+    "TIM2uf": "TIM2", "TIM3": "TIM3e", "TIM3uf": "TIM3", "TVMef": "TVMe", PROTEIN_GTR: "GTR20",
     "JTT-DCMUT": "JTTDCMut", "DAYHOFF": "Dayhoff", "DCMUT": "DCMut", "BLOSUM62": "Blosum62",
     "MTREV": "mtREV", "MTMAM": "mtMAM", "MTART": "mtART", "MTZOA": "mtZOA", "MTMET": "mtMet",
     "MTVER": "mtVer", "MTINV": "mtInv", "CPREV": "cpREV", "RTREV": "rtREV", "HIVB": "HIVb",
@@ -142,6 +126,19 @@ _EQUAL = {
 }  # fmt: skip
 _EQUALS = {*_EQUAL, "JC2"}
 """IQ-TREE's models with equal frequencies, which no term changes."""
+
+_OURS = {name.upper() for name in DNA_MODELS}
+_ALIASES = {
+    **{name: ours for name, ours in (_COUNTED | _EQUAL).items() if name not in _OURS},
+    **{f"TIM{n}U": f"TIM{n}uf" for n in (1, 2, 3)},
+    "TPM2EF": "TPM2", "TPM3EF": "TPM3", "TIMEF": "TIM1", "F84": "HKY",
+    GTR20: PROTEIN_GTR, "PROTREV": PROTEIN_GTR, "JTTDCMUT": "JTT-DCMUT", "DAYHOFFDCMUT": "DCMUT",
+    "DAYHOFF-DCMUT": "DCMUT", "MTREV24": "MTREV", "CPREV10": "CPREV", "BLOSUM": "BLOSUM62",
+    "GTR2": "BIN", "JC2": "BIN", "BINARY": "BIN", "MG94": "MG",
+    **dict.fromkeys(("GY94", "M0", "YN98"), "GY"),
+    **dict.fromkeys(("ECM", "KOSI07", "ECMUNREST"), EMPIRICAL),
+}  # fmt: skip
+"""Names that other programs use, in capitals: for the hint of an error, and in NEXUS files."""
 
 _CLASSES = re.compile(r"[0-9]{6}")
 """IQ-TREE's name of any nucleotide model, ``010020``."""

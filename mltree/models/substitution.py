@@ -15,7 +15,7 @@ from dataclasses import replace
 from functools import cache, cached_property
 from itertools import compress
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, ClassVar, Literal, NamedTuple, Self
+from typing import TYPE_CHECKING, Any, Literal, NamedTuple, Self
 
 import numpy as np
 
@@ -268,14 +268,13 @@ _FOLDER = Path(__file__).parent / "matrices"
 class Mixture(Value, ABC, eq=False, kw_only=True):
     """The M classes of a model of S states."""
 
-    is_paired: ClassVar[bool] = False
-    """True where category k of the rates goes with class k."""
-
     name: str
     """Name of the mixture's term, ``C20``; for a paired mixture the model's."""
     weights: Float64
     """f64 [M]: proportions of sites, sum 1. Not used where paired."""
     weights_fixed: bool = True
+    models: tuple[Model, ...] = ()
+    """Models of the classes, where each has a model with parameters; without rates among sites."""
 
     @property
     def n_classes(self) -> int:
@@ -285,12 +284,7 @@ class Mixture(Value, ABC, eq=False, kw_only=True):
     @property
     def free_weights(self) -> int:
         """Number of weights to estimate."""
-        return 0 if self.weights_fixed or self.is_paired else self.n_classes - 1
-
-    @property
-    def models(self) -> tuple[Model, ...]:
-        """Models of the classes, where each has a model with parameters; else empty."""
-        return ()
+        return 0 if self.weights_fixed else self.n_classes - 1
 
     @abstractmethod
     def matrices(self, parameters: Sequence[Matrices]) -> Matrices:
@@ -361,8 +355,6 @@ class Profiles(Mixture, eq=False, kw_only=True):
 class Paired(Mixture, eq=False, kw_only=True):
     """Matrices that go with the categories of rates, one each."""
 
-    is_paired = True
-
     tables: Matrices
     """f64 [M, S(S-1)/2] and f64 [M, S]"""
 
@@ -391,17 +383,10 @@ class Paired(Mixture, eq=False, kw_only=True):
 class Mixed(Mixture, eq=False, kw_only=True):
     """Mixture of models, one a class (MIX), or of models that differ in frequencies only (FMIX)."""
 
-    classes: tuple[Model, ...]
-    """M models without rates among sites."""
     speeds: Float64
     """f64 [M]: relative rates of the classes; given, or 1, as in IQ-TREE."""
     is_linked: bool = False
     """True where all classes have the exchangeabilities of the first."""
-
-    @property
-    def models(self) -> tuple[Model, ...]:
-        """The models of the classes."""
-        return self.classes
 
     def matrices(self, parameters: Sequence[Matrices]) -> Matrices:
         """The matrices of all classes side by side."""
@@ -419,9 +404,9 @@ class Mixed(Mixture, eq=False, kw_only=True):
         """A copy with other values, f64 [pairs] and f64 [S] for each class."""
         models = (
             replace(model, rates=rates, frequencies=frequencies)
-            for model, (rates, frequencies) in zip(self.classes, parameters, strict=True)
+            for model, (rates, frequencies) in zip(self.models, parameters, strict=True)
         )
-        return replace(self, classes=tuple(models))
+        return replace(self, models=tuple(models))
 
     def _speeds(self, weights: Float64) -> Float64:
         relative: Float64 = self.speeds / (weights * self.speeds).sum(axis=-1, keepdims=True)
