@@ -17,7 +17,7 @@ from mltree.data.partitions import merged, only, refuse_files
 from mltree.data.parts import best_model_text, best_scheme_text, nexus_scheme_text
 from mltree.data.patterns import Patterns
 from mltree.data.source import read_text
-from mltree.fit.model_optimiser import Fit
+from mltree.fit.fits import Fit
 from mltree.fit.settings import SearchSettings, preset
 from mltree.likelihood.likelihood import Likelihood
 from mltree.models.grammar import format_best_model, format_model

@@ -7,11 +7,13 @@ all the trees and models that are optimised side by side. Given the branch lengt
 problems of their own: the n-th points of all parts are one tree of the launch, whose lnL comes back
 part by part. A gradient alone takes a fifth of the points, but five times as many launches; it is
 what models of many variables are left with.
+
+In an iteration the parts' optimisers propose points, a launch evaluates them, and each optimiser
+accepts its best point (:mod:`mltree.fit.optimisers`).
 """
 
 from __future__ import annotations
 
-import dataclasses
 import math
 from collections.abc import Hashable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
@@ -19,166 +21,49 @@ from itertools import accumulate, chain, islice, pairwise
 
 import numpy as np
 
-from mltree.fit.part_optimiser import (
-    PartOptimiser,
-    fit_among_sites,
-    optima_of,
-    scale_bounds,
-    share_exchangeabilities,
+from mltree.fit.fits import Fit
+from mltree.fit.optimisers import (
+    LBFGS,
+    SHORT_STEP,
+    STENCIL_LIMIT,
+    BoxOptimiser,
+    GradientLBFGS,
+    TrustRegion,
+    advance,
 )
-from mltree.fit.rate_optimiser import FittedAmongSites
+from mltree.fit.rate_optimiser import (
+    EPSILON_SHARE,
+    FittedAmongSites,
+    fit_among_sites,
+    scales_bounds,
+)
 from mltree.fit.settings import BranchSettings, ModelSettings
-from mltree.fit.trust_region import BoxOptimiser, advance
 from mltree.likelihood.requests import (
     Answers,
     Request,
     Steps,
     Stepwise,
     class_weights,
+    flow_slopes,
     part_log_likelihoods,
 )
 from mltree.models.eigen import ModelArrays
-from mltree.models.parameters import arrays_of, variables_of_matrix, vector, with_vector
-from mltree.models.partitioned import Linkage, PartitionModel
+from mltree.models.parameters import (
+    arrays_of,
+    bounds,
+    exchangeability_slopes,
+    shared_exchangeabilities,
+    variables_among_sites,
+    vector,
+    with_vector,
+    with_vectors,
+)
+from mltree.models.partitioned import Linkage
 from mltree.models.portable import exp
-from mltree.models.rates import FreeRates, Gamma
-from mltree.models.substitution import Mixed, Model, arrays_of_all
+from mltree.models.substitution import Model, arrays_of_all
 from mltree.program.cases import Case
 from mltree.system.arrays import Float64
 from mltree.tree.topology import Tree
-
-# Where the estimate of a model's parameters begins: lnL may have several maxima.
-
-FEW_INVARIABLE = (0.001, 0.1)
-MANY_INVARIABLE = (0.8, 5.0)
-"""(p, alpha) of +I+G: a site that never changes is invariable, or slow as many others are, and
-either way lnL may have a maximum. Of 21 data sets, 15 starts each, 13 had both: the one with many
-was reached from here in all, the one with few in 12, and in the last it is the lower one by 72."""
-
-LOW_SHARE = 0.15
-"""Proportion of invariable sites that tells which of the two maxima a model is nearer to."""
-
-FREE_START = (1.0, 0.1)
-"""(alpha, p) of the gamma distribution from which free rates start, and of invariable sites beside
-them. Of 12 fits to real and 53 to simulated data, R2 to R10 with and without +I, this start ended
-at the best of 2 to 15, to 0.05, in all. Others did not: alpha 0.3 ended 12.7 lower once and 3.8
-lower under LG+F+R4 on a protein, 2.0 1.5 and 0.6 lower."""
-
-FEW_FAST = (100.0, 0.3)
-"""(span, p) of the other start: the fastest category is so many times as fast as the slowest, and
-as much rarer. Where a few sites change at almost every branch, lnL may have a maximum that no gamma
-distribution leads to: of 34 fits of R4 and I+R3 to 200 to 400 simulated sites of 5 to 8 taxa, the
-start above (and alpha 0.5 and 0.2) missed 4, by 0.14 to 1.74, all of which this one found. A fitted
-model starts from both too."""
-
-ORDERS = (0, 2, 3, 1), (0, 3, 2, 1)
-"""Orders of the rates of LG4X's four matrices, slow ones first: lnL has a maximum in many. Of 14
-proteins of 5 to 30 taxa, LG4X's own order ended 0.04 to 32 lower than the best of all 24 and of
-three gamma distributions in nine, with these in one, by 0.04."""
-
-LONG, MIDDLING, SHORT = 0.5, 0.1, 0.02
-"""Expected substitutions per site, of every branch: where starts from afar begin. lnL has maxima in
-branch lengths too, which go with those in rates among sites."""
-
-FEW_FROM_AFAR, FREE_FROM_AFAR = (0.001, 1.0), (3.0, 1000.0)
-"""(p, alpha) of +I+G beside long branches; alpha of free rates beside middling branches, and their
-span beside short ones.
-
-Of 64 sets of 5 to 30 taxa and 40 to 1,500 sites under +I+G4, the starts above ended 0.04 to 8.3
-lower than the best of 60 in nine, with these and the model itself beside long branches in one, by
-0.04; of 40 under +R3 in five, by 0.06 to 1.6, with these in none. LG4X beside long branches, as it
-is and with the rates of its matrices the other way round: of 18 sets of 5 to 8 proteins and 60 to
-180 sites four ended 2.3 to 7.7 lower than the best of ten random starts without these, with these
-one (2.5)."""
-
-TILTED, TILT = 8, 1.5
-"""Starts of classes that are models, and by how much (standard deviation of the logs) each moves
-every class's exchangeabilities and frequencies: classes that are alike would stay so. Of 30 fits to
-600 to 1,000 simulated sites of two classes, 5 starts ended at the best of 10 random ones, or above
-it, in 29; in the other one, 1.7 below, the 6th to 8th did. From 3 at 0.7, 2 of 4 ended lower."""
-
-
-def starting_models(model: Model) -> list[Model]:
-    """Return the model, and other starts from which another maximum may be reached."""
-    return [model, *_of_rates(model), *_of_classes(model)]
-
-
-def distant_models(model: Model) -> list[tuple[float, Model]]:
-    """Return distant starts, if rates among sites are estimated: a branch length, and a model.
-
-    Mixtures have none, for they take long, but those whose classes have a rate each (LG4X).
-    """
-    form, p_is_free = model.heterogeneity, _has_free_p(model)
-    if model.mixture is not None:
-        if not (model.mixture.is_paired and isinstance(form, FreeRates) and not form.fixed):
-            return []
-        rates = FreeRates.from_gamma(len(form.rates), FREE_START[0]).rates[::-1]
-        backwards = FreeRates.of(rates, np.ones(len(rates)), in_order=True)
-        return [(LONG, model), (LONG, dataclasses.replace(model, heterogeneity=backwards))]
-    if isinstance(form, FreeRates) and not form.fixed:
-        k, (alpha, span) = len(form.rates), FREE_FROM_AFAR
-        even, fast = FreeRates.from_gamma(k, alpha), FreeRates.with_few_fast(k, span)
-        return [
-            (length, dataclasses.replace(model, heterogeneity=rates))
-            for length, rates in ((MIDDLING, even), (SHORT, fast))
-        ]
-    if isinstance(form, Gamma) and not form.fixed:
-        few = [(LONG, _with_gamma(model, form, *FEW_FROM_AFAR))] if p_is_free else []
-        return [(LONG, model), *few]
-    return [(MIDDLING, model)] if p_is_free else []
-
-
-def _has_free_p(model: Model) -> bool:
-    return model.p_invariant is not None and not model.p_invariant_fixed
-
-
-def _with_gamma(model: Model, form: Gamma, p: float, alpha: float) -> Model:
-    return dataclasses.replace(
-        model, p_invariant=p, heterogeneity=dataclasses.replace(form, alpha=alpha)
-    )
-
-
-def _of_rates(model: Model) -> list[Model]:
-    """Return starts with other rates among sites."""
-    form, p_is_free = model.heterogeneity, _has_free_p(model)
-    if isinstance(form, FreeRates) and not form.fixed:
-        k = len(form.rates)
-        alpha, few = FREE_START
-        if model.mixture is not None and model.mixture.is_paired:
-            rates = FreeRates.from_gamma(k, alpha).rates
-            orders = (FreeRates.of(rates[list(o)], np.ones(k), in_order=True) for o in ORDERS)
-            return [
-                dataclasses.replace(model, heterogeneity=rates_of_start)
-                for rates_of_start in orders
-            ]
-        span, some = FEW_FAST
-        others = [
-            dataclasses.replace(
-                model, heterogeneity=rates, p_invariant=p if p_is_free else model.p_invariant
-            )
-            for rates, p in (
-                (FreeRates.from_gamma(k, alpha), few),
-                (FreeRates.with_few_fast(k, span), some),
-            )
-        ]
-        x = vector(model)
-        return [other for other in others if not np.array_equal(vector(other), x)]
-    if isinstance(form, Gamma) and not form.fixed and p_is_free:
-        is_few = model.p_invariant is not None and model.p_invariant < LOW_SHARE
-        return [_with_gamma(model, form, *(MANY_INVARIABLE if is_few else FEW_INVARIABLE))]
-    return []
-
-
-def _of_classes(model: Model) -> list[Model]:
-    """Return starts with other classes of a mixture, moved at random but always in the same way."""
-    count = sum(len(variables_of_matrix(component)) for component in model.components)
-    if not isinstance(model.mixture, Mixed) or not count:
-        return []
-    x, rng = vector(model), np.random.default_rng(0)
-    tilts = np.zeros((TILTED, len(x)))
-    tilts[:, :count] = TILT * rng.normal(size=(TILTED, count))
-    return [with_vector(model, x + tilt) for tilt in tilts]
-
 
 SPARSE = 0.75
 """Share of the points of all parts from which on trees of single parts are less work: a part and a
@@ -186,76 +71,6 @@ point cost either the same (PoCL, 100 parts, 40 taxa)."""
 
 RECORDS = 50_000
 """Tips of such trees in a launch, at most: about 1 us each to plan, which a GPU waits for."""
-
-
-@dataclass
-class Fit:
-    """A tree and a model that are optimised together."""
-
-    tree: Tree
-    """Tree whose lengths change in place."""
-    model: PartitionModel
-    weights: int = 0
-    """Row of pattern weights."""
-    first_part: int = 0
-    """First part, among the engine's parts."""
-    lnl: float = -np.inf
-    """lnL of tree and model, natural log."""
-    lacking: float = 0.0
-    """lnL that steps still promised where an optimisation of the model ended; 0 once converged."""
-    part_lnls: Float64 | None = None
-    """f64[parts], after an optimisation of the model."""
-    curvatures: Sequence[Float64 | None] = ()
-    """f64[n, n] of each part's free variables, after an optimisation of the model."""
-
-    @property
-    def case(self) -> Case:
-        """Case of the tree under the model."""
-        return Case(self.model.arrays(), self.weights, self.first_part)
-
-
-def starts_of(model: PartitionModel) -> list[PartitionModel]:
-    """Return the model, and other starts from which its parts may reach further maxima."""
-    return [model, *_side_by_side(model, [starting_models(part) for part in model.models])[1:]]
-
-
-def distant_starts(model: PartitionModel) -> list[tuple[float, PartitionModel]]:
-    """Return distant starts, each with a length of all branches: the part's with most starts."""
-    of_parts = [distant_models(part) for part in model.models]
-    pairs = zip(of_parts, model.models, strict=True)
-    models = [[start for _, start in starts] or [part] for starts, part in pairs]
-    lengths = [length for length, _ in max(of_parts, key=len)]
-    return list(zip(lengths, _side_by_side(model, models), strict=False))
-
-
-def _side_by_side(
-    model: PartitionModel, of_parts: Sequence[Sequence[Model]]
-) -> list[PartitionModel]:
-    """Put the n-th models of all parts together; a part with fewer has its last."""
-    count = max(map(len, of_parts))
-    return [
-        model.with_parts([starts[min(n, len(starts) - 1)] for starts in of_parts])
-        for n in range(count)
-    ]
-
-
-def best_fit(fits: Sequence[Fit]) -> Fit:
-    """Return the best of optimised fits: part by part, for parts are independent."""
-    best = max(fits, key=lambda fit: fit.lnl)
-    if best.model.n_parts == 1:
-        return best
-    lnls = np.array([fit.part_lnls for fit in fits])
-    chosen = lnls.argmax(axis=0)
-    models = [fits[n].model.models[part] for part, n in enumerate(chosen)]
-    scalers = np.array([fits[n].model.scalers[part] for part, n in enumerate(chosen)])
-    for part, n in enumerate(chosen) if best.tree.lengths.ndim > 1 else ():
-        best.tree.lengths[part] = fits[n].tree.lengths[part]
-    best.model = best.model.with_parts(models, scalers)
-    best.part_lnls = lnls.max(axis=0)
-    best.curvatures = ()
-    best.lnl = float(best.part_lnls.sum())
-    best.lacking = max(fits[n].lacking for n in set(chosen.tolist()))
-    return best
 
 
 def optimise_models(
@@ -324,28 +139,18 @@ def _has_free_weights(model: Model) -> bool:
 
 
 def _optimise(optimisers: Sequence[_FitOptimiser], iterations: int) -> Steps[None]:
-    """Run optimisers to their ends side by side."""
+    """Run optimisers to their ends side by side; their fits are then at the ends."""
     for _ in range(iterations):
         under_way = [optimiser for optimiser in optimisers if not optimiser.done]
         if not under_way:
             break
-        ways: list[BoxOptimiser] = []
-        values: list[Float64] = []
-        rows = yield from _part_lnls(list(_trial_cases(under_way)))
-        for optimiser, lnls in zip(under_way, rows, strict=True):
-            for way, column in optimiser.under_way(lnls):
-                ways.append(way)
-                values.append(column)
-        advance(ways, values)
-    _finish(optimisers)
-
-
-def _finish(optimisers: Sequence[_FitOptimiser]) -> None:
-    """Set every fit to the ends of its optimisers; all models are computed at once."""
+        rows = yield from _part_lnls(list(_trials(under_way)))
+        evaluated = map(_FitOptimiser.evaluated, under_way, rows)
+        advance(*zip(*chain.from_iterable(evaluated), strict=True))
     models, scales = optima_of([part for optimiser in optimisers for part in optimiser.parts])
     first = 0
     for optimiser in optimisers:
-        span = slice(first, first := first + optimiser.n_parts)
+        span = slice(first, first := first + len(optimiser.parts))
         optimiser.finish(models[span], scales[span])
     arrays_of_all(models)
 
@@ -364,17 +169,16 @@ def _part_lnls(asked: Sequence[tuple[list[Tree], list[Case]]]) -> Steps[list[Flo
     return lnls_of
 
 
-def _trial_cases(optimisers: Sequence[_FitOptimiser]) -> Iterator[tuple[list[Tree], list[Case]]]:
-    """Yield the trees and cases that each optimiser asks for; all models are computed at once."""
-    asked = [optimiser.points() for optimiser in optimisers]
-    models = [model for optimiser in optimisers for model in optimiser.models]
-    shapes = [shape for optimiser in optimisers for shape in optimiser.shapes]
-    points, speeds = (list(chain.from_iterable(rows)) for rows in zip(*asked, strict=True))
-    arrays = iter(
-        arrays_of(models, [rows_of_part[:, :-1] for rows_of_part in points], speeds, shapes)
-    )
+def _trials(optimisers: Sequence[_FitOptimiser]) -> Iterator[tuple[list[Tree], list[Case]]]:
+    """Yield the trees and cases that each optimiser proposes; all models are computed at once."""
+    wholes = [optimiser.fit.model for optimiser in optimisers]
+    models = [model for whole in wholes for model in whole.models]
+    shapes = [shape for whole in wholes for shape in whole.shapes]
+    proposed = [optimiser.points() for optimiser in optimisers]
+    points, speeds = (list(chain.from_iterable(rows)) for rows in zip(*proposed, strict=True))
+    arrays = iter(arrays_of(models, [points_of[:, :-1] for points_of in points], speeds, shapes))
     for optimiser in optimisers:
-        yield optimiser.trial_cases(list(islice(arrays, optimiser.n_parts)))
+        yield optimiser.trials(list(islice(arrays, len(optimiser.parts))))
 
 
 class _FitOptimiser:
@@ -389,26 +193,17 @@ class _FitOptimiser:
         fitted_rates: Mapping[int, FittedAmongSites],
     ) -> None:
         """``fitted_rates``: rates among sites that were fitted to parts, by their numbers."""
-        self._fit = fit
-        self._branches = branches
+        self.fit, self._branches = fit, branches
         self._is_sparse = False
         """True if trees are of single parts."""
         self._scales: list[Float64] = []
-        """f64[n]: factors on the lengths of each part, at the points asked for last."""
-        model = fit.model
-        known = fit.curvatures or [None] * model.n_parts
-        every = zip(model.models, model.scalers.tolist(), known, strict=True)
-        limit = settings.scale_limit
+        """f64[n]: factors on the lengths of each part, at the points proposed last."""
+        model, curvatures = fit.model, fit.curvatures or [None] * fit.model.n_parts
+        limits = scales_bounds(model, settings.scale_limit)
+        every = zip(model.models, limits, curvatures, strict=True)
         self.parts = [
-            PartOptimiser(
-                part,
-                scale_bounds(model, scaler, limit),
-                settings,
-                epsilon,
-                curvature,
-                fitted_rates.get(number),
-            )
-            for number, (part, scaler, curvature) in enumerate(every)
+            PartOptimiser(part, limit, settings, epsilon, curvature, fitted_rates.get(number))
+            for number, (part, limit, curvature) in enumerate(every)
         ]
 
     @property
@@ -416,67 +211,54 @@ class _FitOptimiser:
         """True once all optimisers have ended."""
         return all(part.done for part in self.parts)
 
-    @property
-    def n_parts(self) -> int:
-        """Number of parts."""
-        return len(self.parts)
-
-    @property
-    def models(self) -> Sequence[Model]:
-        """Models of the parts, as they started."""
-        return self._fit.model.models
-
-    @property
-    def shapes(self) -> Sequence[tuple[int, int]]:
-        """Eigen systems and categories of each part."""
-        return self._fit.model.shapes
-
     def points(self) -> tuple[list[Float64], list[Float64]]:
         """f64[n, variables], f64[n]: points to evaluate of each part, and factors on its rates."""
-        model = self._fit.model
+        model = self.fit.model
         points = [part.variables() for part in self.parts]
         scales = exp(np.concatenate([row[:, -1] for row in points]))
-        spans = list(accumulate(map(len, points), initial=0))
-        self._scales = [scales[first:last] for first, last in pairwise(spans)]
+        spans = pairwise(accumulate(map(len, points), initial=0))
+        self._scales = [scales[first:last] for first, last in spans]
         if model.linkage != Linkage.SCALED:
             return points, [np.ones_like(row) for row in self._scales]
         pairs = zip(self._scales, model.scalers.tolist(), strict=True)
         return points, [row * scaler for row, scaler in pairs]
 
-    def trial_cases(self, arrays: Sequence[list[ModelArrays]]) -> tuple[list[Tree], list[Case]]:
+    def trials(self, arrays: Sequence[list[ModelArrays]]) -> tuple[list[Tree], list[Case]]:
         """Return the trees and cases to evaluate, part by part: the n-th points of all parts.
 
         Where few points are left of few parts, each has a tree of that part alone.
         """
-        fit, scales = self._fit, self._scales
+        fit, scales = self.fit, self._scales
         count = max(map(len, arrays))
         self._is_sparse = self._is_little(count)
         if self._is_sparse:
             return self._by_part(arrays)
         every = [of_part + of_part[-1:] * (count - len(of_part)) for of_part in arrays]
         cases = [Case(models, fit.weights, fit.first_part) for models in zip(*every, strict=True)]
-        padded = [np.append(scale, np.repeat(scale[-1:], count - len(scale))) for scale in scales]
+        padded = [np.pad(scale, (0, count - len(scale)), "edge") for scale in scales]
         return self._scaled(np.array(padded).T), cases
 
-    def under_way(self, lnls: Float64) -> list[tuple[BoxOptimiser, Float64]]:
+    def evaluated(self, lnls: Float64) -> list[tuple[BoxOptimiser, Float64]]:
         """Return the optimisers that go on, and their values among lnLs f64[n, parts or 1]."""
         if self._is_sparse:
             parts = [part for part in self.parts if not part.done]
-            ends = np.cumsum([part.points for part in parts])[:-1]
+            ends = np.cumsum([part.n_points for part in parts])[:-1]
             rows = np.split(lnls[:, 0], ends)
             return [(part.optimiser, values) for part, values in zip(parts, rows, strict=True)]
         pairs = zip(self.parts, lnls.T, strict=True)
-        return [(part.optimiser, values[: part.points]) for part, values in pairs if not part.done]
+        return [
+            (part.optimiser, values[: part.n_points]) for part, values in pairs if not part.done
+        ]
 
     def _is_little(self, count: int) -> bool:
         """Return True if trees of single parts are less work than ``count`` trees of all parts."""
-        points = sum(part.points for part in self.parts if not part.done)
-        few = points * self._fit.tree.n_tips <= RECORDS
+        points = sum(part.n_points for part in self.parts if not part.done)
+        few = points * self.fit.tree.n_tips <= RECORDS
         return few and points <= SPARSE * count * len(self.parts)
 
     def _by_part(self, arrays: Sequence[list[ModelArrays]]) -> tuple[list[Tree], list[Case]]:
         """Return a tree for every point of the parts that are not done."""
-        fit = self._fit
+        fit = self.fit
         trees, cases = [], []
         for number, part in enumerate(self.parts):
             if not part.done:
@@ -487,7 +269,7 @@ class _FitOptimiser:
 
     def finish(self, models: Sequence[Model], scales: Float64) -> None:
         """Set the fit to the ends: models of its parts, and factors f64[parts]."""
-        fit = self._fit
+        fit = self.fit
         (tree,) = self._scaled(scales[None])
         fit.tree.lengths[:] = tree.lengths
         is_scaled = fit.model.linkage == Linkage.SCALED
@@ -499,16 +281,225 @@ class _FitOptimiser:
 
     def _lone(self, part: int, scale: float) -> Tree:
         """Return the tree of one of several parts, its branches times a factor."""
-        tree = self._fit.tree
+        tree = self.fit.tree
         if tree.lengths.ndim == 1:
             return tree
         return tree.with_lengths(self._branches.scaled(tree.lengths[part], scale))
 
     def _scaled(self, scales: Float64) -> list[Tree]:
         """Return the tree with its branches times every row of factors f64[n, parts]."""
-        tree, linkage = self._fit.tree, self._fit.model.linkage
+        tree, linkage = self.fit.tree, self.fit.model.linkage
         if linkage == Linkage.SCALED or (linkage == Linkage.LINKED and scales.shape[1] > 1):
             return [tree] * len(scales)
         factors = scales[:, :, None] if tree.lengths.ndim > 1 else scales
         lengths = self._branches.scaled(tree.lengths, factors)
         return tree.with_each(lengths)
+
+
+def optima_of(optimisers: Sequence[PartOptimiser]) -> tuple[list[Model], Float64]:
+    """Return the best model of every optimiser, and the factors on lengths f64[n]."""
+    ends = [optimiser.end for optimiser in optimisers]
+    models = with_vectors([optimiser.model for optimiser in optimisers], [end[:-1] for end in ends])
+    return models, exp(np.array([end[-1] for end in ends]))
+
+
+class PartOptimiser:
+    """The optimiser of one part: its free variables, in terms of models and scales."""
+
+    def __init__(
+        self,
+        model: Model,
+        scale: tuple[float, float],
+        settings: ModelSettings,
+        epsilon: float,
+        curvature: Float64 | None = None,
+        fitted_rates: FittedAmongSites | None = None,
+    ) -> None:
+        """``curvature``: of the free variables, f64[n, n], as an optimiser nearby left it.
+
+        ``fitted_rates``: rates among sites to begin with, fitted to the rest of the model.
+        """
+        self.model = model
+        """The model as it started."""
+        low, high = np.array([*bounds(model), scale], dtype=np.float64).T
+        shared = shared_exchangeabilities(model)  # share_exchangeabilities has moved them
+        low[:shared] = high[:shared]
+        self._free = np.flatnonzero(high > low)
+        self._start: Float64 = np.append(vector(model), 0.0)
+        """f64[variables]: the free and the fixed ones, the scale last."""
+        self.optimiser = self._begun(
+            low[self._free], high[self._free], settings.step, epsilon, curvature, fitted_rates
+        )
+        self.n_points = 0
+        """Number of points that were proposed last."""
+
+    def _begun(
+        self,
+        low: Float64,
+        high: Float64,
+        step: float,
+        epsilon: float,
+        curvature: Float64 | None,
+        fitted_rates: FittedAmongSites | None,
+    ) -> TrustRegion | LBFGS:
+        starts = self._start[None, self._free]
+        if fitted_rates is not None:
+            new = fitted_rates.x[None, self._free]
+            if (far := np.abs(new - starts).max()) > step:
+                starts = np.concatenate([new, starts])
+            others = len(self._start) - 1 - variables_among_sites(self.model)
+            if self._free.min(initial=others) >= others:  # nothing else is free but the scale
+                return TrustRegion(starts, low, high, step, epsilon, maximum=fitted_rates.lnl)
+            curvature = curvature if far < SHORT_STEP else None
+        if len(low) < STENCIL_LIMIT:
+            return TrustRegion(starts, low, high, step, epsilon, curvature)
+        return LBFGS(starts, low, high, step, epsilon)
+
+    @property
+    def done(self) -> bool:
+        """True once the optimiser has ended."""
+        return self.optimiser.done
+
+    @property
+    def value(self) -> float:
+        """LnL at the end."""
+        return self.optimiser.value
+
+    @property
+    def curvature(self) -> Float64 | None:
+        """f64[n, n]: minus the Hessian in the free variables, as far as it is known."""
+        return self.optimiser.curvature
+
+    @property
+    def lacking(self) -> float:
+        """Gain in lnL that a step still promises at the end; 0 at a maximum."""
+        return 0.0 if self.optimiser.converged else self.optimiser.predicted_gain
+
+    def reachable_lnl(self, times: float) -> float:
+        """Return the lnL of the end if it gains so many times what a step promises."""
+        gain = self.optimiser.predicted_gain
+        return self.optimiser.value + times * gain if math.isfinite(gain) else math.inf
+
+    def variables(self) -> Float64:
+        """f64[n, variables]: points to evaluate; the end once done."""
+        points = self.optimiser.x[None] if self.done else self.optimiser.points()
+        self.n_points = len(points)
+        return self._variables(points)
+
+    @property
+    def end(self) -> Float64:
+        """f64[variables]: of the best model, and the log of its factor."""
+        end: Float64 = self._variables(self.optimiser.x[None])[0]
+        return end
+
+    def _variables(self, points: Float64) -> Float64:
+        """f64[n, variables]: the free ones of f64[n, free] beside the fixed ones."""
+        every = np.tile(self._start, (len(points), 1))
+        every[:, self._free] = points
+        return every
+
+
+# The exchangeabilities that the classes of a mixture share, by quasi-Newton steps.
+#
+# A gradient from differences takes, for each of 189 exchangeabilities, a traversal and as many
+# eigen systems as there are classes. Here it is computed (:mod:`mltree.program.ops.flow`), and
+# about how lnL curves: by the changes between two states that are expected, as in expectation and
+# maximisation, whose step along each axis is the first one here.
+
+SHARED_STEPS = 200
+"""Steps at most; 190 exchangeabilities on 30 sites, most of them on a bound, took 75."""
+
+
+@dataclass
+class _ExchangeabilityFit:
+    """The optimiser of the exchangeabilities that one part's classes share."""
+
+    fit: Fit
+    part: int
+    optimiser: GradientLBFGS
+    others: Float64
+    """f64[n]: the other parameters of the part's model, which stay."""
+    case: Case
+    """Case of the fit at the optimiser's best point."""
+
+    @classmethod
+    def of(
+        cls, fit: Fit, part: int, settings: ModelSettings, epsilon: float
+    ) -> _ExchangeabilityFit:
+        """Begin at the exchangeabilities that the model has."""
+        model = fit.model.models[part]
+        count = shared_exchangeabilities(model)
+        low, high = np.array(bounds(model)[:count]).T
+        start, others = np.split(vector(model), [count])
+        optimiser = GradientLBFGS(start, low, high, settings.step, EPSILON_SHARE * epsilon)
+        return cls(fit, part, optimiser, others, fit.case)
+
+    @property
+    def model(self) -> Model:
+        """Model of the part, as the optimiser began."""
+        return self.fit.model.models[self.part]
+
+    def end(self) -> Model:
+        """Return the part's model at the optimiser's best point."""
+        return with_vector(self.model, np.append(self.optimiser.x, self.others))
+
+    def update(self, lnl: float, case: Case) -> None:
+        """Update with the lnL of the proposed point, and its case."""
+        if lnl > self.optimiser.value:
+            self.case = case
+        self.optimiser.update(np.array([lnl]))
+
+    def set_gradient(self, slopes: Float64) -> None:
+        """Set the gradient from f64[M, S, S], by the rates of classes."""
+        model, frequencies = self.end(), self.case.models[self.part].frequencies
+        slope, changes = (
+            np.asarray(np.bincount(model.rate_classes, values, self.optimiser.x.size), np.float64)
+            for values in exchangeability_slopes(model.rates, frequencies, slopes)
+        )
+        self.optimiser.set_gradient(slope, changes)
+
+
+def share_exchangeabilities(
+    fits: Sequence[Fit], settings: ModelSettings, epsilon: float
+) -> Steps[None]:
+    """Optimise what the classes of the fits' models share, where they share so much."""
+    shared = [
+        _ExchangeabilityFit.of(fit, part, settings, epsilon)
+        for fit in fits
+        for part, model in enumerate(fit.model.models)
+        if shared_exchangeabilities(model)
+    ]
+    for _ in range(SHARED_STEPS):
+        under_way = [one for one in shared if not one.optimiser.done]
+        if not under_way:
+            break
+        cases = _proposed(under_way)
+        lnls = yield from part_log_likelihoods([one.fit.tree for one in under_way], cases)
+        for one, part_lnls, case in zip(under_way, lnls, cases, strict=True):
+            one.update(float(part_lnls[one.part]), case)
+        waiting = [one for one in under_way if one.optimiser.needs_gradient]
+        if waiting:
+            trees = [one.fit.tree for one in waiting]
+            slopes = yield from flow_slopes(trees, [one.case for one in waiting])
+            for one, of_parts in zip(waiting, slopes, strict=True):
+                one.set_gradient(of_parts[one.part])
+    for one in shared:
+        models = list(one.fit.model.models)
+        models[one.part] = one.end()
+        one.fit.model = one.fit.model.with_parts(models)
+
+
+def _proposed(shared: Sequence[_ExchangeabilityFit]) -> list[Case]:
+    """Return the case of each optimiser's point; all eigen systems are computed at once."""
+    arrays_of_parts = arrays_of(
+        [one.model for one in shared],
+        [np.append(one.optimiser.points()[0], one.others)[None] for one in shared],
+        [one.fit.model.scalers[one.part, None] for one in shared],
+        [one.fit.model.shapes[one.part] for one in shared],
+    )
+    cases = []
+    for one, (arrays,) in zip(shared, arrays_of_parts, strict=True):
+        models = list(one.fit.model.arrays())
+        models[one.part] = arrays
+        cases.append(Case(tuple(models), one.fit.weights, one.fit.first_part))
+    return cases

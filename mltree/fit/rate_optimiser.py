@@ -13,23 +13,30 @@ models, 44 were left.
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
-from itertools import chain
+from collections.abc import Hashable, Sequence
+from dataclasses import dataclass
+from itertools import chain, groupby
+from operator import attrgetter
 from typing import NamedTuple
 
 import numpy as np
 
+from mltree.fit.fits import Fit
+from mltree.fit.optimisers import FIRST_RADIUS, MAX_STEP, SHORTER_STEPS, Quadratic, Stencil
 from mltree.fit.settings import ModelSettings
-from mltree.fit.trust_region import FIRST_RADIUS, MAX_STEP, SHORTER_STEPS, Quadratic, Stencil
+from mltree.likelihood.requests import Steps, rate_curves
 from mltree.models.parameters import among_sites, bounds, variables_among_sites, vector, with_vector
+from mltree.models.partitioned import SCALER_MAX, SCALER_MIN, Linkage, PartitionModel
 from mltree.models.portable import exp, log, product
-from mltree.models.rate_profiles import RateProfiles
-from mltree.models.rates import Categories, with_invariable
-from mltree.models.substitution import Model
+from mltree.models.rate_profiles import PROFILED, Curves, RateProfiles, lacking
+from mltree.models.rates import Categories, FreeRates, with_invariable
+from mltree.models.substitution import Model, Paired
+from mltree.program.cases import Case
 from mltree.system.arrays import Float64
+from mltree.tree.topology import Tree
 
 SAME_MAXIMUM = 0.25
-"""Largest difference between variables of two ends, most of them logs, at one maximum."""
+"""Largest difference between variables of two fits, most of them logs, at one maximum."""
 
 _TINIEST = np.finfo(np.float64).tiny
 
@@ -67,7 +74,7 @@ class Task(NamedTuple):
     """Bounds on the log of the factor; None: those of the settings."""
 
 
-def fitted_among_sites(
+def fit_profiles(
     tasks: Sequence[Task], settings: ModelSettings, epsilon: float
 ) -> list[FittedAmongSites]:
     """Return the best maximum from the starts of each task; the optimisers share their algebra.
@@ -92,10 +99,10 @@ def _optimised(
     Several starts are first optimised on a sketch of the patterns; one alone is not.
     """
     begun = dict(enumerate(starts))
-    several = (n for n, own in begun.items() if len(own) > 1)
-    sketches = {n: own for n in several if (own := tasks[n].profiles.sketch)}
+    several = (n for n, starts_of_task in begun.items() if len(starts_of_task) > 1)
+    sketches = {n: sketch for n in several if (sketch := tasks[n].profiles.sketch)}
     if sketches:
-        rough = [tasks[n]._replace(profiles=own) for n, own in sketches.items()]
+        rough = [tasks[n]._replace(profiles=sketch) for n, sketch in sketches.items()]
         ends = _optimised(rough, [starts[n] for n in sketches], settings, epsilon)
         begun |= zip(sketches, map(_distinct, ends), strict=True)
     optimisers = [
@@ -110,7 +117,7 @@ def _optimised(
                 by_size.setdefault(optimiser.x.size, []).append(optimiser)
         for alike in by_size.values():
             _advance(alike)
-    return [[optimiser.end for optimiser in own] for own in optimisers]
+    return [[optimiser.end for optimiser in of_task] for of_task in optimisers]
 
 
 def _distinct(ends: Sequence[FittedAmongSites]) -> list[FittedAmongSites]:
@@ -125,20 +132,15 @@ def _distinct(ends: Sequence[FittedAmongSites]) -> list[FittedAmongSites]:
 
 def _advance(optimisers: Sequence[_RateOptimiser]) -> None:
     """Take a step of optimisers with the same number of variables, or end them."""
-    quadratics = Quadratic(
-        *map(np.stack, zip(*(optimiser.quadratic for optimiser in optimisers), strict=True))
-    )
+    quadratics = Quadratic.stack([optimiser.quadratic for optimiser in optimisers])
     low = np.stack([optimiser.low - optimiser.x for optimiser in optimisers])
     high = np.stack([optimiser.high - optimiser.x for optimiser in optimisers])
     concave = quadratics.concave(low, high)
-    radii = np.array(
-        [[(MAX_STEP,) for _ in optimisers], [(optimiser.radius,) for optimiser in optimisers]]
-    )
+    radii = np.array([[MAX_STEP, optimiser.radius] for optimiser in optimisers]).T[..., None]
     farthest, steps = concave.summit(low, high, radii)
-    for optimiser, predicted_gain, step in zip(
-        optimisers, quadratics.gain(farthest), steps, strict=True
-    ):
-        optimiser.done = bool(predicted_gain < optimiser.epsilon)
+    gains = quadratics.gain(farthest).tolist()
+    for optimiser, gain, step in zip(optimisers, gains, steps, strict=True):
+        optimiser.done = gain < optimiser.epsilon
         if not optimiser.done:
             optimiser.take(step)
 
@@ -196,3 +198,169 @@ class _RateOptimiser:
         along = self._stencil.quadratic((here.gradient * logs).sum(axis=1))
         bends = product(product(slopes, here.hessian), slopes.T)
         return here.lnl, Quadratic(along.gradient, along.curvature - bends)
+
+
+def scale_bounds(model: PartitionModel, scaler: float, limit: float) -> tuple[float, float]:
+    """Bounds on the log of the factor on a part's branch lengths, ``limit`` at most."""
+    if model.linkage == Linkage.LINKED and model.n_parts > 1:
+        return 0.0, 0.0
+    if model.linkage != Linkage.SCALED:
+        return -limit, limit
+    low, high = math.log(SCALER_MIN / scaler), math.log(SCALER_MAX / scaler)
+    return min(max(low, -limit), 0.0), max(min(high, limit), 0.0)
+
+
+def scales_bounds(model: PartitionModel, limit: float) -> list[tuple[float, float]]:
+    """Bounds on the logs of the factors on the parts' branch lengths, ``limit`` at most."""
+    return [scale_bounds(model, scaler, limit) for scaler in model.scalers.tolist()]
+
+
+EPSILON_SHARE = 0.1
+"""Share of an epsilon that a step must promise: many flat directions together promise little, and
+with all of it optimisers on 30 sites ended 0.09 lnL short."""
+
+
+# Free rates among sites, fitted before all else of a model.
+#
+# They are many variables, of flat and bent ways up, and how the lnL of every pattern depends on its
+# rate tells all of them at once (:mod:`mltree.models.rate_profiles`): a few traversals, where a
+# stencil takes one a point. The curves are asked for at rates far apart, and then where the rates
+# of categories have come to stand, until they stay there.
+
+COARSE_RATES: Float64 = np.append(PROFILED[0], PROFILED[1::2])
+"""f64[J]: rates that curves are requested at first."""
+
+NEARBY_RATES: Float64 = exp(np.array([-0.1, 0.0, 0.1]))
+"""Rates that curves are requested at next, as multiples of a category's rate."""
+
+CURVE_ROUNDS = 6
+"""Most requests for curves."""
+
+
+@dataclass
+class _PartRates:
+    """Rates among sites of a part of a fit, while they are fitted."""
+
+    fit: int
+    """Number of the fit."""
+    part: int
+    fitted: FittedAmongSites
+    limits: tuple[float, float]
+    """Bounds on the log of the part's scale."""
+    curves: Curves | None = None
+
+    def missing_rates(self) -> Float64:
+        """f64[n]: rates at which the curves are yet to be requested."""
+        rates = self.fitted.categories.rates
+        around = np.multiply.outer(rates[rates > 0.0], NEARBY_RATES).ravel()
+        if self.curves is not None:
+            return lacking(self.curves.rates, around)
+        return np.sort(np.append(COARSE_RATES, lacking(COARSE_RATES, around)))
+
+    def add_curves(self, curves: Curves) -> None:
+        """Add requested curves."""
+        known = self.curves
+        self.curves = curves if known is None else known.with_rates(curves.rates, curves.lnls)
+
+
+def fit_among_sites(
+    fits: Sequence[Fit], settings: ModelSettings, epsilon: float
+) -> Steps[list[dict[int, FittedAmongSites]]]:
+    """Fit free rates among sites to the parts of each fit; return them by the parts' numbers.
+
+    All else stays as it is in the fit, which is not changed; nothing is fitted where stencils take
+    less time. ``epsilon``: natural log units.
+    """
+    under_way = every = [
+        _PartRates(n, part, FittedAmongSites(model, 1.0, -np.inf), limits)
+        for n, fit in enumerate(fits)
+        for part, (model, limits) in enumerate(
+            zip(fit.model.models, scales_bounds(fit.model, settings.scale_limit), strict=True)
+        )
+        if _is_to_fit(model)
+    ]
+    for _ in range(CURVE_ROUNDS):
+        under_way = [rates for rates in under_way if rates.missing_rates().size]
+        if not under_way:
+            break
+        yield from _request_curves(fits, under_way)
+        under_way = _fitted(under_way, settings, EPSILON_SHARE * epsilon)
+    fitted: list[dict[int, FittedAmongSites]] = [{} for _ in fits]
+    for rates in every:
+        if rates.curves is not None:
+            fitted[rates.fit][rates.part] = rates.fitted
+    return fitted
+
+
+def _is_to_fit(model: Model) -> bool:
+    """Return True if the rates are free, and the same for all classes."""
+    form = model.heterogeneity
+    is_free = isinstance(form, FreeRates) and not form.fixed
+    return is_free and not isinstance(model.mixture, Paired)
+
+
+def _fitted(
+    parts: Sequence[_PartRates], settings: ModelSettings, epsilon: float
+) -> list[_PartRates]:
+    """Fit parts to their curves; return the parts that gained from the curves added last."""
+    known = [(part, RateProfiles(part.curves)) for part in parts if part.curves is not None]
+    before = [profiles.lnl(part.fitted.categories) for part, profiles in known]
+    tasks = [
+        Task(profiles, [part.fitted.model], part.fitted.scale, part.limits)
+        for part, profiles in known
+    ]
+    gained = []
+    ends = fit_profiles(tasks, settings, epsilon)
+    for (part, _), end, lnl in zip(known, ends, before, strict=True):
+        part.fitted = end
+        if end.lnl - lnl >= epsilon:
+            gained.append(part)
+    return gained
+
+
+class _CurveRequest(NamedTuple):
+    """A tree, its case, and the parts whose curves are requested, by their place in the case."""
+
+    tree: Tree
+    case: Case
+    parts: dict[int, _PartRates]
+
+    @property
+    def kind(self) -> Hashable:
+        """Key of requests that are made together."""
+        return len(self.case.models), self.tree.lengths.ndim
+
+    @property
+    def rates(self) -> list[Float64]:
+        """f64[J] of every part of the case."""
+        places = range(len(self.case.models))
+        return [self.parts[n].missing_rates() if n in self.parts else np.empty(0) for n in places]
+
+
+def _request_curves(fits: Sequence[Fit], parts: Sequence[_PartRates]) -> Steps[None]:
+    """Request the curves that parts, in the order of fits, are missing."""
+    kinds: dict[Hashable, list[_CurveRequest]] = {}
+    for number, of_fit in groupby(parts, key=attrgetter("fit")):
+        for request in _curve_requests(fits[number], list(of_fit)):
+            kinds.setdefault(request.kind, []).append(request)
+    for alike in kinds.values():
+        trees, cases, places = zip(*alike, strict=True)
+        answers = yield from rate_curves(trees, cases, [request.rates for request in alike])
+        for of_request, curves in zip(places, answers, strict=True):
+            for place, part in of_request.items() if curves else ():
+                part.add_curves(curves[place])
+
+
+def _curve_requests(fit: Fit, parts: Sequence[_PartRates]) -> list[_CurveRequest]:
+    """Request curves of the whole tree, or of single parts where those are few of many."""
+    case, tree = fit.case, fit.tree
+    if 2 * len(parts) >= len(case.models):
+        return [_CurveRequest(tree, case, {rates.part: rates for rates in parts})]
+    return [
+        _CurveRequest(
+            tree if tree.lengths.ndim == 1 else tree.with_lengths(tree.lengths[rates.part]),
+            Case((case.models[rates.part],), case.weights, case.first_part + rates.part),
+            {0: rates},
+        )
+        for rates in parts
+    ]

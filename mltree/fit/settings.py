@@ -274,20 +274,18 @@ class SearchSettings(Value):
 
     def for_data(self, taxa: int, sites: int) -> SearchSettings:
         """Return the settings fitted to an alignment of so many taxa and sites."""
-        window = max(self.rounds.window, self.rounds.window_per_site * sites)
-        rejection = max(
-            self.rounds.rejection,
-            min(REJECTION_PER_TAXON * taxa, MAX_REJECTION),
-            window * self.rounds.rejection / self.rounds.window,
-        )
+        rounds, perturbation = self.rounds, self.perturbation
+        window = max(rounds.window, rounds.window_per_site * sites)
+        of_large_trees = min(REJECTION_PER_TAXON * taxa, MAX_REJECTION)
+        rejection = max(rounds.rejection, of_large_trees, window * rounds.rejection / rounds.window)
+        free_starts = self.tips_of_starts // taxa if self.parsimony_starts else 0
+        free_length = perturbation.free_substitutions / sites
         return replace(
             self,
-            parsimony_starts=max(self.parsimony_starts, self._free_starts(taxa)),
+            parsimony_starts=max(self.parsimony_starts, free_starts),
             phases=self._phases_for(taxa),
-            rounds=replace(self.rounds, window=window, rejection=rejection),
-            perturbation=replace(
-                self.perturbation, free_length=self.perturbation.free_substitutions / sites
-            ),
+            rounds=replace(rounds, window=window, rejection=rejection),
+            perturbation=replace(perturbation, free_length=free_length),
         )
 
     def side_by_side(self) -> SearchSettings:
@@ -301,14 +299,11 @@ class SearchSettings(Value):
 
         ``all_starts``: none is left out, however well others agree.
         """
-        perturbation = self.perturbation
-        batches = perturbation.copies // FEW_COPIES
+        patience = self.perturbation.copies // FEW_COPIES * self.perturbation.patience
         return replace(
             self,
             starts_at_once=None if all_starts else FEW_STARTS,
-            perturbation=replace(
-                perturbation, copies=FEW_COPIES, patience=batches * perturbation.patience
-            ),
+            perturbation=replace(self.perturbation, copies=FEW_COPIES, patience=patience),
         )
 
     def _phases_for(self, taxa: int) -> tuple[PhaseSettings, ...]:
@@ -316,10 +311,6 @@ class SearchSettings(Value):
         last = self.phases[-1:]
         looks = [phase.wide_look(taxa) for phase in last if taxa > LARGE_TREE]
         return (*self.phases[:-1], *looks, *last)
-
-    def _free_starts(self, taxa: int) -> int:
-        """Parsimony starts that together have no more tips than a set of medium size."""
-        return self.tips_of_starts // taxa if self.parsimony_starts else 0
 
     def for_precision(self, exact: bool) -> SearchSettings:
         """Return the settings with differences of lnL wide enough for an engine's precision."""

@@ -2,9 +2,8 @@
 
 grammar        model strings to models and back
 names          names of models here and in other programs
-substitution   the model as a value; mixtures; named nucleotide models
+substitution   the model as a value; rates of codons; mixtures; named nucleotide models
 empirical      published matrices, and a user's
-codon          rates between codons from κ and ω
 families       models of genotypes, of characters, of codons
 rates          rates among sites: gamma, free rates, a rate for every site, invariable sites
 rate_profiles  lnL of patterns as a function of their rate

@@ -8,11 +8,10 @@ solver gives real eigenvalues and orthogonal vectors U even where eigenvalues co
 
 from __future__ import annotations
 
-import dataclasses
 import math
-from collections.abc import Sequence
+from dataclasses import replace
 from functools import cache
-from typing import TypeAlias
+from typing import NamedTuple
 
 import numpy as np
 
@@ -67,6 +66,23 @@ _ROUNDINGS = 4 * 2.0**-53
 """Relative error of a sum over the eigen system, by its terms' size."""
 
 
+class System(NamedTuple):
+    """Eigen system of a rate matrix, or of many along the first axes. S states."""
+
+    eigenvalues: Float64
+    """f64 [S]: ascending, none above 0, the last exactly 0."""
+    right: Float64
+    """f64 [S, S]: V, an eigenvector in each column."""
+    left: Float64
+    """f64 [S, S]: V⁻¹."""
+    frequencies: Float64
+    """f64 [S]: π, sum 1, each at least about `MIN_FREQUENCY`."""
+    generator: Float64
+    """f64 [S, S]: Q, exact where the product of the others is not."""
+    direct: Float64
+    """f64 []: 1 where the eigen system gives every entry of P(t), else 0; see `is_direct`."""
+
+
 def is_direct(
     eigenvalues: Float64, right: Float64, left: Float64, frequencies: Float64, generator: Float64
 ) -> Bool:
@@ -89,23 +105,17 @@ def is_direct(
 
 
 def _error(a: Float64, b: Float64, exact: Float64) -> Float64:
-    """f64 [..., S, S]: error of a b against the exact product, roundings included."""
+    """Error of a b against the exact product, roundings included."""
     size: Float64 = product(np.abs(a), np.abs(b))
     error: Float64 = np.abs(product(a, b) - exact) + _ROUNDINGS * size
     return error
 
 
 class Series:
-    """The series of one rate matrix f64 [S, S], beside its eigen system; see `is_direct`."""
+    """The series of one rate matrix, beside its eigen system; see `is_direct`."""
 
-    def __init__(
-        self,
-        eigenvalues: Float64,
-        right: Float64,
-        left: Float64,
-        frequencies: Float64,
-        generator: Float64,
-    ) -> None:
+    def __init__(self, system: System) -> None:
+        eigenvalues, right, left, frequencies, generator, _ = system
         states = len(generator)
         self.rate = float(-generator.diagonal().min())
         """Uniformisation rate, q."""
@@ -218,22 +228,15 @@ _known_series: dict[bytes, Series] = {}
 """Series used last, at the end; see `series_of`."""
 
 
-def series_of(
-    eigenvalues: Float64, right: Float64, left: Float64, frequencies: Float64, generator: Float64
-) -> Series:
+def series_of(system: System) -> Series:
     """The series of a rate matrix, the same object as in calls before."""
     global _known_series  # noqa: PLW0603
-    key = generator.tobytes()
-    series = _known_series.get(key) or Series(eigenvalues, right, left, frequencies, generator)
+    key = system.generator.tobytes()
+    series = _known_series.get(key) or Series(system)
     others = [item for item in _known_series.items() if item[0] != key]
     _known_series = dict([*others[1 - MOST_SERIES :], (key, series)])
     return series
 
-
-Table: TypeAlias = Float64
-System: TypeAlias = tuple[Table, Table, Table, Table, Table, Table]
-"""Eigenvalues, V, V⁻¹, guarded frequencies, Q, and 1 where the eigen system gives all of P, else 0;
-of many matrices along the first axis."""
 
 MOST_KNOWN = 64
 """Number of matrices whose eigen systems are cached, beside those of the last call."""
@@ -244,7 +247,7 @@ MIN_FREQUENCY = 1e-10
 
 
 class ModelArrays(Value, eq=False):
-    """Arrays of a model for an engine: Q = V diag(eigenvalues) V⁻¹ and the rate categories.
+    """Arrays of a model for an engine: its eigen system (:class:`System`) and its rate categories.
 
     Normalised: one expected substitution per site and unit of branch length, over all categories.
     Letters: S states, K rate categories (+I is one of them, with rate 0). Many models may stand
@@ -252,17 +255,11 @@ class ModelArrays(Value, eq=False):
     """
 
     eigenvalues: Float64
-    """f64 [S]: ascending, none above 0, the last exactly 0."""
     right: Float64
-    """f64 [S, S]: V, an eigenvector in each column."""
     left: Float64
-    """f64 [S, S]: V⁻¹."""
     frequencies: Float64
-    """f64 [S]: π, sum 1, each at least about `MIN_FREQUENCY`."""
     generator: Float64
-    """f64 [S, S]: Q, exact where the product of the others is not."""
     direct: Float64
-    """f64 []: 1 where the eigen system gives every entry of P(t) (:mod:`mltree.models.eigen`)."""
     rates: Float64
     """f64 [K]: relative rates."""
     weights: Float64
@@ -286,13 +283,15 @@ class ModelArrays(Value, eq=False):
         """Number of rate categories, K."""
         return int(self.rates.shape[-1])
 
-    def system(self, number: int) -> tuple[Table, Table, Table, Table, Table]:
-        """Eigenvalues, V, V⁻¹, frequencies and Q of one of the eigen systems."""
-        tables = list(vars(self).values())[:5]
-        if self.eigenvalues.ndim > 1:
-            tables = [table[number] for table in tables]
-        eigenvalues, right, left, frequencies, generator = tables
-        return eigenvalues, right, left, frequencies, generator
+    @property
+    def systems(self) -> System:
+        """The eigen systems, along a first axis [M] where there are several."""
+        return System(*list(vars(self).values())[:6])
+
+    def system(self, number: int) -> System:
+        """One of the eigen systems."""
+        one = self.eigenvalues.ndim == 1
+        return self.systems if one else System(*(table[number] for table in self.systems))
 
     def unstacked(self) -> list[ModelArrays]:
         """The models that stand side by side along the first axis, one by one."""
@@ -311,7 +310,7 @@ def rate_matrix(exchangeabilities: Float64, frequencies: Float64) -> Float64:
         raise ModelError("exchangeabilities and frequencies must be finite numbers")
     if (exchangeabilities < 0.0).any() or (frequencies < 0.0).any():
         raise ModelError("exchangeabilities and frequencies must not be negative")
-    row, column = _pairs(states)
+    row, column = _upper(states)
     q = np.zeros((*exchangeabilities.shape[:-1], states, states))
     q[..., row, column] = q[..., column, row] = exchangeabilities
     q *= frequencies[..., None, :]
@@ -326,16 +325,12 @@ def rate_matrix(exchangeabilities: Float64, frequencies: Float64) -> Float64:
 
 
 @cache
-def _pairs(states: int) -> tuple[Index, Index]:
-    """Rows and columns of the upper triangle, which NumPy takes its time to find."""
+def _upper(states: int) -> tuple[Index, Index]:
     return np.triu_indices(states, 1)
 
 
 def decompose(
-    exchangeabilities: Float64,
-    frequencies: Float64,
-    rates: Float64,
-    weights: Float64,
+    exchangeabilities: Float64, frequencies: Float64, rates: Float64, weights: Float64
 ) -> ModelArrays:
     """The arrays of a reversible model, or of many along the first axes of all four arguments.
 
@@ -349,29 +344,25 @@ def decompose(
     return ModelArrays(*system, np.asarray(rates, np.float64), np.asarray(weights, np.float64))
 
 
-def systems_of(exchangeabilities: Table, frequencies: Table) -> System:
+def systems_of(exchangeabilities: Float64, frequencies: Float64) -> System:
     """Eigen systems of n matrices, f64 [n, ...], found once for equal ones; see `rate_matrix`.
 
     Points that differ in alpha alone share a matrix, whose eigen system takes 0.05 s for codons.
     """
-    keys = _keys(exchangeabilities, frequencies)
-    rows = _first_rows(keys)
-    place = dict(zip(rows, range(len(rows)), strict=True))
+    keys, rows = _keys(exchangeabilities, frequencies)
+    place = {key: n for n, key in enumerate(rows)}
     back, first = [place[key] for key in keys], list(rows.values())
-    tables = _system(exchangeabilities[first], frequencies[first])
-    eigenvalues, right, left, guarded, generator, direct = (table[back] for table in tables)
-    return eigenvalues, right, left, guarded, generator, direct
+    return System(*(t[back] for t in _system(exchangeabilities[first], frequencies[first])))
 
 
-def known_systems(exchangeabilities: Table, frequencies: Table) -> list[System]:
+def known_systems(exchangeabilities: Float64, frequencies: Float64) -> list[System]:
     """Eigen systems of n matrices, f64 [n, ...], the same objects as in calls before.
 
     Many models differ in rates among sites alone and share a matrix, or keep the matrix from fit to
     fit.
     """
     global _known  # noqa: PLW0603 - one assignment: other threads see the old or the new one
-    keys = _keys(exchangeabilities, frequencies)
-    rows = _first_rows(keys)
+    keys, rows = _keys(exchangeabilities, frequencies)
     used = {key: _known[key] for key in rows if key in _known}
     missing = {key: row for key, row in rows.items() if key not in used}
     if missing:
@@ -379,23 +370,17 @@ def known_systems(exchangeabilities: Table, frequencies: Table) -> list[System]:
         tables = _system(exchangeabilities[which], frequencies[which])
         for table in tables:
             table.setflags(write=False)
-        used |= dict(zip(missing, zip(*tables, strict=True), strict=True))
+        used |= zip(missing, map(System, *tables), strict=True)
     others = list(_known)[-MOST_KNOWN:]
     _known = {key: _known[key] for key in others} | used
     return [used[key] for key in keys]
 
 
-def _keys(exchangeabilities: Table, frequencies: Table) -> list[bytes]:
-    """Keys that tell the matrices apart."""
+def _keys(exchangeabilities: Float64, frequencies: Float64) -> tuple[list[bytes], dict[bytes, int]]:
+    """Return keys that tell matrices apart, and the first row of every key."""
     values = np.concatenate([exchangeabilities, frequencies], axis=1)
     keys: list[bytes] = values.view(f"V{values[0].nbytes}")[:, 0].tolist()
-    return keys
-
-
-def _first_rows(keys: Sequence[bytes]) -> dict[bytes, int]:
-    """The first row of every key, in order."""
-    last_first = zip(reversed(keys), reversed(range(len(keys))), strict=True)
-    return dict(reversed(dict(last_first).items()))
+    return keys, dict(zip(reversed(keys), reversed(range(len(keys))), strict=True))
 
 
 _known: dict[bytes, System] = {}
@@ -403,7 +388,6 @@ _known: dict[bytes, System] = {}
 
 
 def _system(exchangeabilities: Float64, frequencies: Float64) -> System:
-    """The eigen systems of matrices f64 [..., S(S-1)/2] and f64 [..., S]; see `System`."""
     guarded = np.maximum(frequencies, MIN_FREQUENCY)
     guarded = guarded / guarded.sum(axis=-1, keepdims=True)
     root = np.sqrt(guarded)
@@ -415,7 +399,7 @@ def _system(exchangeabilities: Float64, frequencies: Float64) -> System:
     right = np.ascontiguousarray(u / root[..., :, None])
     left = np.ascontiguousarray(u.swapaxes(-1, -2) * root[..., None, :])
     direct = is_direct(eigenvalues, right, left, guarded, generator).astype(np.float64)
-    return eigenvalues, right, left, guarded, generator, direct
+    return System(eigenvalues, right, left, guarded, generator, direct)
 
 
 def fitted(arrays: ModelArrays, scaler: float, systems: int, categories: int) -> ModelArrays:
@@ -423,24 +407,20 @@ def fitted(arrays: ModelArrays, scaler: float, systems: int, categories: int) ->
 
     What is filled in has weight 0.
     """
-    n_systems, width = arrays.n_systems, categories // systems
+    n_systems, tables, rates = arrays.n_systems, arrays.systems, arrays.rates * scaler
     if (n_systems, arrays.n_categories) == (systems, categories):
-        if scaler == 1.0:
-            return arrays
-        return dataclasses.replace(arrays, rates=arrays.rates * scaler)
-    rates, weights = np.zeros((systems, width)), np.zeros((systems, width))
-    rates[:n_systems, : arrays.n_categories // n_systems] = (arrays.rates * scaler).reshape(
-        n_systems, -1
-    )
-    weights[:n_systems, : arrays.n_categories // n_systems] = arrays.weights.reshape(n_systems, -1)
-    tables: list[Table] = list(vars(arrays).values())[:-2]
+        return arrays if scaler == 1.0 else replace(arrays, rates=rates)
     if systems > 1:
-        last = [table if n_systems > 1 else table[None] for table in tables]
-        tables = [np.concatenate([t, np.repeat(t[-1:], systems - n_systems, axis=0)]) for t in last]
-    eigenvalues, right, left, frequencies, generator, direct = tables
-    return ModelArrays(
-        eigenvalues, right, left, frequencies, generator, direct, rates.ravel(), weights.ravel()
-    )
+        stacks = tables if n_systems > 1 else [table[None] for table in tables]
+        missing = systems - n_systems
+        tables = System(*(np.concatenate([t, np.repeat(t[-1:], missing, 0)]) for t in stacks))
+
+    def filled(values: Float64) -> Float64:
+        rows = values.reshape(n_systems, -1)
+        more = categories // systems - rows.shape[1]
+        return np.pad(rows, ((0, systems - n_systems), (0, more))).ravel()
+
+    return ModelArrays(*tables, filled(rates), filled(arrays.weights))
 
 
 def p_matrices(arrays: ModelArrays, lengths: Float64) -> Float64:
@@ -450,14 +430,14 @@ def p_matrices(arrays: ModelArrays, lengths: Float64) -> Float64:
 
     Written with expm1 so that off-diagonal entries of very short branches (t = 1e-6) keep all
     their digits, and t = 0 is the identity; rounding below zero is cut off. Where that loses
-    entries that take several changes, P is the sum of a series (:mod:`mltree.models.eigen`).
+    entries that take several changes, P is the sum of a :class:`Series`.
     """
     times = np.multiply.outer(lengths, arrays.rates)
     exponents = np.multiply.outer(times, arrays.eigenvalues)
     change = product(arrays.right * np.expm1(exponents)[..., None, :], arrays.left)
     p: Float64 = np.maximum(change + np.eye(arrays.n_states), 0.0)
     if not arrays.direct:
-        series = series_of(*arrays.system(0))
+        series = series_of(arrays.system(0))
         for at, time in np.ndenumerate(times):
             summed = series.p_matrix(time)
             p[at] = p[at] if summed is None else summed
@@ -495,25 +475,17 @@ instead of 5.3 s on one core)."""
 def site_systems(exchangeabilities: Float64, frequencies: Float64) -> SiteSystems:
     """The eigen systems of f64 [S(S-1)/2] exchangeabilities with each of f64 [L, S] frequencies.
 
-    Raises: ModelError as :func:`mltree.models.eigen.rate_matrix`.
+    Raises: ModelError as `rate_matrix`.
     """
     distinct, which = np.unique(frequencies, axis=0, return_inverse=True)
-    each = [
-        _decomposed(exchangeabilities, distinct[first : first + AT_ONCE])
-        for first in range(0, len(distinct), AT_ONCE)
-    ]
-    parts = (np.concatenate(tables) for tables in zip(*each, strict=True))
+    each = []
+    for first in range(0, len(distinct), AT_ONCE):
+        some = distinct[first : first + AT_ONCE]
+        shared = np.broadcast_to(exchangeabilities, (len(some), len(exchangeabilities)))
+        system = _system(shared, some)
+        roots = np.sqrt(system.frequencies)
+        each.append((system.eigenvalues, system.right * roots[..., None], roots))
+    eigenvalues, vectors, roots = (np.concatenate(tables) for tables in zip(*each, strict=True))
     square = np.zeros((frequencies.shape[1],) * 2)
-    square[np.triu_indices(len(square), 1)] = exchangeabilities
-    eigenvalues, vectors, roots = parts
+    square[_upper(len(square))] = exchangeabilities
     return SiteSystems(eigenvalues, vectors, roots, square + square.T).take(which.ravel())
-
-
-def _decomposed(
-    exchangeabilities: Float64, frequencies: Float64
-) -> tuple[Float64, Float64, Float64]:
-    count, one = len(frequencies), np.ones((len(frequencies), 1))
-    shared = np.broadcast_to(exchangeabilities, (count, len(exchangeabilities)))
-    arrays = decompose(shared, frequencies, one, one)
-    roots = np.sqrt(arrays.frequencies)
-    return arrays.eigenvalues, arrays.right * roots[..., None], roots

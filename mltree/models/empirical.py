@@ -36,18 +36,18 @@ _PAIRS = _STATES * (_STATES - 1) // 2
 _FOLDER = Path(__file__).parent / "matrices"
 
 
-class Replacement(NamedTuple):
-    """A model of replacement, of amino acids or codons; the arrays are read-only. S states."""
+class Matrices(NamedTuple):
+    """Parameters of a rate matrix of S states, or of many along the first axes."""
 
     exchangeabilities: Float64
-    """f64 [S(S-1)/2]: upper triangle by rows."""
+    """f64 [..., S(S-1)/2]: upper triangle by rows."""
     frequencies: Float64
-    """f64 [S]: sum 1."""
+    """f64 [..., S]: sum 1."""
 
 
 @cache
-def protein_model(name: str) -> Replacement:
-    """A published protein matrix.
+def protein_model(name: str) -> Matrices:
+    """A published protein matrix, read-only.
 
     The published frequencies are rounded and miss a sum of 1 by up to 3e-6; they are rescaled to
     it, which shifts a log-likelihood by as much per site.
@@ -59,12 +59,12 @@ def protein_model(name: str) -> Replacement:
     return read_table(name.lower())
 
 
-def read_table(file: str, states: int = _STATES) -> Replacement:
+def read_table(file: str, states: int = _STATES) -> Matrices:
     """A table of the package by its file's name without the ending."""
-    return _replacement(_numbers((_FOLDER / f"{file}.dat").read_text("utf-8")), states)
+    return _matrix(_numbers((_FOLDER / f"{file}.dat").read_text("utf-8")), states)
 
 
-def read_matrix(path: str) -> Replacement:
+def read_matrix(path: str) -> Matrices:
     """A user's table: the numbers of a triangle and the frequencies; text behind them is ignored.
 
     The exchangeabilities are scaled to a largest one of 100, so that six decimals say them.
@@ -87,7 +87,7 @@ def read_matrix(path: str) -> Replacement:
         raise InputError("all exchangeabilities are zero: nothing would ever change", file=path)
     if abs(frequencies.sum() - 1.0) > FREQUENCY_SLACK:
         raise InputError(f"frequencies must sum to 1, not {frequencies.sum():.6g}", file=path)
-    return _replacement(np.append(100.0 / exchangeabilities.max() * exchangeabilities, frequencies))
+    return _matrix(np.append(100.0 / exchangeabilities.max() * exchangeabilities, frequencies))
 
 
 def is_matrix(text: str) -> bool:
@@ -96,17 +96,16 @@ def is_matrix(text: str) -> bool:
 
 
 def _numbers(text: str) -> Float64:
-    """The numbers up to the first word that is none; ``#`` begins a comment."""
+    """Return the numbers up to the first word that is none; ``#`` begins a comment."""
     words = " ".join(line.partition("#")[0] for line in text.split("\n")).split()
     return np.array([decimal(word) for word in takewhile(is_decimal, words)])
 
 
-def _replacement(values: Float64, states: int = _STATES) -> Replacement:
-    """The model of a table's f64 [S(S-1)/2 + S] numbers."""
+def _matrix(values: Float64, states: int = _STATES) -> Matrices:
     symmetric = np.zeros((states, states))
     symmetric[np.tril_indices(states, -1)] = values[:-states]
     exchangeabilities = symmetric.T[np.triu_indices(states, 1)]
-    frequencies = values[-states:] / values[-states:].sum()
-    exchangeabilities.setflags(write=False)
-    frequencies.setflags(write=False)
-    return Replacement(exchangeabilities, frequencies)
+    matrix = Matrices(exchangeabilities, values[-states:] / values[-states:].sum())
+    for table in matrix:
+        table.setflags(write=False)
+    return matrix

@@ -7,22 +7,24 @@ needs an entry there and no more.
 from __future__ import annotations
 
 import re
+from abc import ABC, abstractmethod
+from dataclasses import replace
 from functools import cache
 from itertools import combinations
-from typing import TYPE_CHECKING, Protocol
+from typing import TYPE_CHECKING
 
 import numpy as np
 
 from mltree.data.alphabet import PHASED, UNPHASED
 from mltree.data.codons import STANDARD, CodonAlphabet
-from mltree.models.empirical import Replacement, read_table
+from mltree.models.empirical import Matrices, read_table
 from mltree.models.substitution import (
     NO_CHANGE,
     CodonRates,
     FrequencyMode,
     Model,
     RateClasses,
-    expand_rates,
+    equal_model,
     n_classes,
     n_pairs,
 )
@@ -32,29 +34,31 @@ if TYPE_CHECKING:
     from mltree.data.alphabet import Alphabet
 
 
-class Family(Protocol):
+class Family(ABC):
     """The models of a kind of characters beside nucleotides and proteins."""
 
+    @abstractmethod
     def data_of(self, name: str) -> str | None:
         """The data type in a model's name in capitals; None for a name of another family."""
 
+    @abstractmethod
     def names_of(self, alphabet: Alphabet) -> list[str]:
         """Names of the models for an alphabet, the simplest first; none for other data."""
-        ...
 
+    @abstractmethod
     def model_of(self, name: str, alphabet: Alphabet) -> Model | None:
         """The model of a name in capitals, nothing fixed; None where the data have no such model.
 
         Raises: ModelError where the model is for another genetic code.
         """
 
+    @abstractmethod
     def default_of(self, alphabet: Alphabet) -> str:
         """The model of a run that names none."""
-        ...
 
+    @abstractmethod
     def matrices(self, alphabet: Alphabet) -> list[str]:
         """Candidates of a model choice, each with its frequencies, the reference first."""
-        ...
 
 
 # ------------------------------------------------------------------------------------- genotypes
@@ -68,7 +72,7 @@ _OLDER = re.compile(r"G([TP])(JC|JC-SM|HKY4|GTR4|GTR-SM|GTR)")
 _PURINES = frozenset("AG")
 
 
-class GenotypeModels:
+class _Genotypes(Family):
     """Models of diploid genotypes by RAxML-NG's names, which are CellPhy's.
 
     Kozlov, Alves, Stamatakis & Posada 2022, Genome Biol. 23:37. One of the two nucleotides changes
@@ -85,38 +89,30 @@ class GenotypeModels:
     """
 
     def data_of(self, name: str) -> str | None:
-        """``GT10`` or ``GT16``."""
         read = _read_genotype(name)
         return read and read[0]
 
     def names_of(self, alphabet: Alphabet) -> list[str]:
-        """The names of all kinds."""
         return [alphabet.name + kind for kind in _GENOTYPE_KINDS if _is_genotypes(alphabet)]
 
     def default_of(self, alphabet: Alphabet) -> str:
-        """CellPhy's default."""
         return f"{alphabet.name}+FO"
 
     def matrices(self, alphabet: Alphabet) -> list[str]:
-        """Candidates of a model choice, without GTR."""
         kinds = ("", "HKY", "JC-SM", "JC")
         return [alphabet.name + kind + term for kind in kinds for term in ("+FC", "+FE")]
 
     def model_of(self, name: str, alphabet: Alphabet) -> Model | None:
-        """The model of a name in capitals."""
         read = _read_genotype(name)
         if read is None or alphabet.name != read[0] or not _is_genotypes(alphabet):
             return None
-        classes, states = _genotype_classes(alphabet, read[1]), alphabet.n_states
-        is_simple = n_classes(classes) == 1
-        equal = np.full(states, 1.0 / states)
-        rates = expand_rates(classes, np.ones(n_classes(classes)))
-        mode: FrequencyMode = "model" if is_simple else "FO"
-        return Model(alphabet.name + read[1], alphabet, classes, rates, equal, mode)
+        classes = _genotype_classes(alphabet, read[1])
+        mode: FrequencyMode = "model" if n_classes(classes) == 1 else "FO"
+        return equal_model(alphabet.name + read[1], alphabet, classes, mode)
 
 
 def _read_genotype(name: str) -> tuple[str, str] | None:
-    """Data type and kind of a model's name in capitals; None for other names."""
+    """Return data type and kind of a model's name in capitals; None for other names."""
     if match := _GENOTYPE.fullmatch(name):
         return f"GT{match[1]}", match[2]
     if match := _OLDER.fullmatch(name):
@@ -130,7 +126,6 @@ def _is_genotypes(alphabet: Alphabet) -> bool:
 
 
 def _genotype_classes(alphabet: Alphabet, kind: str) -> RateClasses:
-    """The class of every pair of genotypes."""
     pairs = list(combinations(alphabet.states, 2))
     if kind in ("JC", "GTR"):
         return tuple(range(len(pairs))) if kind == "GTR" else (0,) * len(pairs)
@@ -159,7 +154,7 @@ _MORPHOLOGY_KINDS = ("MK", "ORDERED", "GTR")
 _MORPHOLOGY = re.compile(rf"(MULTI[0-9]+)_({'|'.join(_MORPHOLOGY_KINDS)})")
 
 
-class MorphologyModels:
+class _Morphology(Family):
     """Models of binary and multistate characters, by RAxML-NG's names.
 
     ``BIN`` (two states, frequencies estimated), ``MULTIx_MK`` (Lewis 2001, Syst. Biol. 50:913-925:
@@ -170,57 +165,41 @@ class MorphologyModels:
     """
 
     def data_of(self, name: str) -> str | None:
-        """The data type, ``MULTI6``, that may not exist; None for a name without one."""
         if name == "BIN":
             return name
         match = _MORPHOLOGY.fullmatch(name)
         return match[1] if match else None
 
     def names_of(self, alphabet: Alphabet) -> list[str]:
-        """BIN, or the names of all kinds."""
         if alphabet.name == "BIN":
             return ["BIN"]
         kinds = _MORPHOLOGY_KINDS if alphabet.name.startswith("MULTI") else ()
         return [f"{alphabet.name}_{kind}" for kind in kinds]
 
     def default_of(self, alphabet: Alphabet) -> str:
-        """The simplest model, with gamma rates."""
         return "BIN+FC+G4" if alphabet.name == "BIN" else f"{alphabet.name}_MK+G4"
 
     def matrices(self, alphabet: Alphabet) -> list[str]:
-        """Candidates of a model choice.
-
-        GTR of more than two states is none: multistate data are few for so many parameters.
-        """
         terms = ("+FC", "+FE") if alphabet.name == "BIN" else ("+FE", "+FC")
+        # Multistate data are few for the parameters of GTR.
         names = [name for name in self.names_of(alphabet) if not name.endswith("_GTR")]
         return [name + term for name in names for term in terms]
 
     def model_of(self, name: str, alphabet: Alphabet) -> Model | None:
-        """The model of a name in capitals."""
+        states, pairs = alphabet.n_states, n_pairs(alphabet.n_states)
         if name == alphabet.name == "BIN":
-            return _mk("BIN", alphabet, free=True)
-        states = alphabet.n_states
+            return equal_model(name, alphabet, (0,) * pairs, "FO")
         kind = name.removeprefix(f"MULTI{states}_")
         if not alphabet.name.startswith(("BIN", "MULTI")) or kind not in _MORPHOLOGY_KINDS:
             return None
         full = f"MULTI{states}_{kind}"
+        if kind == "GTR":
+            return equal_model(full, alphabet, tuple(range(pairs)), "FO")
+        model = equal_model(full, alphabet, (0,) * pairs, "model")
         if kind == "MK":
-            return _mk(full, alphabet, free=False)
-        equal = np.full(states, 1.0 / states)
-        if kind == "ORDERED":
-            row, column = np.triu_indices(states, 1)
-            return Model(full, alphabet, (), (column - row == 1).astype(np.float64), equal, "model")
-        pairs = n_pairs(states)
-        return Model(full, alphabet, tuple(range(pairs)), np.ones(pairs), equal, "FO")
-
-
-def _mk(name: str, alphabet: Alphabet, *, free: bool) -> Model:
-    """The model of equal exchangeabilities; frequencies are equal too, or estimated."""
-    states = alphabet.n_states
-    pairs = n_pairs(states)
-    equal = np.full(states, 1.0 / states)
-    return Model(name, alphabet, (0,) * pairs, np.ones(pairs), equal, "FO" if free else "model")
+            return model
+        row, column = np.triu_indices(states, 1)
+        return replace(model, rate_classes=(), rates=(column - row == 1).astype(np.float64))
 
 
 # ----------------------------------------------------------------------------------------- codons
@@ -232,7 +211,7 @@ _MECHANISTIC = ("GY", "MG", "MGK")
 _CODON = re.compile(rf"(?:(CODON[0-9]*)_)?({'|'.join((*_MECHANISTIC, EMPIRICAL))})")
 
 
-class CodonModels:
+class _Codons(Family):
     """Models of codons by IQ-TREE's names: GY, MG, MGK, and the empirical ECMK07.
 
     The name stands behind the data type (``CODON2_GY``), or alone for the genetic code of the data.
@@ -241,43 +220,32 @@ class CodonModels:
     """
 
     def data_of(self, name: str) -> str | None:
-        """The data type; CODON for a name without one."""
         match = _CODON.fullmatch(name)
         return (match[1] or "CODON") if match else None
 
     def names_of(self, alphabet: Alphabet) -> list[str]:
-        """The names of the models for a genetic code."""
         if not isinstance(alphabet, CodonAlphabet):
             return []
         names = _MECHANISTIC + (EMPIRICAL,) * _is_standard(alphabet)
         return [_full_codon_name(name, alphabet) for name in names]
 
     def default_of(self, alphabet: Alphabet) -> str:
-        """The usual model of codeml, with gamma rates."""
         return f"{self.names_of(alphabet)[0]}+F3X4+G4"
 
     def matrices(self, alphabet: Alphabet) -> list[str]:
-        """Candidates of a model choice: every model with all frequencies that differ."""
         names = self.names_of(alphabet)
-        all_terms = (
-            ("+F3X4", "+FC", "+F1X4", "+FE"),
-            *[("+F3X4", "+F1X4", "+FE")] * 2,
-            ("", "+FC"),
-        )
-        every = [name + t for name, terms in zip(names, all_terms, strict=False) for t in terms]
+        terms = [("+F3X4", "+FC", "+F1X4", "+FE"), *[("+F3X4", "+F1X4", "+FE")] * 2, ("", "+FC")]
+        pairs = zip(names, terms, strict=False)
+        every = [name + term for name, terms_of_it in pairs for term in terms_of_it]
         return [name for name in every if not name.endswith("MGK+FE")]  # which is GY+FE
 
     def model_of(self, name: str, alphabet: Alphabet) -> Model | None:
-        """The model of a name in capitals.
-
-        Raises: ModelError where an empirical model is for another genetic code.
-        """
         match = _CODON.fullmatch(name)
         if match is None or not isinstance(alphabet, CodonAlphabet):
             return None
         if match[1] not in (None, "CODON", alphabet.name):
             return None
-        full, states = _full_codon_name(match[2], alphabet), alphabet.n_states
+        full = _full_codon_name(match[2], alphabet)
         if match[2] == EMPIRICAL:
             if not _is_standard(alphabet):
                 message = f"model {EMPIRICAL} is for the standard genetic code"
@@ -285,7 +253,7 @@ class CodonModels:
             return Model(full, alphabet, (), *_ecm(), "model")
         by_nucleotide = match[2] != "GY"
         codon = CodonRates(alphabet, has_kappa=match[2] != "MG", by_nucleotide=by_nucleotide)
-        uncounted = np.full(states, np.nan)
+        uncounted = np.full(alphabet.n_states, np.nan)
         mode: FrequencyMode = "F3X4" if by_nucleotide else "FC"
         return Model(full, alphabet, (), codon.rates, uncounted, mode, codon=codon)
 
@@ -300,7 +268,7 @@ def _is_standard(alphabet: CodonAlphabet) -> bool:
 
 
 @cache
-def _ecm() -> Replacement:
+def _ecm() -> Matrices:
     """ECMK07's table, with its codons TTT, TTC, TTA, ... GGG put into our order."""
     table, states = read_table(EMPIRICAL.lower(), len(STANDARD.codons)), STANDARD.codons
     order = sorted(states, key=lambda codon: ["TCAG".index(base) for base in codon])
@@ -308,9 +276,9 @@ def _ecm() -> Replacement:
     symmetric = np.zeros((len(states), len(states)))
     row, column = np.triu_indices(len(states), 1)
     symmetric[row, column] = symmetric[column, row] = table.exchangeabilities
-    return Replacement(symmetric[place[row], place[column]], table.frequencies[place])
+    return Matrices(symmetric[place[row], place[column]], table.frequencies[place])
 
 
-GENOTYPES, MORPHOLOGY, CODONS = GenotypeModels(), MorphologyModels(), CodonModels()
+GENOTYPES, MORPHOLOGY, CODONS = _Genotypes(), _Morphology(), _Codons()
 
 FAMILIES: tuple[Family, ...] = (MORPHOLOGY, CODONS, GENOTYPES)

@@ -20,13 +20,13 @@ Of codons, ``GY{omega/kappa}``, ``MG{omega}`` and ``MGK{omega/kappa}``, as IQ-TR
 
 from __future__ import annotations
 
-import dataclasses
 import math
 import re
 from collections.abc import Callable, Iterator
+from dataclasses import replace
 from functools import partial
 from pathlib import Path
-from typing import TYPE_CHECKING, NamedTuple
+from typing import TYPE_CHECKING, NamedTuple, TypeAlias
 
 import numpy as np
 
@@ -47,12 +47,12 @@ from mltree.models.names import (
 from mltree.models.rates import (
     ALPHA_MIN,
     DEFAULT_SITE_RATES,
+    GRID,
     ONE_RATE,
     FreeRates,
     Gamma,
     GammaMode,
     SiteRates,
-    check_beside,
 )
 from mltree.models.substitution import (
     DNA_MODELS,
@@ -65,7 +65,7 @@ from mltree.models.substitution import (
     Model,
     Paired,
     Profiles,
-    RateClasses,
+    equal_model,
     expand_rates,
     n_classes,
     n_pairs,
@@ -100,6 +100,7 @@ _TERM = re.compile(rf"([^{{}}\[\]]*)((?:[{{\[]{_INSIDE}[}}\]])*)")
 _BRACES = re.compile(rf"[{{\[]({_INSIDE})[}}\]]")
 _GAMMA = re.compile(r"G(?P<categories>[0-9]{0,9})(?P<mode>[AM]?)")
 _FREE = re.compile(r"R(?P<categories>[0-9]{0,9})")
+_SITE_RATES = re.compile(r"PSR([0-9]{0,9})")
 
 
 class ModelTerm(NamedTuple):
@@ -132,22 +133,36 @@ class ModelTerm(NamedTuple):
         Raises: ModelError where there are more.
         """
         if len(self.values) > 1:
-            raise ModelError(f"+{self.text}: one pair of braces is wanted")
+            raise self.error("one pair of braces is wanted")
         return self.values[0] if self.values else None
 
+    def numbers(self, values: str) -> Float64:
+        """The numbers in a pair of braces. Raises: ModelError for anything else."""
+        try:
+            parsed = [decimal(value) for value in re.split(r"[/,]", values)]
+        except ValueError:
+            parsed = []
+        if not parsed or not all(math.isfinite(number) for number in parsed):
+            raise ModelError(f"{self.text!r}: numbers are wanted in braces, separated by slashes")
+        return np.array(parsed)
 
-def numbers(values: str, term: str) -> Float64:
-    """The numbers in a pair of braces. Raises: ModelError for anything else."""
-    try:
-        parsed = [decimal(value) for value in re.split(r"[/,]", values)]
-    except ValueError:
-        parsed = []
-    if not parsed or not all(math.isfinite(number) for number in parsed):
-        raise ModelError(f"{term!r}: numbers are wanted in braces, separated by slashes")
-    return np.array(parsed)
+    def number(self, values: str) -> float:
+        """The one number in a pair of braces. Raises: ModelError for anything else."""
+        parsed = self.numbers(values)
+        if len(parsed) != 1:
+            raise ModelError(f"{self.text!r}: one number is wanted in braces, not {len(parsed)}")
+        return float(parsed[0])
+
+    def error(self, message: str, hint: str | None = None) -> ModelError:
+        """The error for a term whose values cannot be used."""
+        return ModelError(f"+{self.text}: {message}", hint=hint)
+
+    def unreadable(self, noun: str, hint: str) -> ModelError:
+        """The error for a term that cannot be read."""
+        return ModelError(f"cannot read {noun} +{self.text}", hint=hint)
 
 
-def with_options(model: Model, texts: list[str]) -> Model:
+def _with_terms(model: Model, texts: list[str]) -> Model:
     """Apply the terms behind a model's name.
 
     Raises: ModelError naming the term that is wrong.
@@ -155,22 +170,14 @@ def with_options(model: Model, texts: list[str]) -> Model:
     seen: dict[str, str] = {}
     for text in texts:
         term = ModelTerm.read(text, f"{model.name}+{text}")
-        option = _kind_of(term)
-        letter, before = term.key[0], seen.get(option.about)
+        about, apply = _kind_of(term)
+        letter, before = term.key[0], seen.get(about)
         if before is not None:
             two = f"two +{letter} terms" if letter == before else f"both +{before} and +{letter}"
-            raise ModelError(f"model {model.name} has {two}", hint=f"say {option.about} once")
-        seen[option.about] = letter
-        model = option.apply(model, term)
-    return _completed(model, _TERM_KINDS["F"].about in seen)
-
-
-class _TermKind(NamedTuple):
-    """A kind of term."""
-
-    about: str
-    """The property of the model that the term sets; only one term may set it."""
-    apply: Callable[[Model, ModelTerm], Model]
+            raise ModelError(f"model {model.name} has {two}", hint=f"say {about} once")
+        seen[about] = letter
+        model = apply(model, term)
+    return _completed(model, "the frequencies" in seen)
 
 
 def _kind_of(term: ModelTerm) -> _TermKind:
@@ -194,30 +201,32 @@ def _with_nucleotides(model: Model, term: ModelTerm, mode: FrequencyMode) -> Mod
     """Set codon frequencies as products of nucleotide frequencies, by position or not."""
     codon, positions, values = model.codon, POSITIONS[mode], term.only()
     if codon is None and isinstance(model.alphabet, CodonAlphabet):
-        codon = CodonRates.of_table(model.alphabet, model.rates)
+        codon = CodonRates(model.alphabet, has_kappa=False, omega_fixed=True, published=model.rates)
     if codon is None:
-        raise ModelError(
-            f"+{term.text}: model {model.name} is for no codons",
-            hint="models of codons are: GY+F3X4, MG+F1X4",
+        raise term.error(
+            f"model {model.name} is for no codons", hint="models of codons are: GY+F3X4, MG+F1X4"
         )
-    model = dataclasses.replace(
+    model = replace(
         model, codon=codon, frequencies=np.full(model.n_states, np.nan), frequency_mode=mode
     )
     if values is None:
         return model
-    values_given = numbers(values, term.text)
-    if len(values_given) != 4 * positions:
-        raise ModelError(
-            f"+{term.text}: {4 * positions} frequencies are wanted, not {len(values_given)}"
-        )
-    rows = values_given.reshape(positions, 4)
+    nucleotides = _given_frequencies(term, values, 4 * positions)
+    rows = nucleotides.reshape(positions, 4)
     if not (rows > 0.0).all() or (abs(rows.sum(axis=1) - 1.0) > FREQUENCY_SLACK).any():
-        raise ModelError(
-            f"+{term.text}: frequencies of nucleotides must be above 0 and sum to 1",
+        raise term.error(
+            "frequencies of nucleotides must be above 0 and sum to 1",
             hint="in the order ACGT, those of the first position first",
         )
-    codon = dataclasses.replace(codon, given_nucleotides=tuple(values_given.tolist()))
+    codon = replace(codon, given_nucleotides=tuple(nucleotides.tolist()))
     return model.with_codon(codon.with_nucleotides(np.broadcast_to(rows, (3, 4))))
+
+
+def _given_frequencies(term: ModelTerm, values: str, count: int) -> Float64:
+    frequencies = term.numbers(values)
+    if len(frequencies) != count:
+        raise term.error(f"{count} frequencies are wanted, not {len(frequencies)}")
+    return frequencies
 
 
 _IN_IQ_TREE = {"EMPIRICAL": "FC", "OPTIMIZE": "FO"}
@@ -236,109 +245,108 @@ def _with_frequency_classes(model: Model, term: ModelTerm) -> Model:
         return _with_frequencies(model, class_term)
 
     mixture = mixed(term.key, term.only() or "", read)
-    first, *others = mixture.classes
-    classes = first, *(dataclasses.replace(other, rates_fixed=True) for other in others)
-    return dataclasses.replace(
-        model, mixture=dataclasses.replace(mixture, classes=classes), frequency_mode="model"
-    )
+    first, *others = mixture.models
+    models = first, *(replace(other, rates_fixed=True) for other in others)
+    return replace(model, mixture=replace(mixture, models=models), frequency_mode="model")
 
 
 def _with_frequency_term(model: Model, term: ModelTerm) -> Model:
     if term.key == "FMIX":
         return _with_frequency_classes(model, term)
     if isinstance(model.mixture, Mixed):
-        raise ModelError(f"+{term.text}: the classes of {model.name} have frequencies of their own")
+        raise term.error(f"the classes of {model.name} have frequencies of their own")
     if term.key in POSITIONS:
         return _with_nucleotides(model, term, "F1X4" if term.key == "F1X4" else "F3X4")
     if model.codon is not None and model.codon.by_nucleotide and term.key != "FE":
-        raise ModelError(
-            f"+{term.text}: the rates of {model.name} go by frequencies of nucleotides",
+        raise term.error(
+            f"the rates of {model.name} go by frequencies of nucleotides",
             hint="write +F3X4, +F1X4 or +FE; GY takes frequencies of codons",
         )
     return _with_frequencies(model, term)
+
+
+_FREQUENCY_MODES: dict[str, FrequencyMode] = {"F": "FC", "FC": "FC", "FE": "FE", "FO": "FO"}
+"""Modes of terms without values."""
 
 
 def _with_frequencies(model: Model, term: ModelTerm) -> Model:
     states, key, values = model.n_states, term.key, term.only()
     if values is not None:
         if key not in ("F", "FU"):
-            raise ModelError(f"+{term.text}: only +FU takes values")
-        frequencies = numbers(values, term.text)
-        if len(frequencies) != states:
-            raise ModelError(
-                f"+{term.text}: {states} frequencies are wanted, not {len(frequencies)}"
-            )
+            raise term.error("only +FU takes values")
+        frequencies = _given_frequencies(term, values, states)
         if (frequencies < 0.0).any() or abs(frequencies.sum() - 1.0) > FREQUENCY_SLACK:
-            raise ModelError(
-                f"+{term.text}: frequencies must not be negative and must sum to 1, "
-                f"not {frequencies.sum():.6g}"
+            raise term.error(
+                f"frequencies must not be negative and must sum to 1, not {frequencies.sum():.6g}"
             )
-        return dataclasses.replace(
-            model, frequencies=frequencies / frequencies.sum(), frequency_mode="FU"
+        return replace(model, frequencies=frequencies / frequencies.sum(), frequency_mode="FU")
+    mode = _FREQUENCY_MODES.get(key)
+    if mode is None:
+        raise term.unreadable(
+            "the frequencies",
+            hint="+F or +FC counts them, +FE is equal, +FO estimates, +FU{...} gives them; of "
+            "codons +F1X4 and +F3X4",
         )
-    if key in ("F", "FC"):
-        uncounted = np.full(states, np.nan)
-        return dataclasses.replace(model, frequencies=uncounted, frequency_mode="FC")
-    equal = np.full(states, 1.0 / states)
-    if key == "FE":
-        return dataclasses.replace(model, frequencies=equal, frequency_mode="FE")
-    if key == "FO":
-        return dataclasses.replace(model, frequencies=equal, frequency_mode="FO")
-    raise ModelError(
-        f"cannot read the frequencies +{term.text}",
-        hint="+F or +FC counts them, +FE is equal, +FO estimates, +FU{...} gives them; of codons "
-        "+F1X4 and +F3X4",
-    )
+    start = np.full(states, np.nan if mode == "FC" else 1.0 / states)
+    return replace(model, frequencies=start, frequency_mode=mode)
 
 
 def _with_gamma(model: Model, term: ModelTerm) -> Model:
     match, values = _GAMMA.fullmatch(term.key), term.only()
     if match is None:
-        raise ModelError(
-            f"cannot read the rate heterogeneity +{term.text}",
-            hint="write +G4, +G4m (mean), +G4a (median) or +G4m{0.5}",
+        raise term.unreadable(
+            "the rate heterogeneity", hint="write +G4, +G4m (mean), +G4a (median) or +G4m{0.5}"
         )
     categories = int(match["categories"] or DEFAULT_CATEGORIES)
     if not 1 <= categories <= MAX_CATEGORIES:
-        raise ModelError(f"+{term.text}: between 1 and {MAX_CATEGORIES} rate categories, please")
-    alpha = START_ALPHA if values is None else _number(values, term)
+        raise term.error(f"between 1 and {MAX_CATEGORIES} rate categories, please")
+    alpha = START_ALPHA if values is None else term.number(values)
     if alpha < ALPHA_MIN:
-        raise ModelError(f"+{term.text}: alpha must be at least {ALPHA_MIN}")
+        raise term.error(f"alpha must be at least {ALPHA_MIN}")
     if categories == 1:
         return model
     mode: GammaMode = "median" if match["mode"] == "A" else "mean"
     form = Gamma(categories, alpha, mode, fixed=values is not None)
-    return dataclasses.replace(model, heterogeneity=form)
+    return replace(model, heterogeneity=form)
 
 
 def _with_free_rates(model: Model, term: ModelTerm) -> Model:
     match = _FREE.fullmatch(term.key)
     if match is None or len(term.values) > 2:
-        raise ModelError(
-            f"cannot read the free rates +{term.text}",
+        raise term.unreadable(
+            "the free rates",
             hint="write +R4, or +R4{rates}{weights} with numbers that slashes separate",
         )
-    lists = [numbers(values, term.text) for values in term.values]
+    lists = [term.numbers(values) for values in term.values]
     categories = int(match["categories"] or (len(lists[0]) if lists else DEFAULT_CATEGORIES))
     if not 2 <= categories <= MAX_FREE_CATEGORIES:
-        raise ModelError(f"+{term.text}: between 2 and {MAX_FREE_CATEGORIES} free rates, please")
+        raise term.error(f"between 2 and {MAX_FREE_CATEGORIES} free rates, please")
     for what, values in zip(("rates", "weights"), lists, strict=False):
         if len(values) != categories:
-            raise ModelError(
-                f"+{term.text}: {categories} {what} are wanted, not {len(values)}",
+            raise term.error(
+                f"{categories} {what} are wanted, not {len(values)}",
                 hint="write the rates in one pair of braces and the weights in another",
             )
     if not lists:
         form = FreeRates.from_gamma(categories, START_ALPHA)
     else:
-        is_paired = model.mixture is not None and model.mixture.is_paired
         weights = lists[-1] if lists[1:] else np.ones(categories)
-        form = FreeRates.of(lists[0], weights, fixed=True, in_order=is_paired)
-    return dataclasses.replace(model, heterogeneity=form)
+        in_order = isinstance(model.mixture, Paired)
+        form = FreeRates.of(lists[0], weights, fixed=True, in_order=in_order)
+    return replace(model, heterogeneity=form)
 
 
 def _with_site_rates(model: Model, term: ModelTerm) -> Model:
-    return dataclasses.replace(model, heterogeneity=SiteRates.read(term.text))
+    match = _SITE_RATES.fullmatch(term.text.strip().upper())
+    if match is None:
+        raise term.unreadable(
+            "the rates of sites",
+            hint=f"write +PSR, or +PSR10 for 10 rates instead of {DEFAULT_SITE_RATES}",
+        )
+    count = int(match[1] or DEFAULT_SITE_RATES)
+    if not 2 <= count <= len(GRID):
+        raise term.error(f"between 2 and {len(GRID)} rates, please")
+    return replace(model, heterogeneity=SiteRates(count))
 
 
 def _with_profiles(model: Model, term: ModelTerm) -> Model:
@@ -346,18 +354,18 @@ def _with_profiles(model: Model, term: ModelTerm) -> Model:
         hint = f"write one of +{', +'.join(PROFILES)}"
         if term.key == "CAT":
             hint = "RAxML's CAT, a rate a site, is +PSR; profiles are +C10 to +C60"
-        raise ModelError(f"cannot read the profiles +{term.text}", hint=hint)
+        raise term.unreadable("the profiles", hint=hint)
     if model.alphabet.name != "AA":
-        raise ModelError(f"+{term.text}: profiles are for proteins, not for {model.alphabet.name}")
+        raise term.error(f"profiles are for proteins, not for {model.alphabet.name}")
     if model.mixture is not None and model.mixture.name != term.key:
         raise ModelError(f"model {model.name} has classes of its own: +{term.text} cannot be added")
     values, mixture = term.only(), profile_mixture(term.key)
     if values is not None:
-        weights = numbers(values, term.text)
+        weights = term.numbers(values)
         if len(weights) == mixture.n_classes + 1:
             mixture = mixture.with_own_class()
         mixture = mixture.with_weights(weights, fixed=True)
-    return dataclasses.replace(model, mixture=mixture)
+    return replace(model, mixture=mixture)
 
 
 def _completed(model: Model, has_frequencies: bool) -> Model:
@@ -368,7 +376,10 @@ def _completed(model: Model, has_frequencies: bool) -> Model:
     """
     mixture = model.mixture
     if isinstance(model.heterogeneity, SiteRates):
-        check_beside(model.p_invariant, model.ascertainment, mixture)
+        beside = {"+I": model.p_invariant, "+ASC": model.ascertainment, "mixtures": mixture}
+        for noun, value in beside.items():
+            if value is not None:
+                raise ModelError(f"+PSR does not go with {noun}", hint="use +G4 instead of +PSR")
     if isinstance(mixture, Paired):
         k = len(model.heterogeneity.categories.rates)
         if k != mixture.n_classes:
@@ -381,41 +392,38 @@ def _completed(model: Model, has_frequencies: bool) -> Model:
     if not isinstance(mixture, Profiles):
         return model
     if has_frequencies:
-        return dataclasses.replace(model, mixture=mixture.with_own_class())
+        return replace(model, mixture=mixture.with_own_class())
     if mixture.has_own:
         count = mixture.n_classes
         raise ModelError(f"+{mixture.name}: {count - 1} weights are wanted, not {count}")
-    return dataclasses.replace(model, frequency_mode="model")
+    return replace(model, frequency_mode="model")
 
 
 def _with_invariant(model: Model, term: ModelTerm) -> Model:
-    values = term.only()
-    if values is None and term.key in ("I", "IO"):
-        return dataclasses.replace(model, p_invariant=START_P_INVARIANT)
-    if values is None or term.key not in ("I", "IU"):
-        raise ModelError(
-            f"cannot read the proportion of invariable sites +{term.text}",
-            hint="write +I, +IO (estimated) or +I{0.2}, +IU{0.2} (given)",
-        )
-    p_invariant = _number(values, term)
+    p_invariant = _value(term, "I", "the proportion of invariable sites", "0.2")
+    if p_invariant is None:
+        return replace(model, p_invariant=START_P_INVARIANT)
     if not 0.0 <= p_invariant < 1.0:
-        raise ModelError(f"+{term.text}: the proportion must be in [0, 1)")
-    return dataclasses.replace(model, p_invariant=p_invariant, p_invariant_fixed=True)
+        raise term.error("the proportion must be in [0, 1)")
+    return replace(model, p_invariant=p_invariant, p_invariant_fixed=True)
 
 
 def _with_scaler(model: Model, term: ModelTerm) -> Model:
+    scale = _value(term, "B", "the scale of branch lengths", "1.5")
+    if scale is not None and not scale > 0.0:
+        raise term.error("the scale must be positive")
+    return replace(model, branch_scaler=1.0 if scale is None else scale)
+
+
+def _value(term: ModelTerm, letter: str, noun: str, example: str) -> float | None:
+    """Return the value of +I or +B in braces; None for one to estimate."""
     values = term.only()
-    if values is None and term.key in ("B", "BO"):
-        return dataclasses.replace(model, branch_scaler=1.0)
-    if values is None or term.key not in ("B", "BU"):
-        raise ModelError(
-            f"cannot read the scale of branch lengths +{term.text}",
-            hint="write +B, +BO (estimated) or +B{1.5}, +BU{1.5} (given)",
-        )
-    scale = _number(values, term)
-    if not scale > 0.0:
-        raise ModelError(f"+{term.text}: the scale must be positive")
-    return dataclasses.replace(model, branch_scaler=scale)
+    if values is None and term.key in (letter, f"{letter}O"):
+        return None
+    if values is None or term.key not in (letter, f"{letter}U"):
+        given = f"+{letter}{{{example}}}, +{letter}U{{{example}}} (given)"
+        raise term.unreadable(noun, hint=f"write +{letter}, +{letter}O (estimated) or {given}")
+    return term.number(values)
 
 
 def _with_ascertainment(model: Model, term: ModelTerm) -> Model:
@@ -424,40 +432,36 @@ def _with_ascertainment(model: Model, term: ModelTerm) -> Model:
     states = len(model.alphabet.certain_codes)
     n_counts = {Correction.LEWIS: 0, Correction.FELSENSTEIN: 1, Correction.STAMATAKIS: states}
     if kind not in n_counts:
-        raise ModelError(
-            f"cannot read the correction for constant sites +{term.text}",
+        raise term.unreadable(
+            "the correction for constant sites",
             hint="write +ASC_LEWIS, +ASC_FELS{sites} or +ASC_STAM{sites of each state}",
         )
     correction = Correction(kind)
-    counts = () if values is None else tuple(numbers(values, term.text).tolist())
+    counts = () if values is None else tuple(term.numbers(values).tolist())
     if len(counts) != n_counts[correction]:
-        raise ModelError(
-            f"+{term.text}: {n_counts[correction] or 'no'} numbers are wanted in braces, "
+        raise term.error(
+            f"{n_counts[correction] or 'no'} numbers are wanted in braces, "
             f"not {len(counts) or 'none'}",
             hint="how many constant sites were left out: all, or of each state",
         )
     if any(count < 0 for count in counts) or (counts and not sum(counts) > 0):
-        raise ModelError(f"+{term.text}: numbers of sites must not be negative, nor all zero")
-    return dataclasses.replace(model, ascertainment=Ascertainment(correction, counts))
+        raise term.error("numbers of sites must not be negative, nor all zero")
+    return replace(model, ascertainment=Ascertainment(correction, counts))
 
 
-def _number(values: str, term: ModelTerm) -> float:
-    parsed = numbers(values, term.text)
-    if len(parsed) != 1:
-        raise ModelError(f"{term.text!r}: one number is wanted in braces, not {len(parsed)}")
-    return float(parsed[0])
+_TermKind: TypeAlias = tuple[str, Callable[[Model, ModelTerm], Model]]
 
-
-_TERM_KINDS = {
-    "F": _TermKind("the frequencies", _with_frequency_term),
-    "G": _TermKind("the rates among sites", _with_gamma),
-    "R": _TermKind("the rates among sites", _with_free_rates),
-    "P": _TermKind("the rates among sites", _with_site_rates),
-    "I": _TermKind("the invariable sites", _with_invariant),
-    "C": _TermKind("the classes", _with_profiles),
-    "A": _TermKind("the constant sites", _with_ascertainment),
-    "B": _TermKind("the scale of branch lengths", _with_scaler),
+_TERM_KINDS: dict[str, _TermKind] = {
+    "F": ("the frequencies", _with_frequency_term),
+    "G": ("the rates among sites", _with_gamma),
+    "R": ("the rates among sites", _with_free_rates),
+    "P": ("the rates among sites", _with_site_rates),
+    "I": ("the invariable sites", _with_invariant),
+    "C": ("the classes", _with_profiles),
+    "A": ("the constant sites", _with_ascertainment),
+    "B": ("the scale of branch lengths", _with_scaler),
 }
+"""By a term's first letter: the property that it sets, which no other term may set, and how."""
 
 
 PRECISION = 6
@@ -477,10 +481,10 @@ def parse_model(text: str, alphabet: Alphabet) -> Model:
     Raises: ModelError naming the term that is wrong and, for a name, the nearest known; InputError
     where a user's matrix cannot be used.
     """
-    head, *options = outside_braces(outside_braces(text, ",")[0], "+")
+    head, *terms = outside_braces(outside_braces(text, ",")[0], "+")
     term = ModelTerm.read(head, text)
     if term.key == "MIX":
-        return with_options(_mixed(term, alphabet), options)
+        return _with_terms(_mixed(term, alphabet), terms)
     if term.key == GTR20:
         term = term._replace(key=PROTEIN_GTR)
     if data_of(term.key) is None and _is_file(head):
@@ -488,16 +492,16 @@ def parse_model(text: str, alphabet: Alphabet) -> Model:
     model = _base_model(term.key, alphabet)
     values = term.only()
     if values is not None and term.key in PROFILES:
-        options = [head, *options]
+        terms = [head, *terms]
     elif values is not None:
-        model = _with_values(model, values, head)
-    return with_options(model, options)
+        model = _with_values(model, term, values)
+    return _with_terms(model, terms)
 
 
 def _mixed(term: ModelTerm, alphabet: Alphabet) -> Model:
     """``MIX{...}``: classes that have exchangeabilities and frequencies, and nothing else."""
     mixture = mixed(term.key, term.only() or "", lambda text: _class(text, alphabet))
-    first = mixture.classes[0]
+    first = mixture.models[0]
     return Model(term.key, alphabet, (), first.rates, first.frequencies, "model", mixture=mixture)
 
 
@@ -554,17 +558,17 @@ def _base_model(name: str, alphabet: Alphabet) -> Model:
 def _nucleotides(name: str, alphabet: Alphabet) -> Model:
     custom = _CUSTOM_CLASSES.fullmatch(name)
     if custom is not None:
-        return _estimated(name, alphabet, _in_order(custom[1]), np.ones(6))
+        order = list(dict.fromkeys(custom[1]))  # of appearance: 353353 is 010010
+        return equal_model(name, alphabet, tuple(map(order.index, custom[1])), "FO")
     known = DNA_MODELS[_DNA_NAMES[name]]
-    model = _estimated(known.name, alphabet, known.rate_classes, np.ones(6))
     mode: FrequencyMode = "FO" if known.free_frequencies else "model"
-    return dataclasses.replace(model, frequency_mode=mode)
+    return equal_model(known.name, alphabet, known.rate_classes, mode)
 
 
 def _proteins(name: str, alphabet: Alphabet) -> Model:
     if name == PROTEIN_GTR:
         start = protein_model("LG").exchangeabilities
-        return _estimated(name, alphabet, tuple(range(len(start))), start)
+        return replace(equal_model(name, alphabet, tuple(range(len(start))), "FO"), rates=start)
     if name in PAIRED:
         return _paired(name, alphabet)
     if name in (POISSON, *PROFILES):
@@ -575,47 +579,33 @@ def _proteins(name: str, alphabet: Alphabet) -> Model:
 def _paired(name: str, alphabet: Alphabet) -> Model:
     """LG4M with four gamma rates, or LG4X with four free ones."""
     mixture = paired_mixture(name)
-    form: Gamma | FreeRates = Gamma(mixture.n_classes, START_ALPHA)
-    if name == "LG4X":
-        form = FreeRates.from_gamma(mixture.n_classes, START_ALPHA)
-    lg = protein_model("LG")
+    among = FreeRates.from_gamma if name == "LG4X" else Gamma
+    form, lg = among(mixture.n_classes, START_ALPHA), protein_model("LG")
     return Model(name, alphabet, (), *lg, "model", heterogeneity=form, mixture=mixture)
 
 
 def _poisson(name: str, alphabet: Alphabet) -> Model:
     """The model of equal exchangeabilities; a bare C20 is POISSON+C20+G4, as in IQ-TREE."""
-    states = alphabet.n_states
-    equal = np.full(states, 1.0 / states)
-    model = Model(POISSON, alphabet, (), np.ones(n_pairs(states)), equal, "model")
+    model = equal_model(POISSON, alphabet, (0,) * n_pairs(alphabet.n_states), "model")
+    model = replace(model, rate_classes=())
     if name == POISSON:
         return model
     form = Gamma(DEFAULT_CATEGORIES, START_ALPHA)
-    return dataclasses.replace(model, heterogeneity=form, mixture=profile_mixture(name))
+    return replace(model, heterogeneity=form, mixture=profile_mixture(name))
 
 
-def _estimated(name: str, alphabet: Alphabet, classes: RateClasses, rates: Float64) -> Model:
-    states = len(alphabet.states)
-    return Model(name, alphabet, classes, rates, np.full(states, 1.0 / states), "FO")
-
-
-def _in_order(classes: str) -> RateClasses:
-    """The classes numbered in order of appearance: 353353 is 010010."""
-    order = list(dict.fromkeys(classes))
-    return tuple(order.index(digit) for digit in classes)
-
-
-def _with_values(model: Model, values: str, head: str) -> Model:
+def _with_values(model: Model, term: ModelTerm, values: str) -> Model:
     """The model with the values or the file in the braces behind its name."""
     if model.codon is not None:
-        return _with_ratios(model, model.codon, numbers(values, head))
+        return _with_ratios(model, model.codon, term.numbers(values))
     if not model.rate_classes:
         raise ModelError(f"model {model.name} has exchangeabilities of its own: none can be given")
     if model.name == PROTEIN_GTR and not _LIST_OF_NUMBERS.fullmatch(values):
         rates, frequencies = read_matrix(values)
-        return dataclasses.replace(
+        return replace(
             model, rates=rates, rates_fixed=True, frequencies=frequencies, frequency_mode="FU"
         )
-    return _with_rates(model, numbers(values, head))
+    return _with_rates(model, term.numbers(values))
 
 
 def _with_ratios(model: Model, codon: CodonRates, values: Float64) -> Model:
@@ -652,9 +642,7 @@ def _with_rates(model: Model, values: Float64) -> Model:
             hint=_hint_at_classes(model),
         )
     unique = unique / (unique[reference] or 1.0)
-    return dataclasses.replace(
-        model, rates=expand_rates(model.rate_classes, unique), rates_fixed=True
-    )
+    return replace(model, rates=expand_rates(model.rate_classes, unique), rates_fixed=True)
 
 
 def _classes_of_pairs(model: Model, values: Float64) -> Float64:
@@ -695,14 +683,14 @@ def _matrix(model: Model, braces: Callable[..., str]) -> str:
     text = model.name
     if isinstance(mixture, Mixed) and not mixture.is_linked:
         return text + _classes(
-            mixture, [_matrix(class_model, braces) for class_model in mixture.classes], braces
+            mixture, [_matrix(class_model, braces) for class_model in mixture.models], braces
         )
     if n_classes(model.rate_classes) > 1:
         text += braces(*unique_rates(model.rate_classes, model.rates))
     if model.codon is not None and model.codon.values:
         text += braces(*model.codon.values)
     if isinstance(mixture, Mixed):
-        terms = [_frequencies(class_model, braces)[1:] for class_model in mixture.classes]
+        terms = [_frequencies(class_model, braces)[1:] for class_model in mixture.models]
         return f"{text}+{mixture.name}{_classes(mixture, terms, braces)}"
     if isinstance(mixture, Profiles):
         text += f"+{mixture.name}{braces(*mixture.weights)}"
@@ -738,8 +726,8 @@ def _at_sites(model: Model, braces: Callable[..., str]) -> Iterator[str]:
         mode = "a" if form.mode == "median" else "m"
         yield f"+G{form.n_categories}{mode}{braces(form.alpha)}"
     if isinstance(form, FreeRates):
-        is_paired = model.mixture is not None and model.mixture.is_paired
-        rates, weights = form.categories if is_paired else form.ascending()
+        in_order = isinstance(model.mixture, Paired)
+        rates, weights = form.categories if in_order else form.ascending()
         yield f"+R{len(rates)}{braces(*rates)}{braces(*weights)}"
     if isinstance(form, SiteRates):
         yield "+PSR" if form.most == DEFAULT_SITE_RATES else f"+PSR{form.most}"

@@ -66,7 +66,7 @@ def mixed(name: str, inside: str, read: Callable[[str], Model]) -> Mixed:
         name=name,
         weights=np.full(count, 1.0 / count),
         weights_fixed=is_given,
-        classes=models,
+        models=models,
         speeds=speeds,
         is_linked=name == "FMIX",
     )
@@ -95,53 +95,10 @@ GTR20 = "GTR20"
 POISSON = "POISSON"
 """Name of the protein model with equal exchangeabilities and frequencies."""
 
-_ALIASES = {
-    "JC69": "JC",
-    "K2P": "K80",
-    "K3P": "K81",
-    "K3PU": "K81uf",
-    "TPM1": "K81",
-    "TPM1U": "K81uf",
-    "TPM1UF": "K81uf",
-    "TPM2U": "TPM2uf",
-    "TPM2EF": "TPM2",
-    "TPM3U": "TPM3uf",
-    "TPM3EF": "TPM3",
-    "F84": "HKY",
-    "HKY85": "HKY",
-    "TN": "TN93",
-    "TNE": "TN93ef",
-    "TRN": "TN93",
-    "TRNEF": "TN93ef",
-    "TVME": "TVMef",
-    "TIM": "TIM1uf",
-    "TIME": "TIM1",
-    "TIMEF": "TIM1",
-    **{f"TIM{n}E": f"TIM{n}" for n in (1, 2, 3)},
-    **{f"TIM{n}EF": f"TIM{n}" for n in (1, 2, 3)},
-    **{f"TIM{n}U": f"TIM{n}uf" for n in (1, 2, 3)},
-    "REV": "GTR",
-    GTR20: PROTEIN_GTR,
-    "PROTREV": PROTEIN_GTR,
-    "JTTDCMUT": "JTT-DCMUT",
-    "DAYHOFF-DCMUT": "DCMUT",
-    "DAYHOFFDCMUT": "DCMUT",
-    "MTREV24": "MTREV",
-    "CPREV10": "CPREV",
-    "BLOSUM": "BLOSUM62",
-    "GTR2": "BIN",
-    "JC2": "BIN",
-    "BINARY": "BIN",
-    **dict.fromkeys(("GY94", "M0", "YN98"), "GY"),
-    "MG94": "MG",
-    **dict.fromkeys(("ECM", "KOSI07", "ECMUNREST"), EMPIRICAL),
-}
-"""Names that other programs use, in capitals: for the hint of an error, and in NEXUS files."""
-
 _IN_IQ_TREE = {
-    "K80": "K2P", "TN93ef": "TNe", "TN93": "TN", "K81": "K3P", "K81uf": "K3Pu", "TPM2uf": "TPM2u",
-    "TPM3uf": "TPM3u", "TIM1": "TIMe", "TIM1uf": "TIM", "TIM2": "TIM2e", "TIM2uf": "TIM2",
-    "TIM3": "TIM3e", "TIM3uf": "TIM3", "TVMef": "TVMe", PROTEIN_GTR: "GTR20",
+    "BIN": "GTR2", "K80": "K2P", "TN93ef": "TNe", "TN93": "TN", "K81": "K3P", "K81uf": "K3Pu",
+    "TPM2uf": "TPM2u", "TPM3uf": "TPM3u", "TIM1": "TIMe", "TIM1uf": "TIM", "TIM2": "TIM2e",
+    "TIM2uf": "TIM2", "TIM3": "TIM3e", "TIM3uf": "TIM3", "TVMef": "TVMe", PROTEIN_GTR: "GTR20",
     "JTT-DCMUT": "JTTDCMut", "DAYHOFF": "Dayhoff", "DCMUT": "DCMut", "BLOSUM62": "Blosum62",
     "MTREV": "mtREV", "MTMAM": "mtMAM", "MTART": "mtART", "MTZOA": "mtZOA", "MTMET": "mtMet",
     "MTVER": "mtVer", "MTINV": "mtInv", "CPREV": "cpREV", "RTREV": "rtREV", "HIVB": "HIVb",
@@ -167,7 +124,21 @@ _EQUAL = {
     **{f"TIM{n}{end}": f"TIM{n}" for n in (1, 2, 3) for end in ("E", "EF")},
     "TVME": "TVMef", "TVMEF": "TVMef", "SYM": "SYM",
 }  # fmt: skip
+_EQUALS = {*_EQUAL, "JC2"}
 """IQ-TREE's models with equal frequencies, which no term changes."""
+
+_OURS = {name.upper() for name in DNA_MODELS}
+_ALIASES = {
+    **{name: ours for name, ours in (_COUNTED | _EQUAL).items() if name not in _OURS},
+    **{f"TIM{n}U": f"TIM{n}uf" for n in (1, 2, 3)},
+    "TPM2EF": "TPM2", "TPM3EF": "TPM3", "TIMEF": "TIM1", "F84": "HKY",
+    GTR20: PROTEIN_GTR, "PROTREV": PROTEIN_GTR, "JTTDCMUT": "JTT-DCMUT", "DAYHOFFDCMUT": "DCMUT",
+    "DAYHOFF-DCMUT": "DCMUT", "MTREV24": "MTREV", "CPREV10": "CPREV", "BLOSUM": "BLOSUM62",
+    "GTR2": "BIN", "JC2": "BIN", "BINARY": "BIN", "MG94": "MG",
+    **dict.fromkeys(("GY94", "M0", "YN98"), "GY"),
+    **dict.fromkeys(("ECM", "KOSI07", "ECMUNREST"), EMPIRICAL),
+}  # fmt: skip
+"""Names that other programs use, in capitals: for the hint of an error, and in NEXUS files."""
 
 _CLASSES = re.compile(r"[0-9]{6}")
 """IQ-TREE's name of any nucleotide model, ``010020``."""
@@ -219,7 +190,7 @@ def unknown_name(name: str, alphabet: Alphabet) -> ModelError:
         )
     if name in _MIXTURES:
         return ModelError(f"{name} is a mixture of models, which is not supported yet")
-    here = from_raxml(name)
+    here = _from_raxml(name, {})
     if here is not None:
         return ModelError(f"unknown model {name!r}", hint=f"RAxML's {name} is --model {here} here")
     known = known_models(alphabet)
@@ -237,24 +208,20 @@ def unknown_name(name: str, alphabet: Alphabet) -> ModelError:
     )
 
 
-def from_raxml(name: str, options: Mapping[str, str] | None = None) -> str | None:
-    """Our name for a model of RAxML 8; None where RAxML has no such model.
-
-    options  those of its command line that change the model, with their values
-    """
-    match, options_set = _RAXML.fullmatch(name.upper()), options or {}
+def _from_raxml(name: str, options: Mapping[str, str]) -> str | None:
+    match = _RAXML.fullmatch(name.upper())
     if match is None:
         return None
     ascertained, kind, rates, invariable, rest = match.groups()
-    base = _raxml_protein(rest) if kind == "PROT" else _raxml_characters(kind, rest, options_set)
+    base = _raxml_protein(rest) if kind == "PROT" else _raxml_characters(kind, rest, options)
     if base in (None, "auto", "LG4X"):  # LG4X has free rates
         return base
-    varies = "+G4a" if "-u" in options_set else "+G4"
+    varies = "+G4a" if "-u" in options else "+G4"
     if rates == "CAT":
         if invariable:
             return None
-        varies = "" if "-V" in options_set else f"+PSR{options_set.get('-c', '')}"
-    correction = options_set.get("--asc-corr", "lewis" if ascertained else "")
+        varies = "" if "-V" in options else f"+PSR{options.get('-c', '')}"
+    correction = options.get("--asc-corr", "lewis" if ascertained else "")
     if correction not in ("", "lewis") or (correction and "PSR" in varies):
         return None
     assert base is not None
@@ -288,22 +255,17 @@ def _raxml_protein(rest: str) -> str | None:
     return None
 
 
-def from_phyml(name: str, options: Mapping[str, str] | None = None) -> str | None:
-    """Our name for a model of PhyML; None where PhyML has no such model.
-
-    options  those of its command line that change the model, with their values
-    """
-    options_set = options or {}
-    is_protein = options_set.get("-d", "nt") == "aa"
+def _from_phyml(name: str, options: Mapping[str, str]) -> str | None:
+    is_protein = options.get("-d", "nt") == "aa"
     upper = name.upper() or ("LG" if is_protein else "HKY85")
-    word = options_set.get("-f", "e")
+    word = options.get("-f", "e")
     terms = {"e": "+FC", "o": "+FO", "m": "" if is_protein else "+FO"}
     term = terms.get(word, f"+FU{{{word.replace(',', '/')}}}")
     if is_protein:
         matrix = _ALIASES.get(upper, upper)
-        return matrix + term + _phyml_rates(options_set) if matrix in PROTEIN_MODELS else None
-    base = _phyml_nucleotides(upper, term, options_set.get("-t", "e"))
-    return None if base is None else base + _phyml_rates(options_set)
+        return matrix + term + _phyml_rates(options) if matrix in PROTEIN_MODELS else None
+    base = _phyml_nucleotides(upper, term, options.get("-t", "e"))
+    return None if base is None else base + _phyml_rates(options)
 
 
 def _phyml_nucleotides(upper: str, term: str, ratio: str) -> str | None:
@@ -353,7 +315,6 @@ def in_iq_tree(text: str) -> str:
                 for other in DNA_MODELS.values()
                 if other.free_frequencies and other.rate_classes == known.rate_classes
             )
-    name = "GTR2" if name == "BIN" else name
     return "+".join([_IN_IQ_TREE.get(name, name), *(_TERMS_IN_IQ_TREE.get(t, t) for t in terms)])
 
 
@@ -377,15 +338,12 @@ def from_iq_tree(text: str, datatype: str | None = None) -> str:
     base, default = _base_of_iq_tree(upper, (datatype or "").upper())
     frequency_terms = [term for term in terms if _FREQUENCIES_OF_IQ_TREE.fullmatch(term)]
     others = [_free_rates(term) for term in terms if term not in frequency_terms]
-    if upper in _EQUAL or upper == "JC2":
+    if upper in _EQUALS:
         frequency_terms = []
-    frequency_terms = [
-        term for term in map(_frequencies, frequency_terms) if term or base in DNA_MODELS
-    ]
-    frequency_terms = [term or "FE" for term in frequency_terms]
-    is_mixed = any(term.partition("{")[0].upper() in PROFILES for term in others) or any(
-        term.upper().startswith("FMIX") for term in others
-    )
+    # +FU is IQ-TREE's for the model's frequencies.
+    ours = {"FQ": "FE", "FU": "FE" if base in DNA_MODELS else ""}
+    frequency_terms = [name for term in frequency_terms if (name := ours.get(term.upper(), term))]
+    is_mixed = any(term.partition("{")[0].upper() in (*PROFILES, "FMIX") for term in others)
     if default and not frequency_terms and not is_mixed:
         frequency_terms = [default]
     return "+".join([base + brace + values if base else head, *frequency_terms, *others])
@@ -395,10 +353,7 @@ def heeds_frequencies(text: str) -> bool:
     """True where IQ-TREE heeds a model's frequency term; in K80+F it does not."""
     name, *terms = text.upper().split("+")
     frequency_terms = [term for term in terms if _FREQUENCIES_OF_IQ_TREE.fullmatch(term)]
-    return all(term == "FQ" for term in frequency_terms) or name.partition("{")[0] not in (
-        *_EQUAL,
-        "JC2",
-    )
+    return all(term == "FQ" for term in frequency_terms) or name.partition("{")[0] not in _EQUALS
 
 
 def _base_of_iq_tree(upper: str, datatype: str) -> tuple[str, str]:
@@ -426,11 +381,6 @@ def _classes_of_iq_tree(inside: str) -> list[str]:
     return classes
 
 
-def _frequencies(term: str) -> str:
-    """A frequency term in our words; empty for +FU, IQ-TREE's for the model's frequencies."""
-    return {"FQ": "FE", "FU": ""}.get(term.upper(), term)
-
-
 def _free_rates(term: str) -> str:
     """``R2{0.3,0.5,0.7,1.2}``, weight and rate in turn, as ``R2{0.5/1.2}{0.3/0.7}``."""
     match = _FREE_RATES.fullmatch(term)
@@ -443,22 +393,12 @@ def _free_rates(term: str) -> str:
 _GAMMA = re.compile(r"\+G([0-9]*)(?=[+{]|$)")
 
 
-def _from_iq_tree_line(name: str, options: Mapping[str, str]) -> str:
-    """Our name for IQ-TREE's model under options that change it."""
-    ours = from_iq_tree(name, options.get("-st") or options.get("--seqtype"))
-    if "-gmedian" not in options:
-        return ours
-    return _GAMMA.sub(lambda match: f"+G{match[1] or 4}a", ours)
-
-
-ELSEWHERE: Mapping[str, Callable[[str, Mapping[str, str]], str | None]] = {
-    "IQ-TREE": _from_iq_tree_line,
-    "RAxML": from_raxml,
-    "PhyML": from_phyml,
-}
-"""Functions from another program's model, and the options that change it, to our name."""
-
-
 def from_elsewhere(program: str, name: str, options: Mapping[str, str]) -> str | None:
-    """Our name for another program's model; None where there is none."""
-    return ELSEWHERE[program](name, options)
+    """Our name for a model of IQ-TREE, RAxML or PhyML; None where there is none.
+
+    options  those of the program's command line that change the model, with their values
+    """
+    if program != "IQ-TREE":
+        return {"RAxML": _from_raxml, "PhyML": _from_phyml}[program](name, options)
+    ours = from_iq_tree(name, options.get("-st") or options.get("--seqtype"))
+    return _GAMMA.sub(lambda match: f"+G{match[1] or 4}a", ours) if "-gmedian" in options else ours

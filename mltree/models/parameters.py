@@ -10,23 +10,23 @@ model's own, is left out.
 
 from __future__ import annotations
 
-import dataclasses
 import math
 from collections.abc import Hashable, Iterable, Iterator, Sequence
+from dataclasses import replace
 from functools import lru_cache
 from itertools import chain, combinations, pairwise
 from typing import NamedTuple
 
 import numpy as np
 
-from mltree.models.eigen import ModelArrays, System, fitted, known_systems, rate_matrix, systems_of
+from mltree.models.eigen import ModelArrays, fitted, known_systems, rate_matrix, systems_of
+from mltree.models.empirical import Matrices
 from mltree.models.portable import exp
 from mltree.models.rates import Categories, Variable, categories_at, with_invariable
 from mltree.models.substitution import (
     LEAST_WEIGHT,
     NO_CHANGE,
     POSITIONS,
-    Matrices,
     Mixed,
     Model,
     Profiles,
@@ -70,9 +70,8 @@ def free_parameters(model: Model) -> int:
     counted = (modes.count("FO") + ("FC" in modes)) * (model.n_states - 1)
     if model.codon is not None and not model.codon.given_nucleotides:
         counted += 3 * POSITIONS.get(model.frequency_mode, 0)
-    among = len(_invariable(model)) + len(model.heterogeneity.variables())
     weights = 0 if model.mixture is None else model.mixture.free_weights
-    return classes + codon + counted + among + weights
+    return classes + codon + counted + variables_among_sites(model) + weights
 
 
 def names(model: Model) -> list[str]:
@@ -96,14 +95,14 @@ def sizes(model: Model) -> list[int]:
     Exchangeabilities and frequencies of every component in turn, weights of classes, proportion of
     invariable sites, rates among the other sites.
     """
-    of_matrices = ((_free_exchangeabilities(m), _free_frequencies(m)) for m in model.components)
-    among = len(model.heterogeneity.variables())
-    return [*chain(*of_matrices), len(_of_weights(model)), len(_invariable(model)), among]
+    of_matrices = ((_exchangeabilities(one), _frequencies(one)) for one in model.components)
+    among = _invariable(model), model.heterogeneity.variables()
+    return [len(variables) for variables in (*chain(*of_matrices), _of_weights(model), *among)]
 
 
 def variables_among_sites(model: Model) -> int:
     """Number of the last elements that are rates among sites, invariable sites included."""
-    return sum(sizes(model)[-2:])
+    return len(_invariable(model)) + len(model.heterogeneity.variables())
 
 
 def _variables(model: Model) -> list[Variable]:
@@ -134,25 +133,17 @@ def _of_weights(model: Model) -> list[Variable]:
     mixture = model.mixture
     if mixture is None or not mixture.models or not mixture.free_weights:
         return []
-    limit, last = -math.log(LEAST_WEIGHT), _log(mixture.weights[-1])
-    return [
-        Variable(f"weight of class {number}", -limit, limit, _log(weight) - last)
-        for number, weight in enumerate(mixture.weights[:-1].tolist(), 1)
-    ]
+    labels = [f"weight of class {number}" for number in range(1, mixture.n_classes)]
+    return _ratios(labels, mixture.weights, -math.log(LEAST_WEIGHT))
 
 
 def shared_exchangeabilities(model: Model) -> int:
     """Number of leading elements that all profiles share, where they are many; else 0."""
-    free = _free_exchangeabilities(model)
-    return free if isinstance(model.mixture, Profiles) and free >= MANY_CLASSES else 0
-
-
-def _free_exchangeabilities(model: Model) -> int:
-    return len(free_classes(model) if model.codon is None else model.codon.variables())
+    free = len(_exchangeabilities(model)) if isinstance(model.mixture, Profiles) else 0
+    return free if free >= MANY_CLASSES else 0
 
 
 def _are_given(model: Model) -> bool:
-    """True for exchangeabilities that are not estimated."""
     return model.rates_fixed or not model.rate_classes
 
 
@@ -170,22 +161,15 @@ def free_classes(model: Model) -> list[int]:
     return classes
 
 
-def _free_frequencies(model: Model) -> int:
-    return model.n_states - 1 if model.frequency_mode == "FO" else 0
-
-
-def _exchangeabilities(model: Model) -> Iterator[Variable]:
-    if model.codon is not None:
-        yield from model.codon.variables()
+def _exchangeabilities(model: Model) -> list[Variable]:
     free = free_classes(model)
-    if not free:
-        return
+    if model.codon is not None or not free:
+        return [] if model.codon is None else model.codon.variables()
     pairs = _class_names(tuple(model.alphabet.states), model.rate_classes)
     unique = unique_rates(model.rate_classes, model.rates).tolist()
     least = RATE_MIN if len(free) < MANY_CLASSES else RATE_MIN_OF_MANY
     low, high = math.log(least), math.log(RATE_MAX)
-    for one in free:
-        yield Variable(f"rate {pairs[one]}", low, high, _log(unique[one]))
+    return [Variable(f"rate {pairs[one]}", low, high, _log(unique[one])) for one in free]
 
 
 @lru_cache(maxsize=64)  # a thousand parts have the same
@@ -199,12 +183,18 @@ def _class_names(states: tuple[str, ...], classes: RateClasses) -> list[str]:
     return ["=".join(same) for same in names]
 
 
-def _frequencies(model: Model) -> Iterator[Variable]:
-    limit = math.log(FREQUENCY_RATIO_MAX)
-    last = _log(model.frequencies[-1])
-    for index in range(_free_frequencies(model)):
-        value = _log(model.frequencies[index]) - last
-        yield Variable(f"pi {model.alphabet.states[index]}", -limit, limit, value)
+def _frequencies(model: Model) -> list[Variable]:
+    if model.frequency_mode != "FO":
+        return []
+    labels = [f"pi {state}" for state in model.alphabet.states[:-1]]
+    return _ratios(labels, model.frequencies, math.log(FREQUENCY_RATIO_MAX))
+
+
+def _ratios(labels: Sequence[str], values: Float64, limit: float) -> list[Variable]:
+    """Return variables for the log-ratios of all values but the last to the last."""
+    logs = list(map(_log, values.tolist()))
+    pairs = zip(labels, logs[:-1], strict=True)
+    return [Variable(label, -limit, limit, value - logs[-1]) for label, value in pairs]
 
 
 def _invariable(model: Model) -> list[Variable]:
@@ -259,7 +249,7 @@ def _with_values(model: Model, x: Float64, values: _Values, row: int) -> Model:
     mixture = moved.mixture
     if mixture is not None and values.weights is not None:
         mixture = mixture.with_weights(values.weights[row])
-    return dataclasses.replace(
+    return replace(
         moved,
         codon=model.codon and model.codon.with_vector(x[: len(model.codon.variables())]),
         p_invariant=None if values.p_invariant is None else float(values.p_invariant[row]),
@@ -308,13 +298,11 @@ def arrays_of(
             rates, weights = model.mixture.spread(variable, categories, values.weights)
         shape = shapes[group.which[0]]
         missing = max(0, shape[1] - rates.shape[1]) if shape[0] == 1 else 0
-        none = np.zeros((len(rates), missing))
         speeds = np.concatenate([scalers[n] for n in group.which])
-        rates = np.concatenate([rates * speeds[:, None], none], axis=1)
-        weights = np.concatenate([weights, none], axis=1)
-        rows = list(map(ModelArrays, *system, rates, weights))
+        padded = (np.pad(t, ((0, 0), (0, missing))) for t in (rates * speeds[:, None], weights))
+        rows = list(map(ModelArrays, *system, *padded))
         if shape[0] > 1:
-            rows = [fitted(padded, 1.0, *shape) for padded in rows]
+            rows = [fitted(row, 1.0, *shape) for row in rows]
         for n, span in zip(group.which, group.spans, strict=True):
             arrays[n] = rows[span]
     return arrays
@@ -374,29 +362,24 @@ def _systems(groups: Sequence[_Points]) -> list[Sequence[Iterable[Float64]]]:
     """Eigenvalues, right, left and frequencies of each group's points; alike ones found at once."""
     matrices = [group.matrices for group in groups]
     kinds: dict[tuple[int, bool], list[int]] = {}
-    for number, (group, group_matrices) in enumerate(zip(groups, matrices, strict=True)):
-        kinds.setdefault((group_matrices.frequencies.shape[-1], group.moves), []).append(number)
-    systems_found: dict[int, Sequence[Iterable[Float64]]] = {}
+    for number, (group, of_group) in enumerate(zip(groups, matrices, strict=True)):
+        kinds.setdefault((of_group.frequencies.shape[-1], group.moves), []).append(number)
+    systems: dict[int, Sequence[Iterable[Float64]]] = {}
     for (_, moves), which in kinds.items():
-        rates, frequencies = zip(*(matrices[n] for n in which), strict=True)
-        tables = np.concatenate(rates), np.concatenate(frequencies)
-        systems = systems_of(*tables) if moves else _stacked(known_systems(*tables))
+        tables = [np.concatenate(rows) for rows in zip(*(matrices[n] for n in which), strict=True)]
+        together: Iterable[Float64] = (
+            systems_of(*tables)
+            if moves
+            else map(np.stack, zip(*known_systems(*tables), strict=True))
+        )
         ends = np.cumsum([len(matrices[n].frequencies) for n in which])[:-1]
-        for n, *rows in zip(which, *(np.split(table, ends) for table in systems), strict=True):
-            group_matrices, of_row = groups[n].of_classes(rows), groups[n].of_row.tolist()
-            systems_found[n] = (
-                group_matrices
-                if moves
-                else [[table[row] for row in of_row] for table in group_matrices]
-            )
-    return [systems_found[n] for n in range(len(groups))]
-
-
-def _stacked(systems: Sequence[System]) -> System:
-    eigenvalues, right, left, frequencies, generator, direct = (
-        np.stack(rows) for rows in zip(*systems, strict=True)
-    )
-    return eigenvalues, right, left, frequencies, generator, direct
+        for n, *rows in zip(which, *(np.split(table, ends) for table in together), strict=True):
+            of_matrices, of_row = groups[n].of_classes(rows), groups[n].of_row.tolist()
+            if moves:
+                systems[n] = of_matrices
+            else:
+                systems[n] = [[table[row] for row in of_row] for table in of_matrices]
+    return [systems[n] for n in range(len(groups))]
 
 
 def among_sites(model: Model, points: Float64) -> Categories:
@@ -492,7 +475,7 @@ def exchangeability_slopes(
     class m: what the lnL of the whole history would curve by.
 
     ``rates`` f64 [pairs]: r; ``frequencies`` f64 [M, S]: π of the classes; ``slopes``
-    f64 [M, S, S]: G = ∂lnL / ∂Q (`mltree.likelihood.flow_slopes`).
+    f64 [M, S, S]: G = ∂lnL / ∂Q (`mltree.likelihood.requests.flow_slopes`).
     """
     one, other = np.triu_indices(frequencies.shape[-1], 1)
     pi, rho = frequencies, 2 * (rates * frequencies[:, one] * frequencies[:, other]).sum(axis=1)

@@ -6,10 +6,9 @@ not partitioned has one part, so that everything above speaks of parts only.
 
 from __future__ import annotations
 
-import dataclasses
 import re
 from collections.abc import Sequence
-from dataclasses import replace
+from dataclasses import field, replace
 from enum import StrEnum
 from functools import cached_property
 
@@ -58,9 +57,9 @@ class PartitionModel(Value, eq=False):
     names: tuple[str, ...] = (NO_NAME,)
     """Names of the parts."""
     linkage: Linkage = Linkage.LINKED
-    scalers: Float64 = dataclasses.field(default_factory=lambda: np.ones(1))
+    scalers: Float64 = field(default_factory=lambda: np.ones(1))
     """f64 [P]: relative rate of each part; 1 unless scaled."""
-    shares: Float64 = dataclasses.field(default_factory=lambda: np.ones(1))
+    shares: Float64 = field(default_factory=lambda: np.ones(1))
     """f64 [P]: proportion of the sites in each part."""
     least_categories: int = 1
     """Least number of categories that parts are computed with, some of weight 0."""
@@ -83,7 +82,7 @@ class PartitionModel(Value, eq=False):
     def categories(self) -> tuple[int, ...]:
         """K of each part: parts of one state count are computed with as many categories."""
         most: dict[int, int] = {}
-        for arrays, systems in zip(self._own, self.systems, strict=True):
+        for arrays, systems in zip(self._unscaled, self.systems, strict=True):
             needed = systems * (arrays.n_categories // arrays.n_systems)
             least = -(-self.least_categories // systems) * systems
             most[arrays.n_states] = max(needed, most.get(arrays.n_states, least))
@@ -93,7 +92,7 @@ class PartitionModel(Value, eq=False):
     def systems(self) -> tuple[int, ...]:
         """Number of eigen systems that each part is computed with; mixtures have several."""
         most: dict[int, int] = {}
-        for arrays in self._own:
+        for arrays in self._unscaled:
             most[arrays.n_states] = max(arrays.n_systems, most.get(arrays.n_states, 1))
         return tuple(most[model.n_states] for model in self.models)
 
@@ -124,9 +123,7 @@ class PartitionModel(Value, eq=False):
     def under_gamma(self) -> PartitionModel:
         """A copy with gamma rates in place of site rates: trees are scored under it."""
         form = Gamma(DEFAULT_CATEGORIES, START_ALPHA)
-        return self.with_parts(
-            [dataclasses.replace(model, heterogeneity=form) for model in self.models]
-        )
+        return self.with_parts([replace(model, heterogeneity=form) for model in self.models])
 
     @property
     def site_rates(self) -> list[SiteRates]:
@@ -148,18 +145,17 @@ class PartitionModel(Value, eq=False):
 
     @cached_property
     def _arrays(self) -> tuple[ModelArrays, ...]:
-        each = zip(self._own, self.scalers.tolist(), self.shapes, strict=True)
+        each = zip(self._unscaled, self.scalers.tolist(), self.shapes, strict=True)
         return tuple(fitted(arrays, scaler, *shape) for arrays, scaler, shape in each)
 
     @cached_property
-    def _own(self) -> list[ModelArrays]:
-        """Arrays of every part's model without scalers."""
+    def _unscaled(self) -> list[ModelArrays]:
         return arrays_of_all(self.models)
 
     def with_parts(self, models: Sequence[Model], scalers: Float64 | None = None) -> PartitionModel:
         """A copy with other models, and other scalers."""
         scalers = self.scalers if scalers is None else scalers
-        return dataclasses.replace(self, models=tuple(models), scalers=scalers)
+        return replace(self, models=tuple(models), scalers=scalers)
 
     def mean_lengths(self, lengths: Float64) -> Float64:
         """f64 [E]: branch lengths, as they are or averaged over the sites: f64 [P, E]."""
@@ -179,7 +175,7 @@ class PartitionModel(Value, eq=False):
         mean = float((self.scalers * self.shares).sum())
         if self.linkage != Linkage.SCALED:
             return self, 1.0
-        return dataclasses.replace(self, scalers=self.scalers / mean), mean
+        return replace(self, scalers=self.scalers / mean), mean
 
     @property
     def text(self) -> str:
@@ -209,8 +205,12 @@ def in_our_words(scheme: Scheme) -> Scheme:
     """
     if scheme.covers:
         return scheme
+
+    def is_model(label: str) -> bool:
+        return bool(_NAME_END.search(label)) or model_alphabet(from_iq_tree(label)) is not None
+
     labels = [part.model for part in scheme.parts if part.model is not None]
-    if len(labels) == len(scheme.parts) > 1 and not any(map(_is_model, labels)):
+    if len(labels) == len(scheme.parts) > 1 and not any(map(is_model, labels)):
         named = (replace(part, name=part.model or "", model=None) for part in scheme.parts)
         return replace(scheme, parts=tuple(named))
     return replace(scheme, parts=tuple(_from_iq_tree(scheme, part) for part in scheme.parts))
@@ -224,11 +224,6 @@ def _from_iq_tree(scheme: Scheme, part: Part) -> Part:
         hint = "leave the term of frequencies out, or name HKY+F, TN+F, GTR+F or the like"
         raise scheme.error(message, part, hint)
     return replace(part, model=from_iq_tree(part.model, part.datatype))
-
-
-def _is_model(label: str) -> bool:
-    """True for a label that is a model, or has terms as models have."""
-    return bool(_NAME_END.search(label)) or model_alphabet(from_iq_tree(label)) is not None
 
 
 def without_models(scheme: Scheme) -> Scheme:

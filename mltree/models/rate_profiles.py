@@ -5,10 +5,9 @@ Tree and matrix given, a pattern's likelihood under any rates r and weights w am
     L_i = Σ_k w_k f_i(r_k)
 
 with one curve f_i each. So a launch that finds the curves at the rates of a grid is enough to fit
-every +Rn, +G and +I; in between they are splines (:mod:`mltree.models.rate_profiles`). More rates
-of some make them exact there. With c_i sites of pattern i, q_ik = w_k f_i(r_k) / L_i, and d and b
-the first and second derivative of ln f in ln r, lnL changes with the logs η of weights and ρ of
-rates
+every +Rn, +G and +I; in between they are splines. More rates of some make them exact there. With
+c_i sites of pattern i, q_ik = w_k f_i(r_k) / L_i, and d and b the first and second derivative of
+ln f in ln r, lnL changes with the logs η of weights and ρ of rates
 
     ∂/∂η_k = Σ c q_k             ∂²/∂η_k∂η_l = Σ c (δ_kl q_k - q_k q_l)
     ∂/∂ρ_k = Σ c q_k d_k         ∂²/∂η_k∂ρ_l = Σ c (δ_kl q_k d_k - q_k q_l d_l)
@@ -24,8 +23,9 @@ from __future__ import annotations
 
 import math
 import operator
+from collections.abc import Callable
 from functools import cached_property
-from typing import NamedTuple, Protocol
+from typing import NamedTuple, Protocol, TypeVar
 
 import numpy as np
 
@@ -33,6 +33,8 @@ from mltree.models.portable import exp_of_many, log, log_of_many
 from mltree.models.rates import GRID, Categories
 from mltree.system.arrays import Float64, Index
 from mltree.system.process import map_blocks
+
+T = TypeVar("T")
 
 # Curves of the patterns' lnL over their rate, from a table.
 #
@@ -50,7 +52,7 @@ BLOCK = 1 << 13
 than it takes to call NumPy."""
 
 
-class Along(NamedTuple):
+class CurveValues(NamedTuple):
     """Curves of n patterns under K rates; f64[K, n] each."""
 
     logs: Float64
@@ -108,9 +110,7 @@ class Splines:
         within = beyond == 0.0
         return SplineWeights(
             low,
-            np.stack(
-                [down, up, sixth * step * (down**3 - down), sixth * step * (up**3 - up)],
-            ),
+            np.stack([down, up, sixth * step * (down**3 - down), sixth * step * (up**3 - up)]),
             np.stack(
                 [1.0 / step, -sixth * (3.0 * down * down - 1.0), sixth * (3.0 * up * up - 1.0)]
             ),
@@ -119,32 +119,29 @@ class Splines:
             below,
         )
 
-    def along(self, row_weights: SplineWeights, block: slice) -> Along:
+    def along(self, row_weights: SplineWeights, block: slice) -> CurveValues:
         """The curves of a block of patterns."""
         low, high = row_weights.low, row_weights.low + 1
         first, second = self._values[low, block], self._values[high, block]
         bends = self._bends[low, block], self._bends[high, block]
-        logs = _mixed(row_weights.value, [first, second, *bends])
+        logs = _weighted_sum(row_weights.value, [first, second, *bends])
         logs -= self.peaks[block]
         second -= first
-        slopes = _mixed(row_weights.slope, [second, *bends])
+        slopes = _weighted_sum(row_weights.slope, [second, *bends])
         if row_weights.beyond.any():
             logs += row_weights.beyond * slopes
-        curves = Along(logs, slopes, _mixed(row_weights.bend, bends))
+        curves = CurveValues(logs, slopes, _weighted_sum(row_weights.bend, bends))
         for k, away in row_weights.below:
-            rows = self._at_rest(block) if away == -np.inf else self._below(away, block)
+            rows = self._below(away, block)
             for every, row in zip(curves, rows, strict=True):
                 every[k] = row
         return curves
 
-    def _at_rest(self, block: slice) -> tuple[Float64, Float64, Float64]:
-        """The curves under rate 0."""
-        still = self._still[block] - self.peaks[block]
-        none = np.zeros_like(still)
-        return still, none, none
-
     def _below(self, beyond: float, block: slice) -> tuple[Float64, Float64, Float64]:
-        """f64[n] each: the curves under a rate whose log lies ``beyond`` the first one's."""
+        """f64[n] each: curves under a rate with its log ``beyond`` the first one's, or -inf."""
+        if beyond == -np.inf:
+            still = self._still[block] - self.peaks[block]
+            return still, np.zeros_like(still), np.zeros_like(still)
         at_zero, powers = self._at_zero[block], self._powers[block]
         moving = (1.0 - at_zero) * exp_of_many(powers * beyond)
         whole = at_zero + moving
@@ -166,7 +163,7 @@ class Splines:
         self._powers[block] = np.divide(slope, rise, out=ones, where=slope * rise > 0)
 
 
-def _mixed(shares: Float64, rows: list[Float64] | tuple[Float64, ...]) -> Float64:
+def _weighted_sum(shares: Float64, rows: list[Float64] | tuple[Float64, ...]) -> Float64:
     """f64[K, n]: the sum of f64[K, n] times f64[K, 1] each."""
     total: Float64 = shares[0] * rows[0]
     other = np.empty_like(total)
@@ -306,59 +303,61 @@ class RateProfiles:
 
     def lnl(self, categories: Categories) -> float:
         """Natural log of the likelihood under f64[K] rates and weights."""
-        row_weights = self._seen.row_weights(categories.rates)
-
-        def of_block(block: slice) -> float:
-            mixed = _Mixed.of(self._seen.along(row_weights, block), categories.weights)
-            return mixed.lnl(self._counts[block])
-
-        lnl = self._base + sum(map_blocks(of_block, self._counts.size, BLOCK))
+        lnl = self._base + sum(self._by_block(categories, _CategoryLikelihoods.lnl))
         return lnl if self._left_out is None else lnl + self._expected(categories)[0]
 
     def expansion(self, categories: Categories) -> Expansion:
         """Expand lnL at f64[K] rates and weights, none 0 but the rate of a last category."""
-        row_weights = self._seen.row_weights(categories.rates)
-
-        def of_block(block: slice) -> _Sums:
-            mixed = _Mixed.of(self._seen.along(row_weights, block), categories.weights)
-            return mixed.sums(self._counts[block])
-
-        blocks = map_blocks(of_block, self._counts.size, BLOCK)
+        blocks = self._by_block(categories, _CategoryLikelihoods.sums)
         sums = _Sums(*(sum(terms[1:], terms[0]) for terms in zip(*blocks, strict=True)))
         lnl = self._base + sums.lnl
         if self._left_out is None:
             return Expansion(lnl, *sums.derivatives())
-        added, numbers, mixed = self._expected(categories)
-        more = mixed.sums(numbers)
+        added, numbers, unseen = self._expected(categories)
+        more = unseen.sums(numbers)
         gradient, hessian = _Sums(*map(operator.add, sums, more)).derivatives()
         each, together = self._left_out.bends(self._all)
         products = np.triu(more.products) + np.triu(more.products, 1).T
         hessian += each * products + together * np.multiply.outer(more.gradient, more.gradient)
         return Expansion(lnl + added, gradient, hessian)
 
-    def _expected(self, categories: Categories) -> tuple[float, Float64, _Mixed]:
-        """Added lnL of unseen sites, expected numbers f64[U] of each pattern, and their curves."""
+    def _by_block(
+        self, categories: Categories, summed: Callable[[_CategoryLikelihoods, Float64], T]
+    ) -> list[T]:
+        """Return sums over the sites of each block of seen patterns."""
+        row_weights = self._seen.row_weights(categories.rates)
+
+        def of_block(block: slice) -> T:
+            curves = self._seen.along(row_weights, block)
+            likelihoods = _CategoryLikelihoods.of(curves, categories.weights)
+            return summed(likelihoods, self._counts[block])
+
+        return map_blocks(of_block, self._counts.size, BLOCK)
+
+    def _expected(self, categories: Categories) -> tuple[float, Float64, _CategoryLikelihoods]:
+        """Return the added lnL of unseen sites, f64[U] expected numbers, and their likelihoods."""
         row_weights, peaks = self._unseen.row_weights(categories.rates), self._unseen.peaks
-        mixed = _Mixed.of(self._unseen.along(row_weights, slice(peaks.size)), categories.weights)
-        seen, logs = np.array([self._all]), (log_of_many(mixed.whole) + peaks)[None]
+        curves = self._unseen.along(row_weights, slice(peaks.size))
+        unseen = _CategoryLikelihoods.of(curves, categories.weights)
+        seen, logs = np.array([self._all]), (log_of_many(unseen.whole) + peaks)[None]
         assert self._left_out is not None
         (numbers,) = self._left_out.expected(seen, logs)
         (added,) = self._left_out.corrects(seen, logs).tolist()
-        return added, numbers, mixed
+        return added, numbers, unseen
 
 
-class _Mixed(NamedTuple):
-    """Patterns under all categories."""
+class _CategoryLikelihoods(NamedTuple):
+    """Likelihoods of patterns under all categories."""
 
-    along: Along
+    along: CurveValues
     shares: Float64
     """f64[K, n]: w_k f_i(r_k)."""
     whole: Float64
     """f64[n]: their sums over the categories."""
 
     @classmethod
-    def of(cls, along: Along, weights: Float64) -> _Mixed:
-        """Patterns under rates of f64[K] weights."""
+    def of(cls, along: CurveValues, weights: Float64) -> _CategoryLikelihoods:
+        """Return the likelihoods under rates of f64[K] weights."""
         shares = exp_of_many(np.maximum(along.logs, LOWEST))
         shares *= weights[:, None]
         return cls(along, shares, shares.sum(axis=0))

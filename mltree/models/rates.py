@@ -6,11 +6,11 @@ parameters behind them. Invariable sites go with every form.
 
 from __future__ import annotations
 
-import dataclasses
 import math
-import re
+from abc import ABC, abstractmethod
 from collections.abc import Hashable, Sequence
-from typing import Literal, NamedTuple, Protocol
+from dataclasses import field, replace
+from typing import Literal, NamedTuple
 
 import numpy as np
 from numpy.typing import ArrayLike
@@ -41,28 +41,34 @@ class Categories(NamedTuple):
     """f64 [..., K]: proportions of sites, of sum 1."""
 
 
-class Heterogeneity(Protocol):
-    """Rate heterogeneity of the sites that vary: K categories, n free parameters."""
+class Heterogeneity(Value, ABC):
+    """Rate heterogeneity of the sites that vary: K categories, n free parameters, here none."""
 
     @property
+    @abstractmethod
     def categories(self) -> Categories:
         """The K categories."""
 
     @property
+    @abstractmethod
     def kind(self) -> Hashable:
         """Key that is equal for forms with the same categories at the same points."""
 
     def variables(self) -> list[Variable]:
         """The n free parameters; empty where the user gave the values."""
+        return []
 
     def at(self, points: Float64) -> Categories:
         """The categories [M, K] with the variables at the rows of f64 [M, n]."""
+        return Categories(*(np.tile(each, (len(points), 1)) for each in self.categories))
 
     def with_vector(self, x: Float64) -> Heterogeneity:
         """A copy with the variables at f64 [n]."""
+        del x
+        return self
 
 
-class OneRate(Value):
+class OneRate(Heterogeneity):
     """No heterogeneity: one category of rate 1."""
 
     @property
@@ -74,19 +80,6 @@ class OneRate(Value):
     def kind(self) -> Hashable:
         """The class."""
         return OneRate
-
-    def variables(self) -> list[Variable]:
-        """An empty list."""
-        return []
-
-    def at(self, points: Float64) -> Categories:
-        """The one category, M times."""
-        return Categories(np.ones((len(points), 1)), np.ones((len(points), 1)))
-
-    def with_vector(self, x: Float64) -> OneRate:
-        """The same object; the vector f64 [0] is empty."""
-        del x
-        return self
 
 
 ONE_RATE = OneRate()
@@ -101,10 +94,8 @@ def categories_at(forms: Sequence[Heterogeneity], points: Sequence[Float64]) -> 
     for alike in kinds.values():
         together = forms[alike[0]].at(np.concatenate([points[number] for number in alike]))
         ends = np.cumsum([len(points[number]) for number in alike])[:-1]
-        split = zip(*(np.split(each, ends) for each in together), strict=True)
-        categories |= {
-            number: Categories(*arrays) for number, arrays in zip(alike, split, strict=True)
-        }
+        split = (np.split(each, ends) for each in together)
+        categories |= zip(alike, map(Categories, *split), strict=True)
     return [categories[number] for number in range(len(forms))]
 
 
@@ -126,8 +117,7 @@ def with_invariable(categories: Categories, p_invariant: ArrayLike | None) -> Ca
     rates, weights = categories.rates / (1.0 - p), categories.weights * (1.0 - p)
     p = np.broadcast_to(p, rates[..., :1].shape)
     return Categories(
-        np.concatenate([rates, np.zeros_like(p)], axis=-1),
-        np.concatenate([weights, p], axis=-1),
+        np.concatenate([rates, np.zeros_like(p)], axis=-1), np.concatenate([weights, p], axis=-1)
     )
 
 
@@ -234,7 +224,7 @@ ALPHA_MAX = 1000.0
 At RAxML-NG's 100 data whose sites do not differ end up to 0.2 lnL lower."""
 
 
-class Gamma(Value):
+class Gamma(Heterogeneity):
     """K equally probable categories whose rates follow a gamma distribution."""
 
     n_categories: int
@@ -263,18 +253,15 @@ class Gamma(Value):
         return [] if self.fixed else [Variable("alpha", low, high, math.log(self.alpha))]
 
     def at(self, points: Float64) -> Categories:
-        """The categories [M, K] for every row of f64 [M, 1], or [M, 0] where alpha is fixed."""
-        return self._of(np.full(len(points), self.alpha) if self.fixed else exp(points[:, 0]))
+        """The categories [M, K] for every row of f64 [M, 1], computed once for equal alphas."""
+        alphas = np.full(len(points), self.alpha) if self.fixed else exp(points[:, 0])
+        unlike, which = np.unique(alphas, return_inverse=True)
+        rates = gamma_rates(unlike, self.n_categories, self.mode)[which]
+        return Categories(rates, np.full_like(rates, 1.0 / self.n_categories))
 
     def with_vector(self, x: Float64) -> Gamma:
         """A copy with another alpha."""
-        return self if self.fixed else dataclasses.replace(self, alpha=math.exp(x[0]))
-
-    def _of(self, alpha: Float64) -> Categories:
-        """The categories for shapes f64 [M], computed once for equal shapes."""
-        unlike, which = np.unique(alpha, return_inverse=True)
-        rates = gamma_rates(unlike, self.n_categories, self.mode)[which]
-        return Categories(rates, np.full_like(rates, 1.0 / self.n_categories))
+        return self if self.fixed else replace(self, alpha=math.exp(x[0]))
 
 
 def categories_of(forms: Sequence[Heterogeneity]) -> list[Categories]:
@@ -312,21 +299,14 @@ def gamma_rates(alpha: ArrayLike, categories: int, mode: GammaMode = "mean") -> 
     if categories == 1:
         return np.ones_like(shape)
     near = np.minimum(shape, LARGEST_SHAPE)
-    rates = _class_means(near, categories) if mode == "mean" else _medians(near, categories)
+    if mode == "mean":
+        _, below = quantiles(near, np.arange(1, categories) / categories)
+        rates = np.diff(below, axis=-1, prepend=0.0, append=1.0)
+    else:
+        rates, _ = quantiles(near, (np.arange(categories) + 0.5) / categories)
     scaled: Float64 = rates * (categories / rates.sum(axis=-1, keepdims=True))
     beyond = 1.0 + (scaled - 1.0) * np.sqrt(near / shape)
     return np.asarray(np.where(near < shape, beyond, scaled), np.float64)
-
-
-def _class_means(shape: Float64, categories: int) -> Float64:
-    _, below = quantiles(shape, np.arange(1, categories) / categories)
-    return np.diff(below, axis=-1, prepend=0.0, append=1.0)
-
-
-def _medians(shape: Float64, categories: int) -> Float64:
-    middles: Float64 = (np.arange(categories) + 0.5) / categories
-    ratios, _ = quantiles(shape, middles)
-    return ratios
 
 
 # Free rates (+R): categories whose rates and weights are all estimated. Yang (1995, Genetics
@@ -346,7 +326,7 @@ WEIGHT_RATIO_MAX = 1e4
 _TINIEST = np.finfo(np.float64).tiny
 
 
-class FreeRates(Value, eq=False):
+class FreeRates(Heterogeneity, eq=False):
     """K categories of any rates and weights; `of` and `from_gamma` make them."""
 
     rates: Float64
@@ -404,20 +384,19 @@ class FreeRates(Value, eq=False):
         """Logs of the ratios of rates, and then of weights, to those of the last category."""
         if self.fixed:
             return []
-        rates = _log_ratios(self.rates), math.log(RATE_RATIO_MIN), math.log(RATE_RATIO_MAX)
-        weights = _log_ratios(self.weights), -math.log(WEIGHT_RATIO_MAX), math.log(WEIGHT_RATIO_MAX)
+        rates = self.rates, math.log(RATE_RATIO_MIN), math.log(RATE_RATIO_MAX)
+        weights = self.weights, -math.log(WEIGHT_RATIO_MAX), math.log(WEIGHT_RATIO_MAX)
         return [
             Variable(f"{name} of category {k}", low, high, value)
             for name, (values, low, high) in (("rate", rates), ("weight", weights))
-            for k, value in enumerate(values, 1)
+            for k, value in enumerate(_log_ratios(values), 1)
         ]
 
     def at(self, points: Float64) -> Categories:
         """The categories [M, K] for every row of f64 [M, 2K - 2], or [M, 0] where all is fixed."""
-        many, k = len(points), len(self.rates)
         if self.fixed:
-            return Categories(np.tile(self.rates, (many, 1)), np.tile(self.weights, (many, 1)))
-        ratios, ones = exp(points), np.ones((many, 1))
+            return super().at(points)
+        ratios, ones, k = exp(points), np.ones((len(points), 1)), len(self.rates)
         rates = np.concatenate([ratios[:, : k - 1], ones], axis=1)
         return _normalised(rates, np.concatenate([ratios[:, k - 1 :], ones], axis=1))
 
@@ -426,7 +405,7 @@ class FreeRates(Value, eq=False):
         if self.fixed:
             return self
         rates, weights = self.at(x[None])
-        return dataclasses.replace(self, rates=rates[0], weights=weights[0])
+        return replace(self, rates=rates[0], weights=weights[0])
 
 
 def _normalised(rates: Float64, weights: Float64) -> Categories:
@@ -470,37 +449,16 @@ SILENT = 1e-6
 """lnL between a pattern's rates below which it tells nothing of them: that of one taxon alone has
 the same under all. It takes an average rate, not the lowest, which would shorten the tree."""
 
-_TERM = re.compile(r"PSR([0-9]{0,9})")
 
-
-class SiteRates(Value, eq=False):
-    """A set of rates, and the rate of every pattern of a part."""
+class SiteRates(Heterogeneity, eq=False):
+    """A set of rates, fitted apart from all variables, and the rate of every pattern of a part."""
 
     most: int
     """Largest number of rates."""
-    rates: Float64
+    rates: Float64 = field(default_factory=lambda: np.ones(1))
     """f64 [n]: ascending, weighted mean 1 over the sites; 1 alone while none are known."""
-    category: Int64
+    category: Int64 = field(default_factory=lambda: np.zeros(0, np.int64))
     """i64 [L]: index of each pattern's rate; empty while patterns are not known, for the first."""
-
-    @classmethod
-    def unknown(cls, count: int) -> SiteRates:
-        """Rates before any data; ``count`` is their largest number."""
-        return cls(count, np.ones(1), np.zeros(0, np.int64))
-
-    @classmethod
-    def read(cls, text: str) -> SiteRates:
-        """Rates of a term: ``PSR``, ``PSR10``. Raises: ModelError where it cannot be read."""
-        match = _TERM.fullmatch(text.strip().upper())
-        if match is None:
-            raise ModelError(
-                f"cannot read the rates of sites +{text}",
-                hint=f"write +PSR, or +PSR10 for 10 rates instead of {DEFAULT_SITE_RATES}",
-            )
-        count = int(match[1] or DEFAULT_SITE_RATES)
-        if not 2 <= count <= len(GRID):
-            raise ModelError(f"+{text}: between 2 and {len(GRID)} rates, please")
-        return cls.unknown(count)
 
     @property
     def of_patterns(self) -> Float64:
@@ -516,27 +474,6 @@ class SiteRates(Value, eq=False):
     def kind(self) -> Hashable:
         """The rates."""
         return SiteRates, self.rates.tobytes()
-
-    def variables(self) -> list[Variable]:
-        """An empty list: the rates are fitted apart."""
-        return []
-
-    def at(self, points: Float64) -> Categories:
-        """The rates, M times."""
-        return Categories(*(np.tile(each, (len(points), 1)) for each in self.categories))
-
-    def with_vector(self, x: Float64) -> SiteRates:
-        """The same object; the vector f64 [0] is empty."""
-        del x
-        return self
-
-
-def check_beside(p_invariant: object, ascertainment: object, mixture: object) -> None:
-    """Check that a model with +PSR has no other heterogeneity. Raises: ModelError."""
-    beside = {"+I": p_invariant, "+ASC": ascertainment, "mixtures": mixture}
-    for what, there in beside.items():
-        if there is not None:
-            raise ModelError(f"+PSR does not go with {what}", hint="use +G4 instead of +PSR")
 
 
 def rates_for(patterns: int, most: int) -> int:

@@ -8,19 +8,20 @@ are equal or free. Names and defaults are RAxML-NG's.
 
 from __future__ import annotations
 
-import dataclasses
 import math
 from abc import ABC, abstractmethod
 from collections.abc import Mapping, Sequence
+from dataclasses import replace
 from functools import cache, cached_property
+from itertools import compress
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, ClassVar, Literal, NamedTuple, Self
+from typing import TYPE_CHECKING, Any, Literal, NamedTuple, Self
 
 import numpy as np
 
 from mltree.data.alphabet import DNA
 from mltree.models.eigen import ModelArrays, decompose, known_systems
-from mltree.models.empirical import read_table
+from mltree.models.empirical import Matrices, read_table
 from mltree.models.portable import exp
 from mltree.models.rates import (
     ONE_RATE,
@@ -52,13 +53,13 @@ if TYPE_CHECKING:
 # π[j] is then the product of the frequencies of its nucleotides, stop codons left out, so that b is
 # 1 over the product of the two that stay. Published exchangeabilities (ECMK07) are r as they are.
 
-LOW, HIGH = 0.001, 50.0
+RATIO_MIN, RATIO_MAX = 0.001, 50.0
 """Bounds of κ and ω."""
 
 LEAST_NUCLEOTIDE = 1e-6
 """Lower bound of a nucleotide's frequency at a position, because rates are divided by it."""
 
-MAX_STEPS, LEAST_CHANGE = 1000, 1e-12
+EM_STEPS, EM_CHANGE = 1000, 1e-12
 """Steps of the count of ambiguous nucleotides, and largest change of a frequency in the last."""
 
 POSITIONS = {"F1X4": 1, "F3X4": 3}
@@ -99,12 +100,7 @@ class CodonRates(Value, eq=False):
     given_nucleotides: tuple[float, ...] = ()
     """Frequencies of ACGT that the user gave: 4 for all positions, or 12."""
     published: Float64 | None = None
-    """f64 [S(S-1)/2]: exchangeabilities of a table (ECMK07), without ω and κ."""
-
-    @classmethod
-    def of_table(cls, alphabet: CodonAlphabet, rates: Float64) -> CodonRates:
-        """Rates of a table f64 [S(S-1)/2], without free parameters."""
-        return cls(alphabet, has_kappa=False, omega_fixed=True, published=rates)
+    """f64 [S(S-1)/2]: exchangeabilities of a table (ECMK07), which has no κ; ω is fixed."""
 
     @property
     def values(self) -> tuple[float, ...]:
@@ -118,11 +114,11 @@ class CodonRates(Value, eq=False):
         if self.published is not None:
             return self
         omega, *kappa = values
-        return dataclasses.replace(self, omega=omega, kappa=kappa[0] if kappa else 1.0)
+        return replace(self, omega=omega, kappa=kappa[0] if kappa else 1.0)
 
     def like(self, other: CodonRates) -> CodonRates:
         """A copy with ω and κ of another, where they are not fixed."""
-        return dataclasses.replace(
+        return replace(
             self,
             omega=self.omega if self.omega_fixed else other.omega,
             kappa=self.kappa if self.kappa_fixed or not self.has_kappa else other.kappa,
@@ -130,20 +126,19 @@ class CodonRates(Value, eq=False):
 
     def held(self) -> CodonRates:
         """A copy with ω and κ fixed."""
-        return dataclasses.replace(self, omega_fixed=True, kappa_fixed=True)
+        return replace(self, omega_fixed=True, kappa_fixed=True)
 
     def with_nucleotides(self, nucleotides: Float64) -> CodonRates:
         """A copy with frequencies of nucleotides f64 [3, 4], raised to the lower bound."""
         least = np.maximum(nucleotides, LEAST_NUCLEOTIDE)
-        return dataclasses.replace(self, nucleotides=least / least.sum(axis=1, keepdims=True))
+        return replace(self, nucleotides=least / least.sum(axis=1, keepdims=True))
 
     @property
     def frequencies(self) -> Float64:
         """f64 [S]: products of nucleotide frequencies. Raises: ValueError where there are none."""
         if self.nucleotides is None:
             raise ValueError("no frequencies of nucleotides")
-        by_position = _of_positions(self.nucleotides, _changes(self.alphabet).places)
-        products = by_position.prod(axis=1)
+        products = self.nucleotides[np.arange(3), _changes(self.alphabet).places].prod(axis=1)
         frequencies: Float64 = products / products.sum()
         return frequencies
 
@@ -155,18 +150,21 @@ class CodonRates(Value, eq=False):
 
     def variables(self) -> list[Variable]:
         """The free parameters, as natural logs."""
-        low, high = math.log(LOW), math.log(HIGH)
-        named = (
-            ("omega", self.omega, not self.omega_fixed),
-            ("kappa", self.kappa, self.has_kappa and not self.kappa_fixed),
-        )
-        return [Variable(name, low, high, math.log(value)) for name, value, free in named if free]
+        low, high = math.log(RATIO_MIN), math.log(RATIO_MAX)
+        free = not self.omega_fixed, self.has_kappa and not self.kappa_fixed
+        named = (("omega", self.omega), ("kappa", self.kappa))
+        return [Variable(name, low, high, math.log(value)) for name, value in compress(named, free)]
+
+    def _at(self, points: Float64) -> Float64:
+        """f64 [M, 2]: ω and κ with the variables at the rows of f64 [M, n]."""
+        both = np.tile([self.omega, self.kappa], (len(points), 1))
+        free = [("omega", "kappa").index(variable.name) for variable in self.variables()]
+        both[:, free] = exp(points)
+        return both
 
     def rates_at(self, points: Float64) -> Float64:
         """f64 [M, S(S-1)/2]: the exchangeabilities with the variables at the rows of f64 [M, n]."""
-        both = np.tile([self.omega, self.kappa], (len(points), 1))
-        both[:, self._free] = exp(points)
-        return self._rates(both)
+        return self._rates(self._at(points))
 
     def _rates(self, both: Float64) -> Float64:
         """f64 [M, S(S-1)/2]: exchangeabilities for rows of ω and κ, f64 [M, 2]."""
@@ -178,22 +176,16 @@ class CodonRates(Value, eq=False):
 
     def with_vector(self, x: Float64) -> CodonRates:
         """A copy with the variables at f64 [n]."""
-        both = np.array([self.omega, self.kappa])
-        both[self._free] = exp(x)
-        return dataclasses.replace(self, omega=float(both[0]), kappa=float(both[1]))
-
-    @property
-    def _free(self) -> list[int]:
-        """Indices of the variables among ω and κ."""
-        return [("omega", "kappa").index(variable.name) for variable in self.variables()]
+        ((omega, kappa),) = self._at(x[None]).tolist()
+        return replace(self, omega=omega, kappa=kappa)
 
     def _base(self) -> Float64:
         if self.published is not None:
             return self.published
         changes = _changes(self.alphabet)
-        base = changes.single.astype(np.float64)
+        base: Float64 = changes.single.astype(np.float64)
         if self.by_nucleotide and self.nucleotides is not None:
-            by_position = _of_positions(self.nucleotides, changes.places)
+            by_position = self.nucleotides[np.arange(3), changes.places]
             row, column = np.triu_indices(len(by_position), 1)
             same = changes.places[row] == changes.places[column]
             base = base / np.where(same, by_position[row], 1.0).prod(axis=1)
@@ -224,19 +216,13 @@ def _likeliest(may: Float64, counts: Float64) -> Float64:
     if not counts.any():
         return frequencies
     may, counts = may[counts > 0.0], counts[counts > 0.0]  # others' may all be without frequency
-    for _ in range(MAX_STEPS):
+    for _ in range(EM_STEPS):
         shares = may * frequencies
         totals = ((counts / shares.sum(axis=1))[:, None] * shares).sum(axis=0)
         before, frequencies = frequencies, totals / totals.sum()
-        if np.abs(frequencies - before).max() < LEAST_CHANGE:
+        if np.abs(frequencies - before).max() < EM_CHANGE:
             break
     return frequencies
-
-
-def _of_positions(nucleotides: Float64, places: Index) -> Float64:
-    """f64 [S, 3]: frequency of each nucleotide of each codon."""
-    by_position: Float64 = nucleotides[np.arange(3), places]
-    return by_position
 
 
 @cache
@@ -279,26 +265,16 @@ LEAST_WEIGHT = 1e-4
 _FOLDER = Path(__file__).parent / "matrices"
 
 
-class Matrices(NamedTuple):
-    """Parameters of rate matrices; there may be many along the first axes."""
-
-    exchangeabilities: Float64
-    """f64 [..., S(S-1)/2]: upper triangle by rows."""
-    frequencies: Float64
-    """f64 [..., S]: sum 1."""
-
-
 class Mixture(Value, ABC, eq=False, kw_only=True):
     """The M classes of a model of S states."""
-
-    is_paired: ClassVar[bool] = False
-    """True where category k of the rates goes with class k."""
 
     name: str
     """Name of the mixture's term, ``C20``; for a paired mixture the model's."""
     weights: Float64
     """f64 [M]: proportions of sites, sum 1. Not used where paired."""
     weights_fixed: bool = True
+    models: tuple[Model, ...] = ()
+    """Models of the classes, where each has a model with parameters; without rates among sites."""
 
     @property
     def n_classes(self) -> int:
@@ -308,12 +284,7 @@ class Mixture(Value, ABC, eq=False, kw_only=True):
     @property
     def free_weights(self) -> int:
         """Number of weights to estimate."""
-        return 0 if self.weights_fixed or self.is_paired else self.n_classes - 1
-
-    @property
-    def models(self) -> tuple[Model, ...]:
-        """Models of the classes, where each has a model with parameters; else empty."""
-        return ()
+        return 0 if self.weights_fixed else self.n_classes - 1
 
     @abstractmethod
     def matrices(self, parameters: Sequence[Matrices]) -> Matrices:
@@ -353,7 +324,7 @@ class Mixture(Value, ABC, eq=False, kw_only=True):
         if (weights < 0.0).any() or not weights.sum() > 0.0:
             raise ModelError(f"+{self.name}: weights must not be negative, nor all zero")
         is_fixed = self.weights_fixed if fixed is None else fixed
-        return dataclasses.replace(self, weights=weights / weights.sum(), weights_fixed=is_fixed)
+        return replace(self, weights=weights / weights.sum(), weights_fixed=is_fixed)
 
 
 class Profiles(Mixture, eq=False, kw_only=True):
@@ -378,13 +349,11 @@ class Profiles(Mixture, eq=False, kw_only=True):
             return self
         m = self.n_classes
         weights = np.append(self.weights * (m / (m + 1)), 1 / (m + 1))
-        return dataclasses.replace(self, has_own=True, weights=weights, weights_fixed=False)
+        return replace(self, has_own=True, weights=weights, weights_fixed=False)
 
 
 class Paired(Mixture, eq=False, kw_only=True):
     """Matrices that go with the categories of rates, one each."""
-
-    is_paired = True
 
     tables: Matrices
     """f64 [M, S(S-1)/2] and f64 [M, S]"""
@@ -414,17 +383,10 @@ class Paired(Mixture, eq=False, kw_only=True):
 class Mixed(Mixture, eq=False, kw_only=True):
     """Mixture of models, one a class (MIX), or of models that differ in frequencies only (FMIX)."""
 
-    classes: tuple[Model, ...]
-    """M models without rates among sites."""
     speeds: Float64
     """f64 [M]: relative rates of the classes; given, or 1, as in IQ-TREE."""
     is_linked: bool = False
     """True where all classes have the exchangeabilities of the first."""
-
-    @property
-    def models(self) -> tuple[Model, ...]:
-        """The models of the classes."""
-        return self.classes
 
     def matrices(self, parameters: Sequence[Matrices]) -> Matrices:
         """The matrices of all classes side by side."""
@@ -441,10 +403,10 @@ class Mixed(Mixture, eq=False, kw_only=True):
     def with_matrices(self, parameters: Sequence[Matrices]) -> Mixed:
         """A copy with other values, f64 [pairs] and f64 [S] for each class."""
         models = (
-            dataclasses.replace(model, rates=rates, frequencies=frequencies)
-            for model, (rates, frequencies) in zip(self.classes, parameters, strict=True)
+            replace(model, rates=rates, frequencies=frequencies)
+            for model, (rates, frequencies) in zip(self.models, parameters, strict=True)
         )
-        return dataclasses.replace(self, classes=tuple(models))
+        return replace(self, models=tuple(models))
 
     def _speeds(self, weights: Float64) -> Float64:
         relative: Float64 = self.speeds / (weights * self.speeds).sum(axis=-1, keepdims=True)
@@ -457,28 +419,21 @@ def profile_mixture(name: str) -> Profiles:
     lines = (_FOLDER / f"{name.lower()}.profiles").read_text("utf-8").splitlines()
     table = np.array([line.split() for line in lines if not line.startswith("#")], np.float64)
     weights, frequencies = table[:, 0], table[:, 1:]
-    return Profiles(
-        name=name,
-        weights=weights / weights.sum(),
-        frequencies=frequencies / frequencies.sum(axis=1, keepdims=True),
-    )
+    frequencies = frequencies / frequencies.sum(axis=1, keepdims=True)
+    return Profiles(name=name, weights=weights / weights.sum(), frequencies=frequencies)
 
 
 @cache
 def paired_mixture(name: str) -> Paired:
     """The four matrices of a name of `PAIRED`, of slow sites first."""
-    tables = [read_table(f"{name.lower()}{k}") for k in range(1, 5)]
-    exchangeabilities = np.stack([table.exchangeabilities for table in tables])
-    return Paired(
-        name=name,
-        weights=np.full(len(tables), 1 / len(tables)),
-        tables=Matrices(exchangeabilities, np.stack([table.frequencies for table in tables])),
-    )
+    matrices = [read_table(f"{name.lower()}{k}") for k in range(1, 5)]
+    tables = Matrices(*map(np.stack, zip(*matrices, strict=True)))
+    return Paired(name=name, weights=np.full(len(matrices), 1 / len(matrices)), tables=tables)
 
 
 FrequencyMode = Literal["FC", "FE", "FO", "FU", "F1X4", "F3X4", "model"]
-"""Counted in the alignment, equal, estimated by ML, given by the user, products of nucleotides'
-(`mltree.models.codon`), or the model's own."""
+"""Counted in the alignment, equal, estimated by ML, given by the user, products of nucleotides',
+or the model's own."""
 
 
 RateClasses = tuple[int, ...]
@@ -505,31 +460,17 @@ class NucleotideModel(Value):
 
 
 _CATALOGUE = (
-    NucleotideModel("JC", "000000", False),
-    NucleotideModel("K80", "010010", False),
-    NucleotideModel("F81", "000000", True),
-    NucleotideModel("HKY", "010010", True),
-    NucleotideModel("TN93ef", "010020", False),
-    NucleotideModel("TN93", "010020", True),
-    NucleotideModel("K81", "012210", False),
-    NucleotideModel("K81uf", "012210", True),
-    NucleotideModel("TPM2", "010212", False),
-    NucleotideModel("TPM2uf", "010212", True),
-    NucleotideModel("TPM3", "012012", False),
-    NucleotideModel("TPM3uf", "012012", True),
-    NucleotideModel("TIM1", "012230", False),
-    NucleotideModel("TIM1uf", "012230", True),
-    NucleotideModel("TIM2", "010232", False),
-    NucleotideModel("TIM2uf", "010232", True),
-    NucleotideModel("TIM3", "012032", False),
-    NucleotideModel("TIM3uf", "012032", True),
-    NucleotideModel("TVMef", "012314", False),
-    NucleotideModel("TVM", "012314", True),
-    NucleotideModel("SYM", "012345", False),
-    NucleotideModel("GTR", "012345", True),
-)
+    ("JC", "000000", False), ("K80", "010010", False), ("F81", "000000", True),
+    ("HKY", "010010", True), ("TN93ef", "010020", False), ("TN93", "010020", True),
+    ("K81", "012210", False), ("K81uf", "012210", True), ("TPM2", "010212", False),
+    ("TPM2uf", "010212", True), ("TPM3", "012012", False), ("TPM3uf", "012012", True),
+    ("TIM1", "012230", False), ("TIM1uf", "012230", True), ("TIM2", "010232", False),
+    ("TIM2uf", "010232", True), ("TIM3", "012032", False), ("TIM3uf", "012032", True),
+    ("TVMef", "012314", False), ("TVM", "012314", True), ("SYM", "012345", False),
+    ("GTR", "012345", True),
+)  # fmt: skip
 
-DNA_MODELS: dict[str, NucleotideModel] = {entry.name: entry for entry in _CATALOGUE}
+DNA_MODELS = {name: NucleotideModel(name, code, free) for name, code, free in _CATALOGUE}
 """RAxML-NG's nucleotide models by name."""
 
 
@@ -556,6 +497,13 @@ def unique_rates(classes: RateClasses, rates: Float64) -> Float64:
 def n_classes(classes: RateClasses) -> int:
     """Number of exchangeabilities that pairs of states share."""
     return max(classes, default=NO_CHANGE) + 1
+
+
+def equal_model(name: str, alphabet: Alphabet, classes: RateClasses, mode: FrequencyMode) -> Model:
+    """A model with exchangeabilities of 1, but for pairs of NO_CHANGE, and equal frequencies."""
+    states = alphabet.n_states
+    rates = expand_rates(classes, np.ones(n_classes(classes)))
+    return Model(name, alphabet, classes, rates, np.full(states, 1.0 / states), mode)
 
 
 class Model(Value, eq=False):
@@ -598,8 +546,13 @@ class Model(Value, eq=False):
 
     @property
     def components(self) -> tuple[Model, ...]:
-        """Whose exchangeabilities and frequencies are parameters: itself, or its classes."""
+        """Models whose exchangeabilities and frequencies are parameters: itself, or its classes."""
         return (self.mixture and self.mixture.models) or (self,)
+
+    @property
+    def matrices(self) -> list[Matrices]:
+        """Exchangeabilities and frequencies of the components."""
+        return [Matrices(one.rates, one.frequencies) for one in self.components]
 
     def arrays(self) -> ModelArrays:
         """The eigen system and rate categories that the likelihood is computed from.
@@ -618,7 +571,7 @@ class Model(Value, eq=False):
 
         Mode "FC" takes them as they are, "FO" as the start of its estimate; the other modes are
         left alone. How they are counted: `Patterns.base_frequencies`; nucleotides in codons
-        ("F1X4", "F3X4"): `mltree.models.codon.nucleotide_frequencies`.
+        ("F1X4", "F3X4"): `nucleotide_frequencies`.
         """
         positions = POSITIONS.get(self.frequency_mode)
         if self.codon is not None and positions and not self.codon.given_nucleotides:
@@ -628,13 +581,9 @@ class Model(Value, eq=False):
         if not any(is_counted):
             return self
         counted = patterns.base_frequencies()
-        if not isinstance(self.mixture, Mixed):
-            return dataclasses.replace(self, frequencies=counted)
+        pairs = zip(self.matrices, is_counted, strict=True)
         return self.with_matrices(
-            [
-                Matrices(model.rates, counted if counts else model.frequencies)
-                for model, counts in zip(self.components, is_counted, strict=True)
-            ]
+            [one._replace(frequencies=counted) if counts else one for one, counts in pairs]
         )
 
     def with_matrices(self, parameters: Sequence[Matrices]) -> Model:
@@ -643,12 +592,12 @@ class Model(Value, eq=False):
         mixture = self.mixture
         if isinstance(mixture, Mixed):
             mixture = mixture.with_matrices(parameters)
-        return dataclasses.replace(self, rates=rates, frequencies=frequencies, mixture=mixture)
+        return replace(self, rates=rates, frequencies=frequencies, mixture=mixture)
 
     def with_codon(self, codon: CodonRates) -> Model:
         """A copy with other codon rates, and the frequencies that come with them."""
         frequencies = self.frequencies if codon.nucleotides is None else codon.frequencies
-        return dataclasses.replace(self, codon=codon, rates=codon.rates, frequencies=frequencies)
+        return replace(self, codon=codon, rates=codon.rates, frequencies=frequencies)
 
     def with_class_weights(self, weights: Float64) -> Model:
         """A copy with other class weights f64 [classes, or more], none too small to grow again.
@@ -658,20 +607,18 @@ class Model(Value, eq=False):
         if self.mixture is None:
             raise ValueError("a model without classes")
         least = np.maximum(weights[: self.mixture.n_classes], LEAST_WEIGHT)
-        return dataclasses.replace(self, mixture=self.mixture.with_weights(least))
+        return replace(self, mixture=self.mixture.with_weights(least))
 
     def values(self) -> dict[str, Any]:
         """The values of all parameters, to be kept in a file: numbers, lists and dictionaries."""
+        matrices = [[table.tolist() for table in one] for one in self.matrices]
         return {
             **{name: _plain(getattr(self, name)) for name in _VALUES},
             "heterogeneity": {k: _plain(v) for k, v in vars(self.heterogeneity).items()},
             **({} if self.mixture is None else {"classes": _plain(self.mixture.weights)}),
             **({} if self.codon is None else {"codon": self.codon.values}),
-            **({"models": self._of_classes()} if isinstance(self.mixture, Mixed) else {}),
+            **({"models": matrices} if isinstance(self.mixture, Mixed) else {}),
         }
-
-    def _of_classes(self) -> list[list[object]]:
-        return [[_plain(own.rates), _plain(own.frequencies)] for own in self.components]
 
     def with_values(self, values: Mapping[str, Any]) -> Model:
         """A copy with the `values` of another model of the form, to the last bit."""
@@ -680,7 +627,7 @@ class Model(Value, eq=False):
         if isinstance(mixture, Mixed):
             parameters = (Matrices(*map(np.array, tables)) for tables in values["models"])
             mixture = mixture.with_matrices(list(parameters))
-        return dataclasses.replace(
+        return replace(
             self,
             **{name: _array(values[name]) for name in _VALUES},
             heterogeneity=type(self.heterogeneity)(**among),
@@ -704,31 +651,25 @@ def _computed_arrays(models: Sequence[Model]) -> list[ModelArrays]:
     """Arrays of every model, computed at once for models of as many states."""
     for model in models:
         _refuse_unknown(model)
-    forms = categories_of([model.heterogeneity for model in models])
-    among = dict(zip(models, forms, strict=True))
     arrays: dict[Model, ModelArrays] = {}
-    states: dict[int, list[Model]] = {}
-    for model, variable in among.items():
+    states: dict[int, dict[Model, Categories]] = {}
+    forms = categories_of([model.heterogeneity for model in models])
+    for model, variable in zip(models, forms, strict=True):
         categories = with_invariable(variable, model.p_invariant)
         if model.mixture is None:
-            among[model] = categories
-            states.setdefault(model.n_states, []).append(model)
+            states.setdefault(model.n_states, {})[model] = categories
             continue
-        parameters = [Matrices(one.rates, one.frequencies) for one in model.components]
         spread = model.mixture.spread(variable, categories)
-        arrays[model] = decompose(*model.mixture.matrices(parameters), *spread)
+        arrays[model] = decompose(*model.mixture.matrices(model.matrices), *spread)
     for alike in states.values():
-        rates, frequencies = zip(
-            *((model.rates, model.frequencies) for model in alike), strict=True
-        )
-        systems = known_systems(np.stack(rates), np.stack(frequencies))
-        pairs = zip(alike, systems, strict=True)
-        arrays |= {model: ModelArrays(*system, *among[model]) for model, system in pairs}
+        rates = np.stack([model.rates for model in alike])
+        systems = known_systems(rates, np.stack([model.frequencies for model in alike]))
+        for (model, categories), system in zip(alike.items(), systems, strict=True):
+            arrays[model] = ModelArrays(*system, *categories)
     return [arrays[model] for model in models]
 
 
 def _refuse_unknown(model: Model) -> None:
-    """Check that all frequencies are known. Raises: ModelError."""
     unknown = (m.frequency_mode for m in model.components if np.isnan(m.frequencies).any())
     mode = next(unknown, None)
     if mode is not None:

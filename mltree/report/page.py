@@ -24,7 +24,8 @@ import numpy as np
 
 from mltree.data.patterns import Patterns
 from mltree.models.eigen import ModelArrays
-from mltree.models.substitution import Matrices, Model
+from mltree.models.empirical import Matrices
+from mltree.models.substitution import Model
 from mltree.report.drawing import Style, draw, svg
 from mltree.report.methods import bibliography, without_values
 from mltree.report.record import Facts

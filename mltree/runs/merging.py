@@ -22,8 +22,9 @@ import numpy as np
 from numpy.typing import NDArray
 
 from mltree.data.partitions import side_by_side
-from mltree.fit.part_optimiser import PartOptimiser, optima_of, scale_bounds
-from mltree.fit.trust_region import advance
+from mltree.fit.model_optimiser import PartOptimiser, optima_of
+from mltree.fit.optimisers import advance
+from mltree.fit.rate_optimiser import scale_bounds
 from mltree.likelihood.likelihood import Likelihood
 from mltree.models.eigen import ModelArrays
 from mltree.models.grammar import parse_model

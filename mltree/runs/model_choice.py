@@ -3,7 +3,7 @@
 As in ModelFinder (Kalyaanamoorthy et al. 2017) the rates among sites are compared under one matrix,
 then the matrices under the best rates. Either is done in two steps: a *screening*, in which the
 other half of the model stays as the last fit left it, a lower bound of lnL for little work, and
-least where rates are screened (:mod:`mltree.fit.rate_screening`); then those that came near the
+least where rates are screened (:mod:`mltree.fit.coordinate_ascent`); then those that came near the
 best are fitted whole. The parts of an alignment are problems of their own, each with branch lengths
 of its own, and are treated together: the candidates of all parts share launches, each a case of the
 patterns of its part.
@@ -24,10 +24,9 @@ import numpy as np
 
 from mltree.data.alphabet import Alphabet
 from mltree.data.patterns import Patterns
-from mltree.fit.coordinate_ascent import ascend
-from mltree.fit.model_optimiser import Fit, starting_models
+from mltree.fit.coordinate_ascent import RateScreening, ascend, ascend_promising, within_reach
+from mltree.fit.fits import Fit, starting_models
 from mltree.fit.rate_optimiser import FittedAmongSites
-from mltree.fit.rate_screening import RateScreening, ascend_promising, within_reach
 from mltree.fit.settings import PRESETS, ModelSettings
 from mltree.likelihood.likelihood import Likelihood
 from mltree.likelihood.requests import part_log_likelihoods, perform

@@ -19,7 +19,8 @@ from mltree.data.patterns import Patterns
 from mltree.device.discovery import choose_devices, company_pays
 from mltree.device.layout_choice import KeptLayouts
 from mltree.fit.coordinate_ascent import ascend_best
-from mltree.fit.model_optimiser import Fit, best_fit, optimise_models, starts_of
+from mltree.fit.fits import Fit, best_fit, starts_of
+from mltree.fit.model_optimiser import optimise_models
 from mltree.fit.settings import PerturbationSettings, SearchSettings
 from mltree.likelihood.likelihood import Likelihood
 from mltree.likelihood.requests import Answers, Request, SearchLikelihood, Stepwise, perform

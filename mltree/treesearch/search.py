@@ -14,7 +14,8 @@ from collections.abc import Sequence
 import numpy as np
 
 from mltree.fit.coordinate_ascent import ascend_best
-from mltree.fit.model_optimiser import best_fit, optimise_models
+from mltree.fit.fits import best_fit
+from mltree.fit.model_optimiser import optimise_models
 from mltree.fit.settings import PhaseSettings, SearchSettings
 from mltree.likelihood.requests import Ask, SearchLikelihood, Steps, part_log_likelihoods, perform
 from mltree.models.partitioned import PartitionModel

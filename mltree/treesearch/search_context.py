@@ -8,7 +8,7 @@ from typing import Any, TypeVar
 
 import numpy as np
 
-from mltree.fit.model_optimiser import Fit, distant_starts, starts_of
+from mltree.fit.fits import Fit, distant_starts, starts_of
 from mltree.fit.settings import PerturbationSettings, PhaseSettings, SearchSettings
 from mltree.likelihood.requests import Request, SearchLikelihood, Steps, smoothed, topology_keys
 from mltree.likelihood.site_rates import PerSiteLikelihood

@@ -14,7 +14,7 @@ from mltree.analyses.simulate import letters, sites
 from mltree.data.alphabet import DNA, PROTEIN
 from mltree.data.patterns import Patterns
 from mltree.fit.coordinate_ascent import ascend
-from mltree.fit.model_optimiser import Fit
+from mltree.fit.fits import Fit
 from mltree.fit.settings import PRESETS
 from mltree.likelihood.requests import perform
 from mltree.models.grammar import parse_model

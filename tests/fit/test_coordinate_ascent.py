@@ -12,7 +12,7 @@ import pytest
 from mltree.data.alphabet import DNA
 from mltree.fit import coordinate_ascent
 from mltree.fit.coordinate_ascent import ascend_best
-from mltree.fit.model_optimiser import Fit
+from mltree.fit.fits import Fit
 from mltree.fit.settings import ModelSettings, SearchSettings
 from mltree.likelihood.requests import perform
 from mltree.models.grammar import parse_model

@@ -12,7 +12,8 @@ from scipy.optimize import minimize
 
 from mltree.fit import model_optimiser
 from mltree.fit.coordinate_ascent import ascend_best
-from mltree.fit.model_optimiser import Fit, best_fit, optimise_models, starts_of
+from mltree.fit.fits import Fit, best_fit, starts_of
+from mltree.fit.model_optimiser import optimise_models
 from mltree.fit.settings import BranchSettings, ModelSettings, SearchSettings
 from mltree.likelihood.requests import perform, perform_all
 from mltree.models.grammar import parse_model

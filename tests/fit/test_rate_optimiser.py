@@ -8,8 +8,8 @@ from scipy.optimize import minimize
 from scipy.special import softmax
 
 from mltree.data.alphabet import DNA
-from mltree.fit.model_optimiser import starting_models
-from mltree.fit.rate_optimiser import Task, fitted_among_sites
+from mltree.fit.fits import starting_models
+from mltree.fit.rate_optimiser import Task, fit_profiles
 from mltree.fit.settings import ModelSettings
 from mltree.models.grammar import parse_model
 from mltree.models.rate_profiles import PROFILED, Curves, RateProfiles
@@ -79,7 +79,7 @@ def test_no_start_of_scipy_ends_above(text: str, case: int) -> None:
     rng = np.random.default_rng([case, 141])
     profiles = curves(rng)
     starts = starting_models(with_matrix_held(parse_model("GTR+FE" + text, DNA)))
-    (found,) = fitted_among_sites([Task(profiles, starts)], ModelSettings(), EPSILON)
+    (found,) = fit_profiles([Task(profiles, starts)], ModelSettings(), EPSILON)
     short = LOWER_TOP if text in ("+R3", "+R4") else SHORT
     assert found.lnl > best_of_scipy(profiles, text, rng) - short
     categories = with_invariable(found.model.heterogeneity.categories, found.model.p_invariant)
@@ -91,7 +91,7 @@ def test_an_optimiser_never_ends_below_its_start() -> None:
     profiles = curves(np.random.default_rng(2))
     model = with_matrix_held(parse_model("JC+R3{0.01/1/30}{0.4/0.3/0.3}", DNA))
     start = profiles.lnl(model.heterogeneity.categories)
-    (found,) = fitted_among_sites([Task(profiles, [model])], ModelSettings(), EPSILON)
+    (found,) = fit_profiles([Task(profiles, [model])], ModelSettings(), EPSILON)
     assert found.lnl >= start - 1e-9
 
 
@@ -100,9 +100,9 @@ def test_tasks_side_by_side_are_as_each_alone() -> None:
         Task(curves(np.random.default_rng(seed)), [with_matrix_held(parse_model("JC" + text, DNA))])
         for seed, text in enumerate(["+R2", "+R2", "+G4", "+R3"])
     ]
-    every = fitted_among_sites(tasks, ModelSettings(), EPSILON)
+    every = fit_profiles(tasks, ModelSettings(), EPSILON)
     for task, found in zip(tasks, every, strict=True):
-        (alone,) = fitted_among_sites([task], ModelSettings(), EPSILON)
+        (alone,) = fit_profiles([task], ModelSettings(), EPSILON)
         assert (found.lnl, found.scale) == (alone.lnl, alone.scale)
 
 
@@ -112,8 +112,8 @@ def test_optimisers_that_begin_on_a_sketch_end_where_others_do(
 ) -> None:
     profiles = curves(np.random.default_rng(7), 20_000)
     starts = starting_models(with_matrix_held(parse_model("GTR+FE" + text, DNA)))
-    (found,) = fitted_among_sites([Task(profiles, starts)], ModelSettings(), EPSILON)
+    (found,) = fit_profiles([Task(profiles, starts)], ModelSettings(), EPSILON)
     assert profiles.sketch is not None
     monkeypatch.setattr(RateProfiles, "sketch", None)
-    (whole,) = fitted_among_sites([Task(profiles, starts)], ModelSettings(), EPSILON)
+    (whole,) = fit_profiles([Task(profiles, starts)], ModelSettings(), EPSILON)
     assert found.lnl == pytest.approx(whole.lnl, abs=2 * EPSILON)

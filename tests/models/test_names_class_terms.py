@@ -29,7 +29,7 @@ def test_weights_and_rates_are_given_or_free() -> None:
     given = mixture_of("mix{JC:1:1, HKY{2}+FU{0.1,0.2,0.3,0.4}:3:3}")
     assert given.free_weights == 0
     assert given.weights.tolist() == [0.25, 0.75]
-    assert given.classes[1].rates.tolist() == [1, 2, 1, 1, 2, 1]
+    assert given.models[1].rates.tolist() == [1, 2, 1, 1, 2, 1]
     arrays = parse_model("MIX{JC:1:1,HKY+FE:3:3}", DNA).arrays()
     assert arrays.rates == pytest.approx([0.4, 1.2])
 

@@ -12,7 +12,7 @@ from mltree.data.codons import GENETIC_CODES, codon_alphabet
 from mltree.models.eigen import p_matrices
 from mltree.models.grammar import parse_model
 from mltree.models.parameters import arrays_of, bounds, free_parameters, names, vector, with_vector
-from mltree.models.substitution import HIGH, LOW, CodonRates, nucleotide_frequencies
+from mltree.models.substitution import RATIO_MAX, RATIO_MIN, CodonRates, nucleotide_frequencies
 
 TRANSITIONS = {"AG", "GA", "CT", "TC"}
 
@@ -149,7 +149,7 @@ def test_free_parameters(text: str, free: int, moved: list[str]) -> None:
 def test_the_vector_moves_omega_and_kappa() -> None:
     model = parse_model("MGK+F1X4{0.1/0.2/0.3/0.4}+G4", codon_alphabet(1))
     assert vector(model)[:2].tolist() == [0.0, 0.0]
-    assert bounds(model)[0] == (np.log(LOW), np.log(HIGH)) == bounds(model)[1]
+    assert bounds(model)[0] == (np.log(RATIO_MIN), np.log(RATIO_MAX)) == bounds(model)[1]
     x = np.log([0.3, 4.0, 0.7])
     moved = with_vector(model, x)
     np.testing.assert_allclose(vector(moved), x)

@@ -116,7 +116,7 @@ def series_rows(models: Sequence[ModelArrays]) -> tuple[Float64, Int32]:
     starts: dict[Series, int] = {}
     size = 0
     for row, system in zip(*np.nonzero(direct == 0.0), strict=True):
-        series = series_of(*models[row].system(system))
+        series = series_of(models[row].system(system))
         if series not in starts:
             starts[series] = size
             size += series.words.size

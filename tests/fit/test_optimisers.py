@@ -9,7 +9,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from mltree.fit.trust_region import (
+from mltree.fit.optimisers import (
     FLAT_CURVATURE,
     MAX_STEP,
     Quadratic,

@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 
 from mltree.data.alphabet import DNA, PROTEIN
-from mltree.fit.model_optimiser import TILTED, distant_models, starting_models
+from mltree.fit.fits import TILTED, distant_models, starting_models
 from mltree.models import parameters
 from mltree.models.grammar import parse_model
 from mltree.models.parameters import with_vector

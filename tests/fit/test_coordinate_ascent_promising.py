@@ -10,9 +10,8 @@ import pytest
 from mltree.analyses.simulate import evolve
 from mltree.data.alphabet import DNA
 from mltree.data.patterns import Patterns
-from mltree.fit.coordinate_ascent import ascend
-from mltree.fit.model_optimiser import Fit
-from mltree.fit.rate_screening import SCREENING_MARGIN, ascend_promising, within_reach
+from mltree.fit.coordinate_ascent import SCREENING_MARGIN, ascend, ascend_promising, within_reach
+from mltree.fit.fits import Fit
 from mltree.likelihood.likelihood import Likelihood
 from mltree.likelihood.requests import perform
 from mltree.models.grammar import parse_model

@@ -11,8 +11,8 @@ import pytest
 from scipy.optimize import minimize
 
 from mltree.data.alphabet import PROTEIN
-from mltree.fit.model_optimiser import Fit
-from mltree.fit.part_optimiser import share_exchangeabilities
+from mltree.fit.fits import Fit
+from mltree.fit.model_optimiser import share_exchangeabilities
 from mltree.fit.settings import ModelSettings
 from mltree.likelihood.likelihood import Columns, Likelihood
 from mltree.likelihood.requests import perform

@@ -11,8 +11,9 @@ import pytest
 from scipy.optimize import minimize
 
 from mltree.data.alphabet import DNA, PROTEIN
-from mltree.fit.model_optimiser import Fit, optimise_models
-from mltree.fit.part_optimiser import fit_among_sites
+from mltree.fit.fits import Fit
+from mltree.fit.model_optimiser import optimise_models
+from mltree.fit.rate_optimiser import fit_among_sites
 from mltree.fit.settings import BranchSettings, ModelSettings
 from mltree.likelihood.requests import RateCurves, perform
 from mltree.models.grammar import parse_model

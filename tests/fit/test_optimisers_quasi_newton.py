@@ -8,8 +8,7 @@ import numpy as np
 import pytest
 from scipy.optimize import minimize
 
-from mltree.fit.part_optimiser import LBFGS, GradientLBFGS
-from mltree.fit.trust_region import advance
+from mltree.fit.optimisers import LBFGS, GradientLBFGS, advance
 
 STEP = 1e-3
 LAUNCHES = 200

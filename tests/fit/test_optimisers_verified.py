@@ -5,7 +5,7 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from mltree.fit.trust_region import VerifiedTrustRegion, advance
+from mltree.fit.optimisers import TrustRegion, advance
 
 TOP = np.array([0.4, -0.3])
 EPSILON = 1e-6
@@ -15,9 +15,9 @@ def bowl(x: np.ndarray) -> np.ndarray:
     return 5.0 - ((x - TOP) ** 2).sum(axis=1)
 
 
-def optimiser(expected: float, starts: np.ndarray) -> tuple[VerifiedTrustRegion, list[int]]:
+def optimiser(expected: float, starts: np.ndarray) -> tuple[TrustRegion, list[int]]:
     """Return the optimiser at its end, and how many points each launch had."""
-    found = VerifiedTrustRegion(expected, starts, np.full(2, -9.0), np.full(2, 9.0), 1e-3, EPSILON)
+    found = TrustRegion(starts, np.full(2, -9.0), np.full(2, 9.0), 1e-3, EPSILON, maximum=expected)
     points = []
     while not found.done:
         points.append(len(found.points()))

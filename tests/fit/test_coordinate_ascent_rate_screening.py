@@ -8,14 +8,13 @@ from dataclasses import replace
 import numpy as np
 import pytest
 
-import mltree.fit.rate_screening
+import mltree.fit.coordinate_ascent
 from mltree.analyses.simulate import evolve
 from mltree.data.alphabet import DNA
 from mltree.data.patterns import Patterns
 from mltree.device.discovery import REFERENCE
-from mltree.fit.coordinate_ascent import ascend
-from mltree.fit.model_optimiser import Fit, starting_models
-from mltree.fit.rate_screening import RateScreening
+from mltree.fit.coordinate_ascent import RateScreening, ascend
+from mltree.fit.fits import Fit, starting_models
 from mltree.likelihood.likelihood import Likelihood
 from mltree.likelihood.requests import perform
 from mltree.models.grammar import parse_model
@@ -123,7 +122,7 @@ def test_a_layer_after_the_other_is_as_all_at_once(
 ) -> None:
     wanted = [(0, "+R2"), (1, "+R2"), (1, "+G4")]
     together = data(2).screened(wanted)
-    monkeypatch.setattr(mltree.fit.rate_screening, "PROFILE_BATCH", 1)
+    monkeypatch.setattr(mltree.fit.coordinate_ascent, "PROFILE_BATCH", 1)
     for fit, other in zip(together, data(2).screened(wanted), strict=True):
         assert fit.lnl == other.lnl
 
