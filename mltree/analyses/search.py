@@ -28,7 +28,6 @@ from mltree.analyses.evaluate import check_rates, site_rates
 from mltree.analyses.html_report import REPORT, write_report
 from mltree.analyses.model_selection import (
     TABLE,
-    check_mergeable,
     choice_kinds,
     chosen,
     criterion_of,
@@ -47,6 +46,7 @@ from mltree.report.record import expect_record
 from mltree.runs.calls import Call, taking
 from mltree.runs.demand import RowCounts
 from mltree.runs.inputs import written
+from mltree.runs.merging import check_mergeable
 from mltree.runs.options import one_of
 from mltree.runs.problem import Problem, read_problem
 from mltree.runs.request import (

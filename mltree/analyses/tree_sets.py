@@ -26,7 +26,12 @@ from mltree.runs.options import SeedOptions, WrittenOptions, one_of
 from mltree.runs.request import command_result, finish
 from mltree.runs.results import PhyloTree, support_facts
 from mltree.runs.workspace import Workspace
-from mltree.supports.bootstrap import STEP, bootstop, occurrences, transfer_expectations
+from mltree.supports.bootstrap import (
+    STEP,
+    bootstop,
+    drawn_supports,
+    labelled,
+)
 from mltree.supports.concordance import (
     Branches,
     GeneConcordance,
@@ -36,8 +41,7 @@ from mltree.supports.concordance import (
 )
 from mltree.supports.consensus import (
     Consensus,
-    SplitTable,
-    consensus,
+    consensus_tree,
     distances,
     largest,
     members,
@@ -62,11 +66,9 @@ from mltree.system.events import (
 )
 from mltree.tree.clades import (
     Clades,
-    nested,
     read_clades,
     read_gene_trees,
     read_labelled,
-    write_clades,
 )
 from mltree.tree.newick import listed
 
@@ -75,9 +77,6 @@ if TYPE_CHECKING:
 
 
 METRICS = ("fbp", "tbe")
-
-NAMES = {"fbp": "FBP", "tbe": "TBE", "ufboot": "UFBoot"}
-"""Names of supports; an ultrafast bootstrap is counted as FBP is."""
 
 SUPPORT_KINDS = ("support", *(f"support{metric.upper()}" for metric in METRICS))
 """Kinds of files with a tree and its supports, of one metric or of several."""
@@ -165,34 +164,10 @@ def support_texts(
 
     before  of every clade the label that its support goes behind; none where empty
     """
-    events = [_supports(tree, replicates, metric, before) for metric in kinds.values()]
+    events = [drawn_supports(tree, replicates, metric, before) for metric in kinds.values()]
     for event in events:
         emit(event)
     return {kind: event.newick + "\n" for kind, event in zip(kinds, events, strict=True)}, events
-
-
-def _supports(
-    tree: Clades, replicates: Clades, metric: str, before: Sequence[str]
-) -> SupportsDrawn:
-    if metric != "tbe":
-        count = occurrences(tree, replicates)
-        support = count / replicates.n_trees
-        labels = _percent(count, replicates.n_trees)
-    else:
-        support = transfer_expectations(tree, replicates)
-        labels = [f"{value:.6f}" for value in support]
-    branches, once = np.unique(split_table(tree).of_clade, return_index=True)
-    mean = float(support[once].mean()) if once.size else None
-    return SupportsDrawn(NAMES[metric], branches.size, mean, _labelled(tree, before, labels))
-
-
-def _labelled(tree: Clades, before: Sequence[str], labels: Iterable[str]) -> str:
-    """A tree in Newick with labels of its inner clades, behind those that it had, if any."""
-    every = np.full(tree.tree.size, "", dtype=object)
-    every[tree.is_inner] = labels
-    if before:
-        every[:] = ["/".join(filter(None, pair)) for pair in zip(before, every, strict=True)]
-    return write_clades(tree, every)
 
 
 def run_consensus(options: ConsensusOptions, reporter: Reporter) -> None:
@@ -214,23 +189,10 @@ def consensus_texts(
 ) -> tuple[dict[str, str], list[ConsensusBuilt]]:
     """The consensus of trees: a file of each kind, and facts."""
     table = split_table(trees)
-    events = [_consensus(table, kind) for kind in kinds]
+    events = [consensus_tree(table, kind) for kind in kinds]
     for event in events:
         emit(event)
     return {CONSENSUS_FILES[Consensus(one.kind)]: one.newick + "\n" for one in events}, events
-
-
-def _consensus(table: SplitTable, kind: Consensus) -> ConsensusBuilt:
-    splits = consensus(table, kind)
-    n_tips = len(table.taxa)
-    tree, rows = nested(table.taxa, members(table.bits[splits], n_tips))
-    shown = _percent(table.counts[splits][rows], table.n_trees)
-    return ConsensusBuilt(kind.value, splits.size, max(n_tips - 3, 0), write_clades(tree, shown))
-
-
-def _percent(count: Index, total: int) -> list[str]:
-    """Counts as whole percentages, halves rounded up."""
-    return [str(percent) for percent in (200 * count + total) // (2 * total)]
 
 
 def run_rf(options: DistanceOptions, reporter: Reporter) -> None:
@@ -367,7 +329,7 @@ def run_concordance(options: ConcordanceOptions, reporter: Reporter) -> None:
         factors = list(_factors(options, branches, reporter))
         columns = [_texts("{:.3g}", 100 * factor.shares) for factor in factors]
         labels = ["/".join(filter(None, row)) for row in zip(*columns, strict=True)]
-        newick = _labelled(tree, before, [labels[branch] for branch in branches.of_clade])
+        newick = labelled(tree, before, [labels[branch] for branch in branches.of_clade])
         means = {factor.name: factor.mean for factor in factors}
         for name, mean in means.items():
             reporter(SupportsDrawn(name, branches.count, mean, newick))

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterable, Sequence
 from typing import TypeAlias
 
 import numpy as np
@@ -13,13 +13,14 @@ from mltree.supports.consensus import (
     conflicts,
     greedy,
     members,
+    percentages,
     sides,
     split_table,
     unit_bits,
 )
 from mltree.system.arrays import Bool, Float64, Index, UInt64
-from mltree.system.events import BootstopChecked
-from mltree.tree.clades import Clades
+from mltree.system.events import BootstopChecked, SupportsDrawn
+from mltree.tree.clades import Clades, write_clades
 from mltree.tree.splits import splits_of
 from mltree.tree.topology import GOLDEN, Tree, mixed
 
@@ -68,6 +69,39 @@ def transfer_expectations(tree: Clades, replicates: Clades) -> Float64:
         nearest = np.minimum(size + excess.min(axis=0), n_tips - size - excess.max(axis=0))
         total += np.minimum(nearest, farthest)
     return np.asarray(1 - total / (farthest * replicates.n_trees))
+
+
+NAMES = {"fbp": "FBP", "tbe": "TBE", "ufboot": "UFBoot"}
+"""Names of supports; an ultrafast bootstrap is counted as FBP is."""
+
+
+def drawn_supports(
+    tree: Clades, replicates: Clades, metric: str, before: Sequence[str] = ()
+) -> SupportsDrawn:
+    """Draw the supports of a metric on the first of the trees, as labels.
+
+    metric  of :data:`NAMES`
+    before  of every clade the label that its support goes behind; none where empty
+    """
+    if metric != "tbe":
+        count = occurrences(tree, replicates)
+        support = count / replicates.n_trees
+        labels = percentages(count, replicates.n_trees)
+    else:
+        support = transfer_expectations(tree, replicates)
+        labels = [f"{value:.6f}" for value in support]
+    branches, once = np.unique(split_table(tree).of_clade, return_index=True)
+    mean = float(support[once].mean()) if once.size else None
+    return SupportsDrawn(NAMES[metric], branches.size, mean, labelled(tree, before, labels))
+
+
+def labelled(tree: Clades, before: Sequence[str], labels: Iterable[str]) -> str:
+    """A tree in Newick with labels of its inner clades, behind those that it had, if any."""
+    every = np.full(tree.tree.size, "", dtype=object)
+    every[tree.is_inner] = labels
+    if before:
+        every[:] = ["/".join(filter(None, pair)) for pair in zip(before, every, strict=True)]
+    return write_clades(tree, every)
 
 
 # autoMRE: the test for enough replicates (Pattengale et al. 2010, "How many bootstrap replicates

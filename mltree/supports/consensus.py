@@ -10,8 +10,9 @@ from itertools import pairwise
 import numpy as np
 
 from mltree.system.arrays import Bool, Float64, Index, Int32, UInt64
+from mltree.system.events import ConsensusBuilt
 from mltree.system.values import Value
-from mltree.tree.clades import Clades
+from mltree.tree.clades import Clades, nested, write_clades
 
 # Distinct splits of many trees, and the trees that have each.
 #
@@ -155,6 +156,20 @@ def consensus(table: SplitTable, kind: Consensus) -> Index:
         return greedy(ranked, partial(conflicts, table.bits))
     least = table.n_trees if kind is Consensus.STRICT else table.n_trees // 2 + 1
     return np.asarray(ranked[counts >= least])
+
+
+def consensus_tree(table: SplitTable, kind: Consensus) -> ConsensusBuilt:
+    """The consensus of the trees in Newick, with the percentages of its splits as labels."""
+    splits = consensus(table, kind)
+    n_tips = len(table.taxa)
+    tree, rows = nested(table.taxa, members(table.bits[splits], n_tips))
+    shown = percentages(table.counts[splits][rows], table.n_trees)
+    return ConsensusBuilt(kind.value, splits.size, max(n_tips - 3, 0), write_clades(tree, shown))
+
+
+def percentages(count: Index, total: int) -> list[str]:
+    """Counts as whole percentages, halves rounded up."""
+    return [str(percent) for percent in (200 * count + total) // (2 * total)]
 
 
 def canonical(table: SplitTable) -> Index:

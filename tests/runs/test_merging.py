@@ -9,7 +9,6 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from mltree.analyses.model_selection import check_mergeable, regrouped
 from mltree.analyses.simulate import letters, sites
 from mltree.data.alphabet import DNA
 from mltree.models.grammar import parse_model
@@ -17,7 +16,7 @@ from mltree.models.parameters import free_parameters
 from mltree.models.partitioned import Linkage
 from mltree.runs import merging
 from mltree.runs.engines import Resources, Workload, open_engines
-from mltree.runs.merging import merge_parts
+from mltree.runs.merging import check_mergeable, merge_parts, regrouped
 from mltree.runs.model_choice import CandidateModel, Criterion, RankedModels, ScoredModel
 from mltree.runs.problem import Problem, load_problem
 from mltree.runs.steps import fit_topology

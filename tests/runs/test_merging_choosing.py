@@ -9,7 +9,6 @@ from typing import Any
 import numpy as np
 import pytest
 
-from mltree.analyses import model_selection
 from mltree.analyses.simulate import letters, sites
 from mltree.data.alphabet import DNA, PROTEIN
 from mltree.data.patterns import Patterns
@@ -20,6 +19,7 @@ from mltree.likelihood.requests import perform
 from mltree.models.grammar import parse_model
 from mltree.models.partitioned import Linkage, alone
 from mltree.program.cases import Case
+from mltree.runs import merging
 from mltree.runs.engines import Engines, Resources, Workload
 from mltree.runs.problem import Problem, load_problem
 from mltree.system.events import Event, MemoryPlanned, ignore
@@ -69,8 +69,8 @@ class Asked(list[tuple[Patterns, Any, Any]]):
 def asked(monkeypatch: pytest.MonkeyPatch) -> Asked:
     """Of choices that begin with parts as one, as a CPU's do: a GPU has room for parts."""
     asked = Asked()
-    monkeypatch.setattr(model_selection, "choose_models", asked.choose)
-    monkeypatch.setattr(model_selection, "MATRICES", 0)
+    monkeypatch.setattr(merging, "choose_models", asked.choose)
+    monkeypatch.setattr(merging, "MATRICES", 0)
     return asked
 
 
@@ -79,7 +79,7 @@ def test_parts_begin_with_the_model_of_all_parts_of_their_kind(
     tmp_path: Path, asked: Asked, linkage: Linkage
 ) -> None:
     problem = mixed(tmp_path, linkage)
-    model_selection.choose(problem, CPU)
+    merging.choose(problem, CPU)
     assert [patterns for patterns, _, _ in asked] == [*problem.groups]
     for patterns, tree, known in asked:
         assert tree.lengths.shape == (15,)
@@ -92,7 +92,7 @@ def test_parts_begin_with_the_model_of_all_parts_of_their_kind(
 def test_the_quick_tree_is_at_the_maximum_of_parts_as_one(tmp_path: Path, asked: Asked) -> None:
     """Against an optimiser that is given the sites of all parts as if nobody had named any."""
     problem = mixed(tmp_path, Linkage.SCALED, "DNA")
-    model_selection.choose(problem, CPU)
+    merging.choose(problem, CPU)
     ((_, tree, known),) = asked
     whole = load_problem(str(tmp_path / "data.fa"), "GTR+FC+G4", ignore).patterns
     likelihood = Engines(Resources(), Workload.of_patterns(whole, 4, (1e-6, 100.0))).likelihood
@@ -108,7 +108,7 @@ def test_its_memory_is_that_of_one_part(tmp_path: Path, asked: Asked) -> None:
     lone = load_problem(str(tmp_path / "data.fa"), "GTR+FC+G4", ignore)
     events: list[Event] = []
     for own in (problem, lone):
-        model_selection.choose(own, CPU, emit=events.append)
+        merging.choose(own, CPU, emit=events.append)
     planned, of_one = (event for event in events if isinstance(event, MemoryPlanned))
     assert planned == of_one
     assert len(asked) == 2
@@ -118,7 +118,7 @@ def test_few_parts_have_models_of_their_own(
     tmp_path: Path, asked: Asked, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.undo()
-    monkeypatch.setattr(model_selection, "choose_models", asked.choose)
-    model_selection.choose(mixed(tmp_path, Linkage.SCALED), CPU)
+    monkeypatch.setattr(merging, "choose_models", asked.choose)
+    merging.choose(mixed(tmp_path, Linkage.SCALED), CPU)
     for patterns, _, known in asked:
         assert len({id(model) for model in known.models}) == len(patterns.parts) > 1
