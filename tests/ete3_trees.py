@@ -1,4 +1,4 @@
-"""ete3's distances and drawings of trees, against which mltree's are tested."""
+"""ete3's distance between trees, against which mltree's is tested."""
 
 from __future__ import annotations
 
@@ -13,12 +13,3 @@ def ete3_distance(first: Tree, second: Tree) -> int:
     names = [str(tip) for tip in range(first.n_tips)]
     one, other = (Ete3Tree(write_newick(tree, names), format=1) for tree in (first, second))
     return int(one.robinson_foulds(other, unrooted_trees=True)[0])
-
-
-def ete3_drawing(newick: str) -> str:
-    """A tree as ete3 draws it in characters, with labels of inner nodes where there are any."""
-    from ete3 import Tree as Ete3Tree
-
-    tree = Ete3Tree(newick, format=1)
-    is_labelled = any(node.name for node in tree.traverse() if node.children)
-    return str(tree.get_ascii(show_internal=is_labelled)).strip("\n")

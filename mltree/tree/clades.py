@@ -1,19 +1,24 @@
 """Trees of any shape, rooted or unrooted: clades of many trees, and single trees as written.
 
 A clade is an interval of its tree's tips in the order of the text, so that whole files are read
-without a loop over nodes.
+without a loop over nodes. The one module that imports ete3, for drawings.
 
 Letters: n trees, T taxa, C clades, N nodes.
 """
 
 from __future__ import annotations
 
+import importlib
+import importlib.util
 import math
+import sys
 from collections.abc import Iterable, Iterator, Sequence
+from contextlib import contextmanager
 from dataclasses import replace
-from functools import cached_property
+from functools import cache, cached_property
 from operator import attrgetter
 from pathlib import Path
+from types import ModuleType
 from typing import Any
 
 import numpy as np
@@ -347,37 +352,47 @@ def _number(label: str) -> float:
 
 
 def ascii_drawing(newick: str) -> str:
-    """A tree with its labels as lines of text, a row a taxon, as ete3 draws it; for small trees."""
+    """A tree with its labels as lines of text, a row a taxon, drawn by ete3; for small trees."""
     (tree,) = read_written(newick)
-    is_labelled = any(
-        label for label, below in zip(tree.labels, tree.children, strict=True) if below
-    )
-    drawn: dict[int, tuple[list[str], int]] = {}
-    for node in reversed(range(tree.n_nodes)):
-        below = [drawn.pop(child) for child in tree.children[node]]
-        drawn[node] = _drawn(tree.labels[node], below, is_labelled)
-    return "\n".join(drawn[0][0])
+    node_of = _ete3_node()
+    nodes: list[Any] = []
+    for label, parent in zip(tree.labels, tree.parent.tolist(), strict=True):
+        nodes.append(node_of() if parent < 0 else nodes[parent].add_child())
+        nodes[-1].name = label
+    is_labelled = any(node.name for node in nodes if node.children)
+    return str(nodes[0].get_ascii(show_internal=is_labelled)).strip("\n")
 
 
-def _drawn(
-    label: str, below: Sequence[tuple[list[str], int]], is_labelled: bool
-) -> tuple[list[str], int]:
-    """Lines of a subtree, and the row of its root; ``below``: the same of its children."""
-    if not below:
-        return [f"--{label}"], 0
-    lines: list[str] = []
-    roots = []
-    for mark, (rows, root) in zip(["/", *"-" * (len(below) - 2), "\\"], below, strict=False):
-        rows[root] = mark + rows[root][1:]
-        roots.append(root + len(lines))
-        lines += [*rows, ""]
-    first, last = roots[0], roots[-1]
-    width = max(3, len(label) if is_labelled else 0)
-    lines = [
-        " " * (width - 1) + ("|" if first < row < last else " ") + line
-        for row, line in enumerate(lines[:-1])
-    ]
-    middle = (first + last) // 2
-    stem = "-" * (width - 1) + lines[middle][width - 1 :]
-    lines[middle] = f"-{label}{stem[len(label) + 1 :]}" if is_labelled else stem
-    return lines, middle
+@cache
+def _ete3_node() -> Any:
+    """ete3's class of tree nodes.
+
+    ``import ete3`` pulls in scipy.stats, its web plugin and more: 0.8 s, a DeprecationWarning, and
+    from Python 3.13 on the missing module cgi. Its tree needs none of them: with a bare package in
+    place of ete3/__init__.py the module below loads in 0.08 s. It is taken out of sys.modules
+    again, so that anyone else's ``import ete3`` gets the whole package.
+    """
+    with _bare_package("ete3"):
+        return importlib.import_module("ete3.coretype.tree").TreeNode
+
+
+@contextmanager
+def _bare_package(name: str) -> Iterator[None]:
+    """Context in which a package's submodules can be imported without running its __init__."""
+    spec = importlib.util.find_spec(name)
+    if spec is None:
+        raise ImportError(f"{name} is not installed")
+    saved = _without_modules(name)
+    sys.modules[name] = ModuleType(name)
+    sys.modules[name].__path__ = list(spec.submodule_search_locations or ())
+    try:
+        yield
+    finally:
+        _without_modules(name)
+        sys.modules.update(saved)
+
+
+def _without_modules(package: str) -> dict[str, ModuleType]:
+    """Take a package's modules out of sys.modules, and return them."""
+    names = [name for name in sys.modules if name.split(".")[0] == package]
+    return {name: sys.modules.pop(name) for name in names}

@@ -34,7 +34,7 @@ MOST_LOOSE = 2
 HOMES = {
     "mpi4py": ("mltree.system.rank_processes",),
     "pyopencl": ("mltree.device",),
-    "ete3": (),
+    "ete3": ("mltree.tree.clades",),
     "typer": ("mltree.cli",),
     "rich": ("mltree.report",),
     "scipy": (),
