@@ -13,6 +13,7 @@ import numpy.typing as npt
 from mltree.data.patterns import Patterns, SiteSystems
 from mltree.program.contract import REDUCE_WIDTH, WARP
 from mltree.program.ops.operation import Records
+from mltree.program.ops.reduce import Rell
 from mltree.program.program import Program
 from mltree.system.arrays import Float64, Int32, Int64
 from mltree.system.values import Value
@@ -536,7 +537,9 @@ def splits_lanes(layout: Layout, program: Program) -> bool:
 
     A GPU's work-groups are many, and a RELL product of few sums has few patches for them.
     """
-    return program.stages[0].is_product and layout.lanes > 1 and program.sums <= SMALL_PRODUCT
+    return (
+        isinstance(program.stages[0], Rell) and layout.lanes > 1 and program.sums <= SMALL_PRODUCT
+    )
 
 
 def whole_products(program: Program, strided: Acc, part_chunk: npt.NDArray[np.int32]) -> Acc:
@@ -545,12 +548,10 @@ def whole_products(program: Program, strided: Acc, part_chunk: npt.NDArray[np.in
     part_chunk  int32[parts + 1]: the first chunk of each part
     """
     sums: Acc = np.empty(program.sums, strided.dtype)
-    for stage in program.stages:
-        records, counts = stage.sums()
-        for record, count in zip(records, counts.tolist(), strict=True):
-            first = int(record["sum"])
-            whole = whole_sums(record, count, [strided], [REDUCE_WIDTH], part_chunk)
-            sums[first : first + count] = whole
+    for record, count in program.sum_records():
+        first = int(record["sum"])
+        whole = whole_sums(record, count, [strided], [REDUCE_WIDTH], part_chunk)
+        sums[first : first + count] = whole
     return sums
 
 

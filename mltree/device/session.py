@@ -33,7 +33,7 @@ from mltree.program.contract import (
 from mltree.program.engine import Result, Weights
 from mltree.program.ops.operation import Stage
 from mltree.program.ops.state import model_rows, series_rows
-from mltree.program.program import Program, most_steps
+from mltree.program.program import Program
 from mltree.system.arrays import Float64, Int32
 from mltree.system.errors import DeviceError, DeviceMemoryError, WorkerFault
 from mltree.system.values import Value
@@ -518,7 +518,7 @@ class Session:
             launches=launches,
             generation=self.memory.generation,
             state=self._state(program, lengths, groups),
-            products=self.layout.products(self._n_patterns) * most_steps(program),
+            products=self.layout.products(self._n_patterns) * program.most_steps,
         )
 
     def _own_blocks(self, program: Program) -> slice:

@@ -762,8 +762,6 @@ class _Run:
         self.lengths_seen = state.lengths.astype(np.float64)
         part = self._program.part(first, end)
         strided = self._engine.sums(part, state.head, len(state.lengths), self._writers)
-        for stage in part.stages:
-            records, counts = stage.sums()
-            for record, count in zip(records, counts.tolist(), strict=True):
-                start = int(record["sum"])
-                state.sums[start : start + count] = self._engine.add_up(record, count, strided)
+        for record, count in part.sum_records():
+            start = int(record["sum"])
+            state.sums[start : start + count] = self._engine.add_up(record, count, strided)

@@ -20,8 +20,7 @@ from mltree.program import planner
 from mltree.program.cases import Case, Cases, groups_by_part, sums_of
 from mltree.program.contract import NO_CELL, RESULT, TRIPLET_CELLS, GroupKind
 from mltree.program.engine import Engine, Result
-from mltree.program.ops.edges import EDGE, Derive, Evaluate, EvaluateSites
-from mltree.program.ops.flow import FLOW, Flow
+from mltree.program.ops.edges import EDGE, FLOW, Derive, Evaluate, EvaluateSites, Flow
 from mltree.program.ops.newview import PMatrices
 from mltree.program.ops.operation import Records, Run, Stage
 from mltree.program.ops.optimise import Optimise, Repeat
@@ -354,7 +353,7 @@ def flows(tree: Tree, most: int, cases: Cases, at_once: int) -> Program:
     """lnL, and its derivatives in the rate matrices of the classes, in ``most`` sums.
 
     The derivatives are made ``at_once`` at a time, in the same cells. See
-    :mod:`mltree.program.ops.flow`.
+    :mod:`mltree.program.ops.edges`.
     """
     forest, number = Forest([tree]), np.zeros(tree.n_edges, np.int32)
     edges = planner.branch_records(forest, cases)
@@ -563,7 +562,7 @@ def _topologies(trees: Trees) -> tuple[Hashable, ...]:
 
 
 # How lnL changes with every entry of the rate matrices of a mixture's classes, from the sums over
-# edges that FLOW leaves (:mod:`mltree.program.ops.flow`).
+# edges that FLOW leaves (:mod:`mltree.program.ops.edges`).
 
 
 class Runs(Protocol):

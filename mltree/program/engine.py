@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from itertools import pairwise
 from typing import NamedTuple, Protocol, TypeAlias, runtime_checkable
 
@@ -13,6 +13,7 @@ import numpy.typing as npt
 from mltree.data.patterns import Patterns
 from mltree.models.eigen import ModelArrays
 from mltree.program.contract import CONTROL_WORDS
+from mltree.program.ops.operation import WorkStage
 from mltree.program.ops.optimise import LengthOptimiser
 from mltree.program.ops.state import ReferenceState
 from mltree.program.program import Program
@@ -205,29 +206,53 @@ class ReferenceEngine:
 
     def run(self, program: Program, lengths: Float64, control: Float64) -> Result:
         """Run a program; see :class:`mltree.program.engine.Engine`."""
-        optimiser = LengthOptimiser(lengths.copy(), control.copy(), *self._bounds)
-        self.state.begin(
-            program.cases, program.cells, program.sums, program.site_rows, optimiser.lengths
-        )
-        program.drive(_Interpreter(program, self.state, optimiser))
-        return Result(self.state.sums, optimiser.lengths, optimiser.control)
+        self.state.begin(program.cases, program.cells, program.sums, program.site_rows)
+
+        def compute(first: int, end: int, lengths: Float64) -> Float64:
+            self.state.lengths = lengths
+            for stage in program.stages[first:end]:
+                assert isinstance(stage, WorkStage)
+                stage.compute(self.state)
+            return self.state.sums
+
+        return run_on_host(program, lengths, control, self._bounds, compute)
 
 
-class _Interpreter:
-    """One program on its way, stage by stage."""
+def run_on_host(
+    program: Program,
+    lengths: Float64,
+    control: Float64,
+    bounds: tuple[float, float],
+    compute: Callable[[int, int, Float64], Float64],
+) -> Result:
+    """Run a program whose steps of lengths are computed here, and all else by ``compute``.
 
-    def __init__(self, program: Program, state: ReferenceState, optimiser: LengthOptimiser) -> None:
-        self._stages = program.stages
-        self._state = state
-        self._optimiser = optimiser
+    ``compute``: the sums that stages ``first .. end - 1`` leave at f64[lengths].
+    """
+    driver = _HostDriver(program, LengthOptimiser(lengths.copy(), control.copy(), *bounds), compute)
+    program.drive(driver)
+    return Result(driver.sums, driver.optimiser.lengths, driver.optimiser.control)
+
+
+class _HostDriver:
+    """A program that runs on the host."""
+
+    def __init__(
+        self,
+        program: Program,
+        optimiser: LengthOptimiser,
+        compute: Callable[[int, int, Float64], Float64],
+    ) -> None:
+        self.sums = np.zeros(program.sums)
+        self.optimiser = optimiser
+        self._stages, self._compute = program.stages, compute
 
     def run(self, first: int, end: int) -> None:
-        for stage in self._stages[first:end]:
-            stage.compute(self._state)
+        self.sums = self._compute(first, end, self.optimiser.lengths)
 
     def step(self, at: int) -> None:
         (groups,) = self._stages[at].all_records()
-        self._optimiser.step(groups, self._state.sums)
+        self.optimiser.step(groups, self.sums)
 
     def is_active(self, groups: int) -> bool:  # noqa: ARG002
-        return self._optimiser.active
+        return self.optimiser.active

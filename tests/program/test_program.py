@@ -11,7 +11,7 @@ from mltree.program.ops.edges import EDGE, Evaluate
 from mltree.program.ops.newview import PMATRIX, Newview, PMatrices
 from mltree.program.ops.operation import CASE, STAGE
 from mltree.program.ops.optimise import Repeat
-from mltree.program.ops.reduce import Reduce
+from mltree.program.ops.reduce import REDUCTION, Reduce
 from mltree.program.ops.scan import SCAN_STEP, SCAN_TASK, Scan
 from mltree.program.ops.sites import RUN, STREAM, Sites
 from mltree.program.program import Program
@@ -95,7 +95,7 @@ def test_sizes(tree: Tree) -> None:
     assert program.stack_levels == 1
     assert program.groups == 0
     assert program.sums == 2
-    assert Program((Reduce.of(1), Repeat(0, 1, 1)), 1).slots == 0
+    assert Program((Reduce(np.array([(0, 0, 1, 0, 1)], REDUCTION)), Repeat(0, 1, 1)), 1).slots == 0
 
 
 def test_a_part_is_made_once(tree: Tree) -> None:

@@ -7,7 +7,7 @@ from typing import ClassVar
 import numpy as np
 
 from mltree.program.contract import Function
-from mltree.program.ops.operation import LaunchShape, Records, Run, TableStage, record
+from mltree.program.ops.operation import LaunchShape, Record, Records, Run, TableStage, record
 from mltree.program.ops.state import ReferenceState
 from mltree.system.arrays import Float64
 
@@ -25,12 +25,10 @@ class Newview(Run):
     function: ClassVar = Function.NEWVIEW
     line: ClassVar = "{dst} = {left_p} {left} * {right_p} {right}"
 
-    @staticmethod
-    def formula(
-        state: ReferenceState, dst: int, left: int, left_p: int, right: int, right_p: int
-    ) -> None:
-        a = state.across(state.operand(left), left_p)
-        state.cla[dst, state.part] = a.times(state.across(state.operand(right), right_p))
+    def formula(self, state: ReferenceState, node: Record) -> None:
+        left = state.across(state.operand(node.left), node.left_p)
+        right = state.across(state.operand(node.right), node.right_p)
+        state.cla[node.dst, state.part] = left.times(right)
 
 
 # PMATRICES: P[p + q] = exp(Q r_k t) for every part q and category k.
@@ -51,26 +49,15 @@ class PMatrices(TableStage):
     function: ClassVar = Function.PMATRICES
     line: ClassVar = "{p} = exp(Q r {length}) stride {stride} {case}"
 
-    @staticmethod
-    def formula(
-        state: ReferenceState, p: int, length: int, stride: int, _: int, model: int
-    ) -> None:
-        row, part = state.model(model), state.part
-        time = row.rates * state.lengths[length + stride * part]
+    def formula(self, state: ReferenceState, branch: Record) -> None:
+        row, part = state.model(branch.model), state.part
+        time = row.rates * state.lengths[branch.length + branch.stride * part]
         expm1 = np.expm1(time[:, None] * row.eigenvalues)
         change = (row.right * expm1[..., None, :]) @ row.left
         made = np.maximum(np.eye(state.row.states) + change, 0.0)
-        for k in np.flatnonzero(state.is_indirect[model + part]):
+        for k in np.flatnonzero(state.is_indirect[branch.model + part]):
             made[:, k] = exponential(row.generator[:, k % row.generator.shape[1]], time[k])
-        state.p[p + part], state.expm1[p + part] = made, expm1
-
-    def matrices(self, cases: Records) -> int:
-        ends = cases["first_part"] + cases["parts"]
-        return int((self.records["p"] + ends.take(self.records["case"])).max(initial=0))
-
-    def writing(self) -> PMatrices:
-        """All of it: what writes CLAs reads P matrices."""
-        return self
+        state.p[branch.p + part], state.expm1[branch.p + part] = made, expm1
 
     def jobs(self, shape: LaunchShape) -> int:
         return -(-len(self.records) * shape.matrix_items // shape.items)

@@ -38,37 +38,32 @@ from mltree.program.contract import (
     GroupKind,
 )
 from mltree.program.ops.operation import (
+    ControlStage,
     Driver,
     LaunchShape,
     Records,
-    Stage,
-    TableStage,
     Words,
     record,
-)
+)  # fmt: skip
 from mltree.system.arrays import Float64
 
 GROUP = record("kind first_length:length count lnl_sum first_sum", "GROUP")
 
 
-class Optimise(TableStage):
+class Optimise(ControlStage):
     """One guarded Newton step of every group; ``alone`` for many small groups."""
 
     name: ClassVar = "OPTIMISE"
     number: ClassVar = 3
     layouts: ClassVar = (GROUP,)
-    is_control: ClassVar = True
     function: ClassVar = Function.OPTIMISE
     line: ClassVar = (
         "kind {kind}: {count} lengths from {first_length} on, by sum[{lnl_sum}] and "
         "sum[{first_sum}...]"
     )
 
+    records: Records
     alone: bool = False
-
-    @property
-    def control_records(self) -> int:
-        return len(self.records)
 
     def jobs(self, shape: LaunchShape) -> int:
         groups = len(self.records)
@@ -234,12 +229,11 @@ def _cramer(gradient: Float64, hessian: Float64, least: float) -> Float64 | None
 # REPEAT: back to an earlier stage while a group of branch lengths moves.
 
 
-class Repeat(Stage):
+class Repeat(ControlStage):
     """Back to stage ``to`` while one of ``groups`` groups is active, at most ``times``."""
 
     name: ClassVar = "REPEAT"
     number: ClassVar = 4
-    is_control: ClassVar = True
 
     to: int
     times: int
@@ -250,12 +244,8 @@ class Repeat(Stage):
         of = f"{self.groups} groups moves, at most {self.times} times"
         return f"REPEAT from {self.to:03d} while one of {of}"
 
-    @property
-    def passes(self) -> int:
-        return self.times
-
-    def loop(self, at: int) -> range:
-        return range(self.to, at)
+    def jobs(self, shape: LaunchShape) -> int:
+        return 1
 
     def encode(self, words: Words) -> tuple[int, int]:
         return self.to, self.times

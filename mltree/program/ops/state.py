@@ -204,11 +204,9 @@ class ReferenceState:
             for table, fresh in zip(self._tables, tables_of(patterns.systems), strict=True):
                 table[span] = fresh
 
-    def begin(
-        self, cases: npt.NDArray[np.void], cells: int, sums: int, site_rows: int, lengths: Float64
-    ) -> None:
-        """Make room for a program, which reads ``lengths`` as they change."""
-        self._cases, self.lengths = cases.tolist(), lengths
+    def begin(self, cases: npt.NDArray[np.void], cells: int, sums: int, site_rows: int) -> None:
+        """Make room for a program."""
+        self._cases = cases.tolist()
         self.cells = np.zeros((cells, len(self.ranges)))
         self.sums = np.zeros(sums)
         if site_rows > len(self.site_lnl):
