@@ -10,16 +10,12 @@ from __future__ import annotations
 
 from collections.abc import Callable, Hashable, Sequence
 from functools import cached_property
-from typing import Protocol
 
 import numpy as np
 
-from mltree.models.eigen import ModelArrays
-from mltree.models.portable import product
 from mltree.program import planner
-from mltree.program.cases import Case, Cases, groups_by_part, sums_of
+from mltree.program.cases import Cases, offsets, sums_of
 from mltree.program.contract import NO_CELL, RESULT, TRIPLET_CELLS, GroupKind
-from mltree.program.engine import Engine, Result
 from mltree.program.ops.edges import EDGE, FLOW, Derive, Evaluate, EvaluateSites, Flow
 from mltree.program.ops.newview import PMatrices
 from mltree.program.ops.operation import Records, Run, Stage
@@ -56,8 +52,8 @@ def walk_stages(
     pieces = _Pieces.of(forest, longest)
     steps, first = _steps(forest, pieces)
     walks = _walks(forest, pieces, first)
-    first_slot = _before(pieces.slots[shapes.of_tree])
-    shift = _before(shapes.n_edges) - forest.first_edge[shapes.of_tree]
+    first_slot = offsets(pieces.slots[shapes.of_tree])
+    shift = offsets(shapes.n_edges) - forest.first_edge[shapes.of_tree]
     tier = pieces.tier[pieces.heads]
     stages = []
     for of_tier in np.split(np.arange(tier.size), np.flatnonzero(np.diff(tier)) + 1):
@@ -108,23 +104,17 @@ class _Shapes(Value):
         copies = np.bincount(self.of_tree).astype(np.int32)
         trees = np.argsort(self.of_tree, kind="stable")
         shape = walks["case"]
-        tree = np.repeat(_before(copies)[shape], copies[shape]) + _within(copies[shape])
+        tree = np.repeat(offsets(copies)[shape], copies[shape]) + _within(copies[shape])
         walks = np.repeat(walks, copies[shape])
         walks["case"] = trees[tree]
         step = np.repeat(walks["first_step"], walks["steps"]) + _within(walks["steps"])
-        walks["first_step"] = _before(walks["steps"])
+        walks["first_step"] = offsets(walks["steps"])
         return walks, steps[step]
-
-
-def _before(counts: Int32) -> Int32:
-    """int32[n]: the sum of the counts before each."""
-    before: Int32 = np.cumsum(counts, dtype=np.int32) - counts
-    return before
 
 
 def _within(counts: Int32) -> Int32:
     """int32[sum]: 0 .. count - 1 for each count, one after the other."""
-    within: Int32 = np.arange(counts.sum(), dtype=np.int32) - np.repeat(_before(counts), counts)
+    within: Int32 = np.arange(counts.sum(), dtype=np.int32) - np.repeat(offsets(counts), counts)
     return within
 
 
@@ -280,10 +270,7 @@ def classes(trees: Sequence[Tree], cases: Cases) -> Program:
 
 
 def walk(
-    trees: Sequence[Tree],
-    longest: int,
-    kind: type[Run] = Evaluate,
-    cases: Cases | None = None,
+    trees: Sequence[Tree], longest: int, kind: type[Run] = Evaluate, cases: Cases | None = None
 ) -> Program:
     """LnL of every tree from walks (:func:`.walks.walk_stages`); sum n is tree n's."""
     cases = cases or Cases.alike(len(trees))
@@ -301,7 +288,7 @@ def update(trees: Trees, cases: Cases | None = None) -> Program:
     """Every directional CLA of every tree."""
     cases = cases or Cases.alike(len(trees))
     forest = Forest.of(trees)
-    newviews = planner.all_newviews(forest, cases)
+    newviews = planner.newviews(forest, forest.inner, cases)
     return Program((_pmatrices(forest, cases), planner.sites([newviews], cases)), 1, cases.records)
 
 
@@ -312,7 +299,7 @@ def renewal(before: Trees, trees: Trees, cases: Cases | None = None) -> Program 
     stale = planner.is_stale(Forest.of(before), forest)
     if not stale.any():
         return None
-    newviews = planner.stale_newviews(forest, stale, cases)
+    newviews = planner.newviews(forest, np.flatnonzero(stale).astype(np.int32), cases)
     one, other = forest.siblings
     edges = forest.edge[np.concatenate([one[stale], other[stale]])]
     branch = np.flatnonzero(np.bincount(edges)).astype(np.int32)
@@ -340,7 +327,7 @@ def derivatives(
     ends = derive[forest.first_edge]
     ends["cell"] = of_tree
     pieces = [
-        planner.all_newviews(forest, cases),
+        planner.newviews(forest, forest.inner, cases),
         _at_edges(Evaluate, ends),
         _at_edges(Derive, derive),
     ]
@@ -364,7 +351,7 @@ def flows(tree: Tree, most: int, cases: Cases, at_once: int) -> Program:
     for name in ("length", "stride"):
         records[name] = lengths[name]
     edges["cell"], records["cell"] = 0, 1
-    pieces = [planner.all_newviews(forest, cases), _at_edges(EvaluateSites, edges[:1])]
+    pieces = [planner.newviews(forest, forest.inner, cases), _at_edges(EvaluateSites, edges[:1])]
     every = sums_of(number[:1], 1 + most, cases).reduce.records
     stages: list[Stage] = [PMatrices(lengths)]
     for first in range(0, most, at_once):
@@ -393,8 +380,27 @@ def smoothing(trees: Sequence[Tree], max_passes: int, cases: Cases | None = None
     )
     once = derivatives(trees, cases, grouped=not cases.unlinked)
     groups = groups_by_part(groups, cases, edges, count + 2 * edges)
-    stages = (*once.stages, Optimise(groups), Repeat(0, max_passes, len(groups)))
+    stages = newton(once.stages, groups, max_passes, alone=False)
     return Program(stages, once.cells, cases.records)
+
+
+def newton(
+    once: Sequence[Stage], groups: Records, passes: int, *, alone: bool = True
+) -> tuple[Stage, ...]:
+    """Stages, and a step of every group after each of at most ``1 + passes`` passes of them."""
+    return (*once, Optimise(groups, alone), Repeat(0, passes, len(groups)))
+
+
+def groups_by_part(groups: Records, cases: Cases, n_lengths: int, n_sums: int) -> Records:
+    """Groups of the lengths and sums of every part, where parts have lengths of their own."""
+    if not cases.unlinked:
+        return groups
+    part = np.repeat(np.arange(cases.parts, dtype=np.int32), len(groups))
+    groups = np.tile(groups, cases.parts)
+    groups["first_length"] += part * np.int32(n_lengths)
+    for field in ("lnl_sum", "first_sum"):
+        groups[field] += part * np.int32(n_sums)
+    return groups
 
 
 def join(
@@ -417,13 +423,8 @@ def join(
     pieces = [_at_edges(Evaluate, evaluate), _at_edges(Derive, derive)]
     groups = planner.group_records(GroupKind.DIAGONAL, index, 1, index, count + 2 * index)
     groups = groups_by_part(groups, cases, count, sums.n_sums)
-    stages = (
-        PMatrices(planner.pmatrix_records(count, number, cases)),
-        planner.sites(pieces, cases),
-        sums.reduce,
-        Optimise(groups, alone=True),
-        Repeat(0, passes, len(groups)),
-    )
+    matrices = PMatrices(planner.pmatrix_records(count, number, cases))
+    stages = newton((matrices, planner.sites(pieces, cases), sums.reduce), groups, passes)
     start = forest.lengths[..., forest.edge[left]] + forest.lengths[..., forest.edge[right]]
     return Program(stages, sums.n_cells, cases.records), start.ravel()
 
@@ -452,11 +453,7 @@ def near_vectors(
 
 
 def triplets(
-    trees: Trees,
-    scan: ScanTasks,
-    base: int,
-    passes: int,
-    cases: Cases | None = None,
+    trees: Trees, scan: ScanTasks, base: int, passes: int, cases: Cases | None = None
 ) -> tuple[Program, Float64]:
     """Joint Newton around every output of a scan, from the near vectors in slots from ``base``.
 
@@ -480,13 +477,8 @@ def triplets(
     start = np.stack([half, half, forest.lengths[..., forest.edge[prune]]], axis=-1)
     groups = planner.group_records(GroupKind.TRIPLET, 3 * index, 3, sums.sums, sums.sums + 1)
     groups = groups_by_part(groups, cases, 3 * count, sums.n_sums)
-    stages = (
-        PMatrices(planner.pmatrix_records(3 * count, np.repeat(number, 3), cases)),
-        Triplets(records),
-        sums.reduce,
-        Optimise(groups, alone=True),
-        Repeat(0, passes, len(groups)),
-    )
+    matrices = PMatrices(planner.pmatrix_records(3 * count, np.repeat(number, 3), cases))
+    stages = newton((matrices, Triplets(records), sums.reduce), groups, passes)
     return Program(stages, sums.n_cells, cases.records), start.ravel()
 
 
@@ -559,40 +551,3 @@ def _topologies(trees: Trees) -> tuple[Hashable, ...]:
     arrays_of = (tree.twin.tobytes() + tree.edge.tobytes() for tree in unlike.values())
     artificial = tuple(tree.n_artificial for tree in unlike.values())
     return tuple(place[key] for key in keys), artificial, *arrays_of
-
-
-# How lnL changes with every entry of the rate matrices of a mixture's classes, from the sums over
-# edges that FLOW leaves (:mod:`mltree.program.ops.edges`).
-
-
-class Runs(Protocol):
-    """Runs programs (:class:`mltree.likelihood.likelihood.Likelihood`)."""
-
-    engine: Engine
-
-    def take(self, trees: Sequence[Tree], cases: Sequence[Case]) -> Cases:
-        """Load the models."""
-
-    def run(self, program: Program, lengths: Float64) -> Result:
-        """Run a program."""
-
-
-def flow_slopes(likelihood: Runs, tree: Tree, case: Case) -> list[Float64]:
-    """The derivative of lnL in every entry of every class's normalised Q, f64[M, S, S] a part."""
-    table = likelihood.take([tree], [case]).summed_by_part
-    most = max(arrays.n_systems * arrays.n_states**2 for arrays in case.models)
-    of_class = max(arrays.n_states for arrays in case.models) ** 2
-    at_once = of_class * max(1, likelihood.engine.room.cells // of_class)
-    program = flows(tree, most, table, at_once)
-    sums = likelihood.run(program, tree.lengths.ravel()).sums
-    rows = sums.reshape(len(case.models), 1 + most)[:, 1:]
-    return [_in_states(arrays, row) for arrays, row in zip(case.models, rows, strict=True)]
-
-
-def _in_states(arrays: ModelArrays, sums: Float64) -> Float64:
-    """f64[M, S, S]: V⁻ᵀ (sums) Vᵀ, of a part's sums over edges; behind those of its classes 0."""
-    shape = arrays.n_systems, arrays.n_states, arrays.n_states
-    joint = sums[: np.prod(shape)].reshape(shape)
-    left, right = arrays.left.reshape(shape), arrays.right.reshape(shape)
-    by_entry: Float64 = product(product(left.swapaxes(1, 2), joint), right.swapaxes(1, 2))
-    return by_entry

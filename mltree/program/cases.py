@@ -98,10 +98,10 @@ class Cases(Value, eq=False):
         The items of trees ``number``, int32[n], have ``size`` each and lie one after the other.
         """
         ranges, streams = self.streams
-        before = _before(size, len(number))
+        size = np.broadcast_to(np.int32(size), number.shape)
+        before = offsets(size)
         if len(ranges) == 1 or not number.size:
             return before
-        size = np.broadcast_to(np.int32(size), number.shape)
         if (number[1:] >= number[:-1]).all():  # tree by tree: a tenth of the time
             before -= self._of_others(number, before, size[-1]).take(number)
             return before
@@ -148,18 +148,6 @@ class Cases(Value, eq=False):
         return np.subtract(branch if self.parts == 1 else branch * np.int32(self.parts), first)
 
 
-def groups_by_part(groups: Records, cases: Cases, n_lengths: int, n_sums: int) -> Records:
-    """Groups of the lengths and sums of every part, where parts have lengths of their own."""
-    if not cases.unlinked:
-        return groups
-    part = np.repeat(np.arange(cases.parts, dtype=np.int32), len(groups))
-    groups = np.tile(groups, cases.parts)
-    groups["first_length"] += part * np.int32(n_lengths)
-    for field in ("lnl_sum", "first_sum"):
-        groups[field] += part * np.int32(n_sums)
-    return groups
-
-
 class Sums(NamedTuple):
     """Cells and sums of a program's units: trees, branches, insertions."""
 
@@ -176,8 +164,8 @@ class Sums(NamedTuple):
 def sums_of(number: Int32, width: Int32 | int, cases: Cases) -> Sums:
     """Cells and sums for units of trees ``number``, ``width`` each; a row a part if by part."""
     ranges, streams = cases.streams
-    sums, cells = _before(width, len(number)), cases.before(number, width)
     width = np.broadcast_to(np.int32(width), number.shape)
+    sums, cells = offsets(width), cases.before(number, width)
     n_sums = int(sums[-1] + width[-1])
     first, stream = np.zeros(1, np.intp), streams[number[:1]]
     if len(ranges) > 1:
@@ -193,17 +181,15 @@ def sums_of(number: Int32, width: Int32 | int, cases: Cases) -> Sums:
     return Sums(cells, sums, n_cells, n_sums, Reduce(records))
 
 
-def _before(size: Int32 | int, count: int) -> Int32:
-    """int32[count]: offset of each item, given the sizes of items that lie one after the other."""
-    if isinstance(size, int):
-        return size * np.arange(count, dtype=np.int32)
+def offsets(size: Int32) -> Int32:
+    """int32[n]: offset of each item, given the sizes of items that lie one after the other."""
     before: Int32 = np.cumsum(size, dtype=np.int32) - size
     return before
 
 
 def _before_alike(stream: Int32, size: Int32) -> Int32:
     """int32[n]: offset of each item within its stream; items are sorted by stream."""
-    before = _before(size, stream.size)
+    before = offsets(size)
     alike: Int32 = before - before[np.searchsorted(stream, stream)]
     return alike
 

@@ -150,11 +150,7 @@ RELL_TILE = 4
 """Trees and rows of weights whose products a work-item sums together, in registers."""
 
 
-ENUMS: dict[str, type[enum.IntEnum]] = {
-    "STEP": GroupKind,
-    "CONTROL": Control,
-    "FN": Function,
-}
+ENUMS: dict[str, type[enum.IntEnum]] = {"STEP": GroupKind, "CONTROL": Control, "FN": Function}
 """Numbers with names, and what kernels know them by."""
 _KNOWN_TO_KERNELS = """
     SCALE_BITS_DOUBLE SCALE_BITS_SINGLE CONTROL_WORDS HEADER_WORDS REDUCE_WIDTH NO_CELL RESULT

@@ -11,7 +11,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from dataclasses import replace
 from functools import cached_property, lru_cache
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import numpy as np
 
@@ -24,7 +24,7 @@ from mltree.program.ops.operation import RUNS, Records, Role, Run, fields, joine
 from mltree.program.ops.optimise import GROUP
 from mltree.program.ops.scan import SCAN_STEP, SCAN_TASK
 from mltree.program.ops.sites import RUN, STREAM, Sites
-from mltree.system.arrays import Bool, Float64, Int32
+from mltree.system.arrays import Bool, Float64, Index, Int32
 from mltree.system.values import Value
 from mltree.tree.topology import Forest, Tree
 
@@ -93,9 +93,9 @@ class ScanTasks(Value):
 
     def _by_output(self, values: Int32) -> Int32:
         """int32[outputs]: of int32[2, steps]."""
-        is_wanted = self.output >= 0
+        is_asked = self.output >= 0
         in_order = np.empty(self.outputs, np.int32)
-        in_order[self.output[is_wanted]] = values[is_wanted]
+        in_order[self.output[is_asked]] = values[is_asked]
         return in_order
 
     @cached_property
@@ -106,13 +106,24 @@ class ScanTasks(Value):
         trees: Int32 = self.tree[self.task_of_output]
         return trees
 
+    def chosen(self, tasks: slice | Index, steps: slice | Index, **others: Any) -> ScanTasks:
+        """Some tasks and some steps; ``others``: the fields that do not follow from them."""
+        return replace(
+            self,
+            tree=self.tree[tasks],
+            prune=self.prune[tasks],
+            root=self.root[tasks],
+            join_length=self.join_length[..., tasks],
+            far=self.far[:, steps],
+            level_in=self.level_in[steps],
+            level_out=self.level_out[:, steps],
+            **others,
+        )
+
     @property
     def levels(self) -> int:
         """Stack entries that the deepest task needs (level 0 included)."""
         return 1 + max(int(self.level_out.max(initial=-1)), 0)
-
-
-_STEP_FIELDS = ("far", "level_in", "level_out")
 
 
 def split(
@@ -160,29 +171,22 @@ def _in_turns(scan: ScanTasks, cases: Cases) -> ScanTasks:
     order = np.argsort(place / np.bincount(stream, steps)[stream], kind="stable")
     first = np.append(0, np.cumsum(steps[order]))
     index = np.arange(first[-1]) + np.repeat(scan.first_step[:-1][order] - first[:-1], steps[order])
-    return replace(
-        scan,
-        tree=scan.tree[order],
-        prune=scan.prune[order],
-        root=scan.root[order],
-        join_length=scan.join_length[..., order],
-        first_step=first.astype(np.int32),
-        output=scan.output[:, index],
-        **{name: getattr(scan, name)[..., index] for name in _STEP_FIELDS},
+    return scan.chosen(
+        order, index, first_step=first.astype(np.int32), output=scan.output[:, index]
     )
 
 
 def _walks(task: ScanTasks, outputs: Int32, room: int) -> Iterator[tuple[ScanTasks, Int32]]:
     """One task as walks with ``room`` outputs each, as far as the last of them."""
     for first in range(0, task.outputs, room):
-        is_wanted = (task.output >= first) & (task.output < first + room)
-        steps = int(np.flatnonzero(is_wanted.any(axis=0))[-1]) + 1
-        walk = replace(
-            task,
+        is_asked = (task.output >= first) & (task.output < first + room)
+        steps = int(np.flatnonzero(is_asked.any(axis=0))[-1]) + 1
+        walk = task.chosen(
+            slice(1),
+            slice(steps),
             first_step=np.array([0, steps], np.int32),
-            output=np.where(is_wanted, task.output - first, np.int32(-1))[:, :steps],
-            outputs=int(is_wanted.sum()),
-            **{name: getattr(task, name)[..., :steps] for name in _STEP_FIELDS},
+            output=np.where(is_asked, task.output - first, np.int32(-1))[:, :steps],
+            outputs=int(is_asked.sum()),
         )
         yield walk, outputs[first : first + room]
 
@@ -197,17 +201,8 @@ def _part(scan: ScanTasks, first: int, last: int) -> tuple[ScanTasks, Int32]:
     number[0, ~is_scored[0]] = number[1, ~is_scored[1]] = -1
     outputs = np.empty(int(met[-1]), np.int32)
     outputs[number[is_scored]] = output[is_scored]
-    part = replace(
-        scan,
-        tree=scan.tree[tasks],
-        prune=scan.prune[tasks],
-        root=scan.root[tasks],
-        join_length=scan.join_length[..., tasks],
-        first_step=scan.first_step[first : last + 1] - scan.first_step[first],
-        output=number,
-        outputs=len(outputs),
-        **{name: getattr(scan, name)[..., steps] for name in _STEP_FIELDS},
-    )
+    first_step = scan.first_step[first : last + 1] - scan.first_step[first]
+    part = scan.chosen(tasks, steps, first_step=first_step, output=number, outputs=len(outputs))
     return part, outputs
 
 
@@ -329,11 +324,11 @@ def _operand_table(n_tips: tuple[int, ...], first_slot: tuple[int, ...]) -> Int3
     return table
 
 
-def all_newviews(forest: Forest, cases: Cases) -> Piece:
-    """Every directional CLA of every tree."""
-    level = forest.levels()[forest.inner]
+def newviews(forest: Forest, halves: Int32, cases: Cases) -> Piece:
+    """The directional CLAs of some half-edges, level by level."""
+    level = forest.levels()[halves]
     order = np.argsort(level, kind="stable")
-    return _newviews(forest, forest.inner[order], level[order], cases)
+    return _newviews(forest, halves[order], level[order], cases)
 
 
 def is_stale(before: Forest, after: Forest) -> Bool:
@@ -352,14 +347,6 @@ def is_stale(before: Forest, after: Forest) -> Bool:
     for wave in np.split(order, np.flatnonzero(np.diff(level[order])) + 1):
         stale[wave] |= stale[after.twin[one[wave]]] | stale[after.twin[other[wave]]]
     return stale
-
-
-def stale_newviews(forest: Forest, stale: Bool, cases: Cases) -> Piece:
-    """The newviews of the stale half-edges (see :func:`is_stale`)."""
-    level = forest.levels()
-    halves = np.flatnonzero(stale).astype(np.int32)
-    halves = halves[np.argsort(level[halves], kind="stable")]
-    return _newviews(forest, halves, level[halves], cases)
 
 
 def newviews_towards(trees: Sequence[Tree], edge: int, cases: Cases) -> Piece:

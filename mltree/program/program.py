@@ -193,14 +193,6 @@ class Program(Value, eq=False):
                 driver.run(at, following)
             at = following
 
-    def title(self, stage: int) -> str:
-        """A stage for a reader, without its records."""
-        return self.stages[stage].title
-
-    def line(self, stage: int, record: int) -> str:
-        """One record of a stage, as :meth:`listing` shows it (tasks before steps)."""
-        return self.stages[stage].lines()[record]
-
     def listing(self) -> str:
         """The program for a reader, a line per record."""
         lines = []

@@ -11,7 +11,8 @@ import numpy as np
 
 from mltree.fit.model_optimiser import Fit, distant_starts, starts_of
 from mltree.fit.settings import PerturbationSettings, PhaseSettings, SearchSettings
-from mltree.likelihood.requests import Request, SearchLikelihood, Steps, smoothed, topology_keys
+from mltree.likelihood.likelihood import Likelihood
+from mltree.likelihood.requests import Request, Steps, smoothed, topology_keys
 from mltree.models.partitioned import Linkage, PartitionModel
 from mltree.models.rates import FittedRates, SiteRates
 from mltree.program.cases import Case
@@ -284,14 +285,14 @@ class SearchContext:
 
 @runtime_checkable
 class _PerSite(Protocol):
-    """Protocol of :class:`mltree.likelihood.site_rates.PerSiteLikelihood`."""
+    """Protocol of :class:`mltree.likelihood.likelihood.PerSiteLikelihood`."""
 
     def group(self, rates: Sequence[SiteRates]) -> None: ...
 
     def site_rates(self, tree: Tree, case: Case) -> list[FittedRates]: ...
 
 
-def _per_site(likelihood: SearchLikelihood) -> _PerSite:
+def _per_site(likelihood: Likelihood) -> _PerSite:
     if not isinstance(likelihood, _PerSite):
         raise ValueError("a likelihood whose patterns have no rates of their own")
     return likelihood
@@ -300,7 +301,7 @@ def _per_site(likelihood: SearchLikelihood) -> _PerSite:
 class _SiteRates(Request, eq=False):
     """Fit the site rates of every part of each tree."""
 
-    def answer(self, likelihood: SearchLikelihood) -> list[list[FittedRates]]:
+    def answer(self, likelihood: Likelihood) -> list[list[FittedRates]]:
         """Return the fitted rates of the parts of every tree."""
         pairs = zip(self.trees, self.cases, strict=True)
         return [_per_site(likelihood).site_rates(tree, case) for tree, case in pairs]
@@ -316,7 +317,7 @@ class _GroupPatterns(Request, eq=False):
         """Requests of this kind are not joined."""
         return type(self), id(self)
 
-    def answer(self, likelihood: SearchLikelihood) -> list[None]:
+    def answer(self, likelihood: Likelihood) -> list[None]:
         """Group the patterns; the answers are empty."""
         _per_site(likelihood).group(self.rates)
         return [None] * len(self.trees)

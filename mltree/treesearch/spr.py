@@ -11,11 +11,10 @@ import numpy as np
 from numpy.typing import NDArray
 
 from mltree.fit.settings import PhaseSettings, RoundSettings
-from mltree.likelihood.likelihood import dealt, in_batches
+from mltree.likelihood.likelihood import Likelihood, dealt, in_batches
 from mltree.likelihood.requests import (
     Answers,
     Request,
-    SearchLikelihood,
     Steps,
     shape_keys,
     smoothed,
@@ -333,7 +332,7 @@ class ScoredMoves(NamedTuple):
 
 
 def score_moves(
-    likelihood: SearchLikelihood,
+    likelihood: Likelihood,
     trees: Sequence[Tree],
     cases: Sequence[Case],
     lnls: Sequence[float],
@@ -362,7 +361,7 @@ def score_moves(
 
 
 def _scored(
-    likelihood: SearchLikelihood,
+    likelihood: Likelihood,
     trees: Sequence[Tree],
     cases: Sequence[Case],
     lnls: Sequence[float],
@@ -413,7 +412,7 @@ def _masked(
 
 
 def scan(
-    likelihood: SearchLikelihood,
+    likelihood: Likelihood,
     trees: Trees,
     cases: Sequence[Case],
     lnls: Sequence[float],
@@ -480,7 +479,7 @@ def _narrow(numbers: Int32, end: int) -> NDArray[Any]:
 
 
 def rescore(
-    likelihood: SearchLikelihood,
+    likelihood: Likelihood,
     cases: Sequence[Case],
     region: Neighbourhood,
     selected: Int32,
@@ -504,7 +503,7 @@ def rescore(
 
 
 def _merged_lengths(
-    likelihood: SearchLikelihood, cases: Sequence[Case], region: Neighbourhood, selected: Int32
+    likelihood: Likelihood, cases: Sequence[Case], region: Neighbourhood, selected: Int32
 ) -> Float64:
     """f64[..., prunes]: merged branches, optimised for prunes with a selected target."""
     used = np.flatnonzero(np.bincount(region.side[selected] >> 1))
@@ -529,7 +528,7 @@ class ScoreMoves(Request, eq=False):
         """Requests with the same rules can be joined."""
         return super().kind, self.rules
 
-    def answer(self, likelihood: SearchLikelihood) -> list[ScoredMoves]:
+    def answer(self, likelihood: Likelihood) -> list[ScoredMoves]:
         """RescoredMoves, tree by tree."""
         return score_moves(
             likelihood, self.trees, self.cases, self.lnls, self.caches, self.rules, self.share

@@ -37,7 +37,7 @@ TREE = random_topology(TIPS, np.random.default_rng(3))
 
 SLOTS = planner.slots_of(TREE)
 
-LONE = Cases.alike(1)
+FOREST, LONE = Forest([TREE]), Cases.alike(1)
 
 
 def check(program: Program, *, lengths: int = 200, models: int = 1, groups: int = 0) -> None:
@@ -74,7 +74,7 @@ def reduced_cells(count: int) -> Reduce:
 
 
 def every_cla() -> tuple[Stage, ...]:
-    return pmatrices(), planner.sites([planner.all_newviews(Forest([TREE]), LONE)], LONE)
+    return pmatrices(), planner.sites([planner.newviews(FOREST, FOREST.inner, LONE)], LONE)
 
 
 def edges(kind: type[Run], **fields: int) -> Sites:

@@ -41,9 +41,9 @@ def test_listing() -> None:
 
 def test_a_line_of_the_listing() -> None:
     program = builders.traversal([QUARTET])
-    assert program.title(1) == "SITES"
-    assert program.line(1, 1) == "NEWVIEW cla[0] = P[1] tip[1] * P[4] cla[1]"
-    assert program.line(0, 4) == "P[4] = exp(Q r t[4]) stride 0 case 0"
+    assert program.stages[1].title == "SITES"
+    assert program.stages[1].lines()[1] == "NEWVIEW cla[0] = P[1] tip[1] * P[4] cla[1]"
+    assert program.stages[0].lines()[4] == "P[4] = exp(Q r t[4]) stride 0 case 0"
 
 
 def test_words_are_the_stage_table_and_then_the_records(tree: Tree) -> None:
@@ -106,7 +106,7 @@ def test_a_part_is_made_once(tree: Tree) -> None:
     assert (part.sums, part.cells) == (program.sums, program.cells)
     assert part.cases is program.cases
     assert program.part(3, 4).first_stage == 3
-    assert program.part(3, 4).title(0) == "OPTIMISE"
+    assert program.part(3, 4).stages[0].title == "OPTIMISE"
 
 
 def test_every_cla_is_made_once_and_after_what_it_needs(tree: Tree) -> None:

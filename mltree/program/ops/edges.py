@@ -147,7 +147,7 @@ class Flow(Run):
         counts = state.weights[edge.weights, state.range]
         shares = np.where(counts > 0, counts, 0.0)[:, None] * row.weights * np.exp(-logs)
         joint = np.einsum("lk,lka,lkb->kab", shares, u, v) * divided(row.eigenvalues[0], time)
-        by_class = joint.reshape(state.row.systems, -1, state.row.states**2).sum(axis=1).ravel()
+        by_class = joint.reshape(state.systems, -1, state.states**2).sum(axis=1).ravel()
         sums = by_class[edge.first : edge.first + edge.cells]
         state.cells[edge.cell : edge.cell + sums.size, state.part] += sums
 

@@ -54,7 +54,7 @@ class PMatrices(TableStage):
         time = row.rates * state.lengths[branch.length + branch.stride * part]
         expm1 = np.expm1(time[:, None] * row.eigenvalues)
         change = (row.right * expm1[..., None, :]) @ row.left
-        made = np.maximum(np.eye(state.row.states) + change, 0.0)
+        made = np.maximum(np.eye(state.states) + change, 0.0)
         for k in np.flatnonzero(state.is_indirect[branch.model + part]):
             made[:, k] = exponential(row.generator[:, k % row.generator.shape[1]], time[k])
         state.p[branch.p + part], state.expm1[branch.p + part] = made, expm1
