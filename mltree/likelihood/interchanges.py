@@ -24,7 +24,7 @@ from mltree.program.cases import Case, Cases, sums_of
 from mltree.program.contract import GroupKind
 from mltree.program.ops.edges import EDGE, Derive, Evaluate, EvaluateSites
 from mltree.program.ops.newview import NEWVIEW, Newview, PMatrices
-from mltree.program.ops.operation import Records
+from mltree.program.ops.operation import Records, table
 from mltree.program.planner import Piece
 from mltree.program.program import Program
 from mltree.system.arrays import Float64, Index, Int32
@@ -236,7 +236,6 @@ class _Views:
         return Piece(Newview, records, number, np.zeros(dst.size, np.int32))
 
     def _edges(self, x: Int32, y: Int32, p: Int32) -> Records:
-        records: Records = np.empty(x.size, EDGE)
-        records["x"], records["y"], records["p"] = x.T.ravel(), y.T.ravel(), p.T.ravel()
+        records = table(EDGE, x.size, x=x.T.ravel(), y=y.T.ravel(), p=p.T.ravel())
         self._cases.give(records, np.tile(self._number, x.shape[1]))
         return records

@@ -18,7 +18,7 @@ from mltree.program.cases import Cases, offsets, sums_of
 from mltree.program.contract import NO_CELL, RESULT, TRIPLET_CELLS, GroupKind
 from mltree.program.ops.edges import EDGE, FLOW, Derive, Evaluate, EvaluateSites, Flow
 from mltree.program.ops.newview import PMatrices
-from mltree.program.ops.operation import Records, Run, Stage
+from mltree.program.ops.operation import Records, Run, Stage, table
 from mltree.program.ops.optimise import Optimise, Repeat
 from mltree.program.ops.reduce import RELL, Reduce, Rell
 from mltree.program.ops.scan import Scan
@@ -222,14 +222,16 @@ def _steps(forest: Forest, pieces: _Pieces) -> tuple[Records, Int32]:
 def _walks(forest: Forest, pieces: _Pieces, first: Int32) -> Records:
     """A walk to every head, of the tree that its case is."""
     heads, roots, tree = pieces.heads, pieces.roots, pieces.tree
-    walks: Records = np.empty(heads.size, WALK)
-    walks["tip"] = ~(forest.in_tree(roots) // 3)[tree]
-    walks["p"] = forest.edge[roots][tree]
-    walks["case"] = tree
-    walks["slot"] = pieces.slot
-    walks["first_step"] = first[heads]
-    walks["steps"] = pieces.steps[heads]
-    return walks
+    return table(
+        WALK,
+        heads.size,
+        tip=~(forest.in_tree(roots) // 3)[tree],
+        p=forest.edge[roots][tree],
+        case=tree,
+        slot=pieces.slot,
+        first_step=first[heads],
+        steps=pieces.steps[heads],
+    )
 
 
 def traversal(
@@ -345,12 +347,10 @@ def flows(tree: Tree, most: int, cases: Cases, at_once: int) -> Program:
     forest, number = Forest([tree]), np.zeros(tree.n_edges, np.int32)
     edges = planner.branch_records(forest, cases)
     lengths = planner.pmatrix_records(tree.n_edges, number, cases)
-    records: Records = np.empty(tree.n_edges, FLOW)
-    for name in ("x", "y", "case", "model", "weights"):
-        records[name] = edges[name]
-    for name in ("length", "stride"):
-        records[name] = lengths[name]
-    edges["cell"], records["cell"] = 0, 1
+    edges["cell"] = 0
+    ends = {name: edges[name] for name in ("x", "y", "case", "model", "weights")}
+    length, stride = lengths["length"], lengths["stride"]
+    records = table(FLOW, tree.n_edges, **ends, length=length, stride=stride, cell=1)
     pieces = [planner.newviews(forest, forest.inner, cases), _at_edges(EvaluateSites, edges[:1])]
     every = sums_of(number[:1], 1 + most, cases).reduce.records
     stages: list[Stage] = [PMatrices(lengths)]
@@ -408,15 +408,13 @@ def join(
 ) -> tuple[Program, Float64]:
     """Newton on the branch that each prune (a half-edge of the forest) leaves behind."""
     cases, forest = cases or Cases.alike(len(trees)), Forest.of(trees)
-    table, number = planner.operand_table(forest, cases), forest.tree_of_half[prunes]
+    operand, number = planner.operand_table(forest, cases), forest.tree_of_half[prunes]
     left, right = siblings(prunes)
     count = len(prunes)
     index = np.arange(count, dtype=np.int32)
     sums = sums_of(np.tile(number, 2), np.repeat([1, 2], count), cases)
-    derive: Records = np.empty(count, EDGE)
-    derive["x"] = table[forest.twin[left]]
-    derive["y"] = table[forest.twin[right]]
-    derive["p"] = cases.matrices(index, number)
+    x, y = operand[forest.twin[left]], operand[forest.twin[right]]
+    derive = table(EDGE, count, x=x, y=y, p=cases.matrices(index, number))
     cases.give(derive, number)
     evaluate = derive.copy()
     evaluate["cell"], derive["cell"] = np.split(sums.cells, 2)
@@ -460,19 +458,22 @@ def triplets(
     Starts from the target edge split in half and the pendant length as it is.
     """
     cases, forest = cases or Cases.alike(len(trees)), Forest.of(trees)
-    table, number = planner.operand_table(forest, cases), scan.tree_of_output
+    operand, number = planner.operand_table(forest, cases), scan.tree_of_output
     far, prune, count = scan.far_of_output, scan.prune[scan.task_of_output], scan.outputs
     index = np.arange(count, dtype=np.int32)
     sums = sums_of(number, TRIPLET_CELLS, cases)
-    records: Records = np.empty(count, TRIPLET)
-    records["proximal"] = _near_slots(scan, base, cases)
-    records["distal"] = table[far]
-    records["pendant"] = table[forest.twin[prune]]
-    for leg, field in enumerate(("proximal_p", "distal_p", "pendant_p")):
-        records[field] = cases.matrices(3 * index + np.int32(leg), number)
+    branches = (cases.matrices(3 * index + np.int32(leg), number) for leg in range(3))
+    records = table(
+        TRIPLET,
+        count,
+        proximal=_near_slots(scan, base, cases),
+        distal=operand[far],
+        pendant=operand[forest.twin[prune]],
+        **dict(zip(("proximal_p", "distal_p", "pendant_p"), branches, strict=True)),
+        cell=sums.cells,
+        group=NO_CELL if cases.unlinked else index,
+    )
     cases.give(records, number)
-    records["cell"] = sums.cells
-    records["group"] = NO_CELL if cases.unlinked else index
     half = forest.lengths[..., forest.edge[far]] / 2
     start = np.stack([half, half, forest.lengths[..., forest.edge[prune]]], axis=-1)
     groups = planner.group_records(GroupKind.TRIPLET, 3 * index, 3, sums.sums, sums.sums + 1)

@@ -14,7 +14,7 @@ from typing import NamedTuple
 import numpy as np
 
 from mltree.models.eigen import ModelArrays
-from mltree.program.ops.operation import CASE, Records, Role, fields
+from mltree.program.ops.operation import CASE, Records, Role, fields, table
 from mltree.program.ops.reduce import REDUCTION, Reduce
 from mltree.system.arrays import Int32
 from mltree.system.values import Value
@@ -49,21 +49,19 @@ class Cases(Value, eq=False):
     @classmethod
     def of(cls, cases: Sequence[Case], unlinked: bool = False) -> Cases:
         """Trees under these cases, whose models have rows in the order of :func:`distinct`."""
-        records: Records = np.empty(len(cases), CASE)
-        records["first_part"] = [case.first_part for case in cases]
-        records["parts"] = len(cases[0].models)
         rows = {models: n * len(models) for n, models in enumerate(distinct(cases))}
-        records["model"] = [rows[case.models] - case.first_part for case in cases]
-        records["weights"] = [case.weights for case in cases]
-        return cls(records, unlinked)
+        each = (
+            (case.first_part, len(case.models), rows[case.models] - case.first_part, case.weights)
+            for case in cases
+        )
+        return cls(np.array(list(each), CASE), unlinked)
 
     @classmethod
     @lru_cache(maxsize=32)
     def alike(cls, trees: int, parts: int = 1, unlinked: bool = False) -> Cases:
         """Trees side by side on the same parts, with model rows one after the other; read-only."""
-        records: Records = np.zeros(trees, CASE)
-        records["parts"] = parts
-        records["model"] = parts * np.arange(trees)
+        models = parts * np.arange(trees, dtype=np.int32)
+        records = table(CASE, trees, first_part=0, parts=parts, model=models, weights=0)
         records.setflags(write=False)
         return cls(records, unlinked)
 
@@ -171,9 +169,8 @@ def sums_of(number: Int32, width: Int32 | int, cases: Cases) -> Sums:
     if len(ranges) > 1:
         first = np.flatnonzero(np.diff(streams[number], prepend=-1))
         stream = streams[number[first]]
-    records: Records = np.empty(len(first), REDUCTION)
-    records["cell"], records["sum"] = cells[first], sums[first]
-    records["count"] = np.diff(sums[first], append=n_sums)
+    count = np.diff(sums[first], append=np.int32(n_sums))
+    records = table(REDUCTION, len(first), cell=cells[first], sum=sums[first], count=count)
     records["first_part"], records["parts"] = ranges[stream].T
     if cases.unlinked or cases.by_part:
         records = _by_part(records, cases.parts, n_sums)

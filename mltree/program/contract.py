@@ -49,7 +49,7 @@ class Control(enum.IntEnum):
     ACCEPTED = 6
     """1 when the last trial was the best: CLAs then belong to the returned lengths."""
     FLOOR = 7
-    """Stop where HOPE times what a step promises would end below (natural log)."""
+    """Stop where GAIN_PER_PROMISE times what a step promises would end below (natural log)."""
 
 
 class Function(enum.IntEnum):
@@ -110,11 +110,11 @@ MAX_STEP_HALVINGS = 12
 STEP_GROWTH = 1.4
 """A successful step grows by this, up to a whole Newton step (docs/search.md, "Branch lengths")."""
 
-ENOUGH = 0.5
+LEAST_PROMISE = 0.5
 """Share of its epsilon that a group's next step has to promise: where lengths hang together it
 gains about twice what it promises (docs/search.md, "Branch lengths")."""
 
-HOPE = 10
+GAIN_PER_PROMISE = 10
 """Times what its next step promises that a group may gain in all (docs/search.md, "Branch
 lengths")."""
 
@@ -155,7 +155,7 @@ ENUMS: dict[str, type[enum.IntEnum]] = {"STEP": GroupKind, "CONTROL": Control, "
 _KNOWN_TO_KERNELS = """
     SCALE_BITS_DOUBLE SCALE_BITS_SINGLE CONTROL_WORDS HEADER_WORDS REDUCE_WIDTH NO_CELL RESULT
     FAR_COUNT PENDANT_LEVEL ROOT_LEVEL WARP TRIPLET_CELLS MAX_STEP_HALVINGS STEP_GROWTH
-    ENOUGH HOPE MOST_MIXED UPHILL MOST_GROWTH LEAST_REACH SATURATED RIDGE
+    LEAST_PROMISE GAIN_PER_PROMISE MOST_MIXED UPHILL MOST_GROWTH LEAST_REACH SATURATED RIDGE
     RELL_TILE
     FLOW_NEAR SERIES_OCTAVES MOST_TERMS NO_SERIES
 """

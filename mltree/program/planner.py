@@ -20,7 +20,7 @@ from mltree.program.cases import Cases
 from mltree.program.contract import NO_CELL, ROOT_LEVEL, Control, GroupKind
 from mltree.program.ops.edges import EDGE
 from mltree.program.ops.newview import NEWVIEW, PMATRIX, Newview
-from mltree.program.ops.operation import RUNS, Records, Role, Run, fields, joined
+from mltree.program.ops.operation import RUNS, Records, Role, Run, fields, joined, table
 from mltree.program.ops.optimise import GROUP
 from mltree.program.ops.scan import SCAN_STEP, SCAN_TASK
 from mltree.program.ops.sites import RUN, STREAM, Sites
@@ -230,10 +230,9 @@ def pmatrix_records(
     """The P matrices of some ``branch`` of a program's branches, or of all; of trees ``number``."""
     if branch is None:
         branch = np.arange(branches, dtype=np.int32)
-    records: Records = np.empty(len(branch), PMATRIX)
-    records["p"] = cases.matrices(branch, number)
-    records["length"] = branch
-    records["stride"] = branches if cases.unlinked else 0
+    stride = branches if cases.unlinked else 0
+    p = cases.matrices(branch, number)
+    records = table(PMATRIX, len(branch), p=p, length=branch, stride=stride)
     if cases.unlinked:
         records["length"] -= branches * cases.records["first_part"][number]
     cases.give(records, number)
@@ -289,11 +288,14 @@ def sites(
     if len(stream) > 1:
         every = every[np.lexsort((every[:, 1], every[:, 0]))]
     of_run = stream[every[:, 0]]
-    streams: Records = np.empty(len(ranges), STREAM)
+    streams = table(
+        STREAM,
+        len(ranges),
+        first_run=np.searchsorted(of_run, np.arange(len(ranges))).astype(np.int32),
+        runs=np.bincount(of_run, minlength=len(ranges)).astype(np.int32),
+        group=stream if grouped else NO_CELL,
+    )
     streams["first_part"], streams["parts"] = ranges.T
-    streams["first_run"] = np.searchsorted(of_run, np.arange(len(ranges)))
-    streams["runs"] = np.bincount(of_run, minlength=len(ranges))
-    streams["group"] = stream if grouped else NO_CELL
     return Sites(
         streams,
         np.ascontiguousarray(every[:, 2:]).view(RUN).ravel(),
@@ -313,15 +315,15 @@ def operand_table(forest: Forest, cases: Cases) -> Int32:
 
 @lru_cache(maxsize=32)
 def _operand_table(n_tips: tuple[int, ...], first_slot: tuple[int, ...]) -> Int32:
-    table = np.concatenate(
+    operands = np.concatenate(
         [
             part
             for tips, slot in zip(n_tips, first_slot, strict=True)
             for part in (~(np.arange(3 * tips) // 3), np.arange(slot, slot + 3 * (tips - 2)))
         ]
     ).astype(np.int32)
-    table.setflags(write=False)
-    return table
+    operands.setflags(write=False)
+    return operands
 
 
 def newviews(forest: Forest, halves: Int32, cases: Cases) -> Piece:
@@ -376,27 +378,29 @@ def _walk_towards(tree: Tree, edge: int) -> tuple[Int32, Int32]:
 
 def _newviews(forest: Forest, halves: Int32, level: Int32, cases: Cases) -> Piece:
     """The CLAs of half-edges of a forest, whose levels rise."""
-    table, number = operand_table(forest, cases), forest.tree_of_half[halves]
+    operand, number = operand_table(forest, cases), forest.tree_of_half[halves]
     one, other = (side[halves] for side in forest.siblings)
-    records: Records = np.empty(halves.size, NEWVIEW)
-    records["dst"] = table[halves]
-    records["left"] = table[forest.twin[one]]
-    records["right"] = table[forest.twin[other]]
-    records["left_p"] = cases.matrices(forest.edge[one], number)
-    records["right_p"] = cases.matrices(forest.edge[other], number)
+    records = table(
+        NEWVIEW,
+        halves.size,
+        dst=operand[halves],
+        left=operand[forest.twin[one]],
+        left_p=cases.matrices(forest.edge[one], number),
+        right=operand[forest.twin[other]],
+        right_p=cases.matrices(forest.edge[other], number),
+    )
     return Piece(Newview, records, number, level)
 
 
 def branch_records(forest: Forest, cases: Cases) -> Records:
     """EVALUATE or DERIVE at every branch of every tree, in order; cells are not given yet."""
-    table, number = operand_table(forest, cases), forest.tree_of_edge
+    operand, number = operand_table(forest, cases), forest.tree_of_edge
     lower = np.empty(number.size, np.int32)
     first = np.flatnonzero(forest.twin > np.arange(forest.twin.size))
     lower[forest.edge[first]] = first
-    records: Records = np.empty(lower.size, EDGE)
-    records["x"] = table[forest.twin[lower]]
-    records["y"] = table[lower]  # a tip where there is one: the operand that P is applied to
-    records["p"] = cases.matrices(np.arange(lower.size, dtype=np.int32), number)
+    p = cases.matrices(np.arange(lower.size, dtype=np.int32), number)
+    x, y = operand[forest.twin[lower]], operand[lower]  # y, across P, is a tip where there is one
+    records = table(EDGE, lower.size, x=x, y=y, p=p)
     cases.give(records, number)
     return records
 
@@ -419,13 +423,15 @@ def group_records(
     kind: GroupKind, first_length: Int32, count: Int32 | int, lnl_sum: Int32, first_sum: Int32
 ) -> Records:
     """Groups of ``count`` lengths, each or all."""
-    records: Records = np.empty(len(first_length), GROUP)
-    records["kind"] = kind
-    records["first_length"] = first_length
-    records["count"] = count
-    records["lnl_sum"] = lnl_sum
-    records["first_sum"] = first_sum
-    return records
+    return table(
+        GROUP,
+        len(first_length),
+        kind=kind,
+        first_length=first_length,
+        count=count,
+        lnl_sum=lnl_sum,
+        first_sum=first_sum,
+    )
 
 
 def control_records(
@@ -454,20 +460,24 @@ class ScanTables(Value):
 
 def scan_records(forest: Forest, scan: ScanTasks, cases: Cases, outputs: Int32) -> ScanTables:
     """The scan's tables; ``outputs`` int32[n] are the cells, or slots, of its outputs."""
-    table, branches = operand_table(forest, cases), np.int32(forest.tree_of_edge.size)
-    tasks: Records = np.empty(len(scan.prune), SCAN_TASK)
-    tasks["pendant"] = table[forest.twin[scan.prune]]
-    tasks["pendant_p"] = cases.matrices(forest.edge[scan.prune], scan.tree)
-    tasks["root"] = table[scan.root]
-    join = 2 * branches + np.arange(len(scan.prune), dtype=np.int32)
-    tasks["merged_p"] = cases.matrices(join, scan.tree)
+    operand, branches = operand_table(forest, cases), np.int32(forest.tree_of_edge.size)
+    merged = 2 * branches + np.arange(len(scan.prune), dtype=np.int32)
+    counts = np.diff(scan.first_step)
+    tasks = table(
+        SCAN_TASK,
+        len(scan.prune),
+        pendant=operand[forest.twin[scan.prune]],
+        pendant_p=cases.matrices(forest.edge[scan.prune], scan.tree),
+        root=operand[scan.root],
+        merged_p=cases.matrices(merged, scan.tree),
+        first_step=scan.first_step[:-1],
+        steps=counts,
+    )
     cases.give(tasks, scan.tree)
-    tasks["steps"] = counts = np.diff(scan.first_step)
-    tasks["first_step"] = scan.first_step[:-1]
     # What a half-edge has in a step; behind the last output is where no result goes.
     number, branch = forest.tree_of_half, forest.edge
     matrix, of_half_length = (cases.matrices(b, number) for b in (branch, branch + branches))
-    of_half = np.stack([table, matrix, of_half_length], axis=1)
+    of_half = np.stack([operand, matrix, of_half_length], axis=1)
     level = np.where(scan.level_out >= 0, scan.level_out + np.int32(ROOT_LEVEL), np.int32(NO_CELL))
     cell = np.append(outputs, np.int32(NO_CELL))
     steps: Records = np.empty(len(scan.level_in), SCAN_STEP)

@@ -30,7 +30,7 @@ from mltree.program.ops.operation import (
     Words,
     WorkStage,
     fields,
-)  # fmt: skip
+)
 from mltree.program.ops.optimise import GROUP, Repeat
 from mltree.system.arrays import Int32, Int64
 from mltree.system.values import Value

@@ -20,7 +20,7 @@ from mltree.program.ops.operation import (
     Records,
     SumStage,
     record,
-)  # fmt: skip
+)
 from mltree.program.ops.state import ReferenceState
 from mltree.system.arrays import Int32
 from mltree.system.errors import NumericalError
@@ -71,9 +71,7 @@ class Reduce(SumStage):
 # Resampled estimated log-likelihoods (Kishino, Miyata, Hasegawa 1990) of many trees under many rows
 # of weights.
 
-RELL = record(
-    "first_row rows first_weights weights sum first_part:first parts:parts", "RELL"
-)  # fmt: skip
+RELL = record("first_row rows first_weights weights sum first_part:first parts:parts", "RELL")
 
 
 class Rell(SumStage):

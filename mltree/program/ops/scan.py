@@ -18,7 +18,7 @@ from mltree.program.ops.operation import (
     WalkStage,
     operands,
     record,
-)  # fmt: skip
+)
 from mltree.program.ops.state import LN_SCALE, ReferenceState, ScaledCla, over_categories
 from mltree.system.arrays import Int32
 

@@ -23,7 +23,7 @@ from mltree.program.ops.operation import (
     fields,
     moved,
     record,
-)  # fmt: skip
+)
 from mltree.program.ops.state import ReferenceState
 
 STREAM = record("first_part:first parts:parts first_run runs group:group", "STREAM")

@@ -132,11 +132,8 @@ class ReferenceState:
 
     def __init__(self, patterns: Patterns, categories: int, systems: int) -> None:
         self.ranges = patterns.parts
-        self.states, self.categories, self.systems = (
-            len(patterns.alphabet.states),
-            categories,
-            systems,
-        )
+        self.states = len(patterns.alphabet.states)
+        self.categories, self.systems = categories, systems
         self.part = 0
         """The part at hand."""
         self.cla: dict[tuple[int, int], ScaledCla] = {}
