@@ -137,9 +137,6 @@ Hessian whose determinant is rounding: below this share, squared, of the product
 this share of the diagonal is added to it, and the step is shared out. A step off rounding led
 anywhere: 4 of 40 sets of insertions ended up to 1.5 lnL short on a device, and not in NumPy."""
 
-MODEL_SQUARES = 4
-"""S x S tables of a model's eigen system: right, left, the generator Q and Q Q."""
-
 NO_SERIES = -1
 """Place of the series of a rate matrix whose eigen system gives every entry of P."""
 

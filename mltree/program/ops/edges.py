@@ -7,7 +7,7 @@ from typing import ClassVar
 import numpy as np
 
 from mltree.program.contract import FLOW_NEAR, Function
-from mltree.program.ops.operation import Record, Run, record
+from mltree.program.ops.operation import Row, Run, record
 from mltree.program.ops.state import LN_SCALE, ModelRow, ReferenceState, ScaledCla, over_categories
 from mltree.system.arrays import Float64
 
@@ -34,7 +34,7 @@ class Evaluate(_AtEdge):
     number: ClassVar = 1
     cells: ClassVar = 1
 
-    def formula(self, state: ReferenceState, edge: Record) -> None:
+    def formula(self, state: ReferenceState, edge: Row) -> None:
         y = state.across(state.operand(edge.y), edge.p)
         lnl = state.lnl_across(state.operand(edge.x), y, edge.model)
         state.cells[edge.cell, state.part] = state.add_up(edge.weights, lnl)
@@ -50,7 +50,7 @@ class Derive(_AtEdge):
     function: ClassVar = Function.DERIVE
     cells: ClassVar = 2
 
-    def formula(self, state: ReferenceState, edge: Record) -> None:
+    def formula(self, state: ReferenceState, edge: Row) -> None:
         row, part = state.model(edge.model), state.part
         a, b = state.operand(edge.x), state.operand(edge.y)
         terms, size = _by_eigen_system(row, a.values, b.values, state.expm1[edge.p + part])
@@ -138,7 +138,7 @@ class Flow(Run):
     reads_sites: ClassVar = True
     line: ClassVar = "{cell} and {cells} from {first} on at ({x}, {y}) {length} {case}"
 
-    def formula(self, state: ReferenceState, edge: Record) -> None:
+    def formula(self, state: ReferenceState, edge: Row) -> None:
         row, a, b = state.model(edge.model), state.operand(edge.x), state.operand(edge.y)
         time = state.lengths[edge.length + edge.stride * state.part] * row.rates
         u = np.einsum("lkai,lki->lka", row.left, a.values)

@@ -7,7 +7,7 @@ from typing import ClassVar
 import numpy as np
 
 from mltree.program.contract import Function
-from mltree.program.ops.operation import LaunchShape, Record, Records, Run, TableStage, record
+from mltree.program.ops.operation import LaunchShape, Records, Row, Run, TableStage, record
 from mltree.program.ops.state import ReferenceState
 from mltree.system.arrays import Float64
 
@@ -25,7 +25,7 @@ class Newview(Run):
     function: ClassVar = Function.NEWVIEW
     line: ClassVar = "{dst} = {left_p} {left} * {right_p} {right}"
 
-    def formula(self, state: ReferenceState, node: Record) -> None:
+    def formula(self, state: ReferenceState, node: Row) -> None:
         left = state.across(state.operand(node.left), node.left_p)
         right = state.across(state.operand(node.right), node.right_p)
         state.cla[node.dst, state.part] = left.times(right)
@@ -49,7 +49,7 @@ class PMatrices(TableStage):
     function: ClassVar = Function.PMATRICES
     line: ClassVar = "{p} = exp(Q r {length}) stride {stride} {case}"
 
-    def formula(self, state: ReferenceState, branch: Record) -> None:
+    def formula(self, state: ReferenceState, branch: Row) -> None:
         row, part = state.model(branch.model), state.part
         time = row.rates * state.lengths[branch.length + branch.stride * part]
         expm1 = np.expm1(time[:, None] * row.eigenvalues)

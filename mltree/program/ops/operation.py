@@ -100,7 +100,7 @@ def fields(layout: np.dtype[np.void], *roles: Role) -> tuple[str, ...]:
     return tuple(field for field, role in _ROLES[layout].items() if role in roles)
 
 
-class Record:
+class Row:
     """A record whose fields are attributes."""
 
     def __init__(self, record: np.void) -> None:
@@ -266,13 +266,13 @@ class Run(Operation):
     records: Records
 
     @abstractmethod
-    def formula(self, state: ReferenceState, record: Record, /) -> None:
+    def formula(self, state: ReferenceState, record: Row, /) -> None:
         """Compute a record for the part at hand."""
 
     def compute(self, state: ReferenceState) -> None:
         """Compute every record for the part at hand."""
         for record in self.records:
-            self.formula(state, Record(record))
+            self.formula(state, Row(record))
 
     def counts(self) -> Counts:
         """The work of its records."""
@@ -382,12 +382,12 @@ class TableStage(WorkStage):
     records: Records
 
     @abstractmethod
-    def formula(self, state: ReferenceState, record: Record, /) -> None:
+    def formula(self, state: ReferenceState, record: Row, /) -> None:
         """Compute a record for the part at hand; for all of its parts where it has no case."""
 
     def compute(self, state: ReferenceState) -> None:
         """Compute every record on every part of its case."""
-        for record in map(Record, self.records):
+        for record in map(Row, self.records):
             for _ in state.parts_of(record.case):
                 self.formula(state, record)
 
@@ -418,7 +418,7 @@ class SumStage(TableStage):
 
     def compute(self, state: ReferenceState) -> None:
         for record in self.records:
-            self.formula(state, Record(record))
+            self.formula(state, Row(record))
 
 
 def kernels() -> dict[str, Kernel]:

@@ -16,8 +16,8 @@ from mltree.program.ops.operation import (
     Counts,
     Kernel,
     LaunchShape,
-    Record,
     Records,
+    Row,
     SumStage,
     record,
 )
@@ -43,7 +43,7 @@ class Reduce(SumStage):
         "sum[{sum}...] = {count} cells from cell[{cell}] on, {parts} parts from {first_part} on"
     )
 
-    def formula(self, state: ReferenceState, row: Record) -> None:
+    def formula(self, state: ReferenceState, row: Row) -> None:
         parts = slice(row.first_part, row.first_part + row.parts)
         cells = state.cells[row.cell : row.cell + row.count, parts]
         state.sums[row.sum : row.sum + row.count] = cells.sum(axis=1)
@@ -87,7 +87,7 @@ class Rell(SumStage):
         "{first_weights} on"
     )
 
-    def formula(self, state: ReferenceState, block: Record) -> None:
+    def formula(self, state: ReferenceState, block: Row) -> None:
         patterns = state.patterns(block.first_part, block.parts)
         lnl = state.site_lnl[block.first_row :][: block.rows, patterns]
         products = lnl @ state.weights[block.first_weights :][: block.weights, patterns].T

@@ -12,9 +12,9 @@ from mltree.program.contract import NO_CELL, ROOT_LEVEL, Function
 from mltree.program.ops.operation import (
     Counts,
     Kernel,
-    Record,
     Records,
     Role,
+    Row,
     WalkStage,
     operands,
     record,
@@ -55,7 +55,7 @@ class Scan(WalkStage):
     stores: bool = False
     """True where outputs are slots."""
 
-    def formula(self, state: ReferenceState, task: Record) -> None:
+    def formula(self, state: ReferenceState, task: Row) -> None:
         subtree = state.across(state.operand(task.pendant), task.pendant_p)
         stack = {ROOT_LEVEL: state.across(state.operand(task.root), task.merged_p)}
         for level_in, *step in self.steps[task.first_step :][: task.steps].tolist():
@@ -91,7 +91,7 @@ class Scan(WalkStage):
 
 
 def _insertion(
-    state: ReferenceState, three: tuple[ScaledCla, ScaledCla, ScaledCla], task: Record
+    state: ReferenceState, three: tuple[ScaledCla, ScaledCla, ScaledCla], task: Row
 ) -> float:
     """LnL where three branches meet, from what is seen along each."""
     row = state.model(task.model)

@@ -7,7 +7,7 @@ from typing import ClassVar
 import numpy as np
 
 from mltree.program.contract import TRIPLET_CELLS, Function
-from mltree.program.ops.operation import Kernel, LaunchShape, Record, TableStage, record
+from mltree.program.ops.operation import Kernel, LaunchShape, Row, TableStage, record
 from mltree.program.ops.state import LN_SCALE, ReferenceState, over_categories
 
 TRIPLET = record(
@@ -42,7 +42,7 @@ class Triplets(TableStage):
     )
     cells: ClassVar = TRIPLET_CELLS
 
-    def formula(self, state: ReferenceState, point: Record) -> None:
+    def formula(self, state: ReferenceState, point: Row) -> None:
         """Leaving out a group that has settled would only save work."""
         row = state.model(point.model)
         three = [

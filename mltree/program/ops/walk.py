@@ -11,8 +11,8 @@ from mltree.program.contract import NO_CELL, RESULT, Function
 from mltree.program.ops.operation import (
     Counts,
     Kernel,
-    Record,
     Records,
+    Row,
     WalkStage,
     operands,
     record,
@@ -50,7 +50,7 @@ class Walk(WalkStage):
     levels: int
     sites: bool = False
 
-    def formula(self, state: ReferenceState, walk: Record) -> None:
+    def formula(self, state: ReferenceState, walk: Row) -> None:
         waiting: list[ScaledCla] = []
         steps = self.steps[walk.first_step :][: walk.steps]
         for left, left_p, right, right_p in steps.tolist():
