@@ -237,5 +237,5 @@ class _Views:
 
     def _edges(self, x: Int32, y: Int32, p: Int32) -> Records:
         records = table(EDGE, x.size, x=x.T.ravel(), y=y.T.ravel(), p=p.T.ravel())
-        self._cases.give(records, np.tile(self._number, x.shape[1]))
+        self._cases.fill(records, np.tile(self._number, x.shape[1]))
         return records

@@ -231,7 +231,7 @@ class LeftOut(Value):
                 added[:, place] = part.derivatives(sites, known.numbers[0, span], slopes)
         return added
 
-    def tell(self, curves: list[Curves], case: Case) -> None:
+    def mark(self, curves: list[Curves], case: Case) -> None:
         """Mark the patterns that were left out in the curves of a case's parts."""
         for part in self.parts:
             (place,) = _places([case], part)

@@ -138,8 +138,8 @@ class RateCurves(_ByTree, eq=False):
     def answer(self, likelihood: Likelihood) -> list[list[Curves]]:
         """Return the curves of the parts of every tree."""
         return [
-            [] if likelihood.outruns_host(tree) else likelihood.rate_curves(tree, case, own)
-            for tree, case, own in zip(self.trees, self.cases, self.rates, strict=True)
+            [] if likelihood.outruns_host(tree) else likelihood.rate_curves(tree, case, rates)
+            for tree, case, rates in zip(self.trees, self.cases, self.rates, strict=True)
         ]
 
 

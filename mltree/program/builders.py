@@ -70,7 +70,7 @@ def walk_stages(
         its_walks["p"] = cases.matrices(its_walks["p"] + shift[tree], tree)
         its_walks["slot"] += first_slot[tree] * (its_walks["slot"] != NO_CELL)
         its_walks["cell"] = np.where(its_walks["slot"] == NO_CELL, cells[tree], NO_CELL)
-        cases.give(its_walks, tree)
+        cases.fill(its_walks, tree)
         levels = int(pieces.levels[pieces.heads[of_tier]].max())
         stages.append(Walk(its_walks, its_steps, max(0, levels), sites))
     return stages
@@ -263,7 +263,7 @@ def classes(trees: Sequence[Tree], cases: Cases) -> Program:
     forest, number = Forest([tree]), np.arange(len(cases.records), dtype=np.int32)
     sums = sums_of(number, 1, cases)
     ends = np.repeat(planner.branch_records(forest, cases)[:1], len(number))
-    cases.give(ends, number)
+    cases.fill(ends, number)
     ends["cell"] = sums.cells
     towards = planner.newviews_towards([tree], 0, cases)
     pieces = [towards, _at_edges(EvaluateSites, ends)]
@@ -415,7 +415,7 @@ def join(
     sums = sums_of(np.tile(number, 2), np.repeat([1, 2], count), cases)
     x, y = operand[forest.twin[left]], operand[forest.twin[right]]
     derive = table(EDGE, count, x=x, y=y, p=cases.matrices(index, number))
-    cases.give(derive, number)
+    cases.fill(derive, number)
     evaluate = derive.copy()
     evaluate["cell"], derive["cell"] = np.split(sums.cells, 2)
     pieces = [_at_edges(Evaluate, evaluate), _at_edges(Derive, derive)]
@@ -473,7 +473,7 @@ def triplets(
         cell=sums.cells,
         group=NO_CELL if cases.unlinked else index,
     )
-    cases.give(records, number)
+    cases.fill(records, number)
     half = forest.lengths[..., forest.edge[far]] / 2
     start = np.stack([half, half, forest.lengths[..., forest.edge[prune]]], axis=-1)
     groups = planner.group_records(GroupKind.TRIPLET, 3 * index, 3, sums.sums, sums.sums + 1)

@@ -132,7 +132,7 @@ class Cases(Value, eq=False):
         """The same, with sums of every part."""
         return replace(self, by_part=True)
 
-    def give(self, records: Records, number: Int32) -> None:
+    def fill(self, records: Records, number: Int32) -> None:
         """Fill in the case, model and weights of records of trees ``number``."""
         records["case"] = number
         for field in fields(records.dtype, Role.MODEL, Role.WEIGHTS):

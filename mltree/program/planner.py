@@ -235,7 +235,7 @@ def pmatrix_records(
     records = table(PMATRIX, len(branch), p=p, length=branch, stride=stride)
     if cases.unlinked:
         records["length"] -= branches * cases.records["first_part"][number]
-    cases.give(records, number)
+    cases.fill(records, number)
     return records
 
 
@@ -401,7 +401,7 @@ def branch_records(forest: Forest, cases: Cases) -> Records:
     p = cases.matrices(np.arange(lower.size, dtype=np.int32), number)
     x, y = operand[forest.twin[lower]], operand[lower]  # y, across P, is a tip where there is one
     records = table(EDGE, lower.size, x=x, y=y, p=p)
-    cases.give(records, number)
+    cases.fill(records, number)
     return records
 
 
@@ -473,7 +473,7 @@ def scan_records(forest: Forest, scan: ScanTasks, cases: Cases, outputs: Int32) 
         first_step=scan.first_step[:-1],
         steps=counts,
     )
-    cases.give(tasks, scan.tree)
+    cases.fill(tasks, scan.tree)
     # What a half-edge has in a step; behind the last output is where no result goes.
     number, branch = forest.tree_of_half, forest.edge
     matrix, of_half_length = (cases.matrices(b, number) for b in (branch, branch + branches))
