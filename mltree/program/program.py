@@ -74,15 +74,17 @@ class Program(Value, eq=False):
     @cached_property
     def sums(self) -> int:
         """Sums that it leaves behind."""
-        stages = [stage for stage in self.stages if isinstance(stage, SumStage)]
-        ends = [int((stage.records["sum"] + stage.sums()).max(initial=0)) for stage in stages]
-        return max([self.whole_sums, *ends])
+        ends = [(stage.records["sum"] + stage.sums()).max(initial=0) for stage in self._sum_stages]
+        return int(max([self.whole_sums, *ends]))
 
     def sum_records(self) -> Iterator[tuple[np.void, int]]:
         """The records that leave sums, and how many each leaves."""
-        for stage in self.stages:
-            if isinstance(stage, SumStage):
-                yield from zip(stage.records, stage.sums().tolist(), strict=True)
+        for stage in self._sum_stages:
+            yield from zip(stage.records, stage.sums().tolist(), strict=True)
+
+    @property
+    def _sum_stages(self) -> Iterator[SumStage]:
+        return (stage for stage in self.stages if isinstance(stage, SumStage))
 
     @cached_property
     def words(self) -> Int32:
@@ -118,8 +120,8 @@ class Program(Value, eq=False):
     @cached_property
     def stack_levels(self) -> int:
         """Depth of a work-group's stack of CLAs, in its deepest scan or walk."""
-        walks = (stage for stage in self.stages if isinstance(stage, WalkStage))
-        return max((stage.stack_levels for stage in walks), default=1)
+        walks = [stage for stage in self.stages if isinstance(stage, WalkStage)]
+        return max([1, *(stage.stack_levels for stage in walks)])
 
     @cached_property
     def site_steps(self) -> int:
@@ -148,7 +150,7 @@ class Program(Value, eq=False):
 
     @cached_property
     def work(self) -> Work:
-        """How much work it is."""
+        """The work of the program, counted once for each object, which may run many times."""
         work, loops = Work(no_work(), no_work(), no_work()), self._loops
         for at, stage in enumerate(self.stages):
             rests = isinstance(stage, WorkStage) and stage.rests
@@ -180,16 +182,15 @@ class Program(Value, eq=False):
 
     def drive(self, driver: Driver) -> None:
         """Have its stages run, those between two control stages at a time."""
-        at, end = 0, len(self.stages)
-        repeats = 0
+        at, end, repeats = 0, len(self.stages), 0
         while at < end:
             stage = self.stages[at]
             if isinstance(stage, ControlStage):
                 following = stage.control(driver, at, repeats)
                 repeats += following <= at
             else:
-                controls = (n for n in range(at, end) if isinstance(self.stages[n], ControlStage))
-                following = next(controls, end)
+                others = (n for n in range(at, end) if isinstance(self.stages[n], ControlStage))
+                following = next(others, end)
                 driver.run(at, following)
             at = following
 

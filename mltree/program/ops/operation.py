@@ -82,10 +82,7 @@ NAMES: dict[np.dtype[np.void], str] = {}
 
 
 def record(text: str, name: str = "") -> np.dtype[np.void]:
-    """Define a record of ``name`` and ``name:role`` fields.
-
-    ``name``: kernels know its fields as ``NAME_FIELD``.
-    """
+    """Define a record of ``name`` and ``name:role`` fields, ``NAME_FIELD`` to kernels."""
     named = [item.partition(":") for item in text.split()]
     layout = np.dtype([(item, np.int32) for item, _, _ in named])
     _ROLES[layout] = {item: Role(role) for item, _, role in named if role}
