@@ -198,8 +198,7 @@ class _Views:
 
     def matrices(self) -> PMatrices:
         """P matrices of all branches."""
-        number = np.repeat(self._number, BRANCHES)
-        return PMatrices(planner.pmatrix_records(len(number), number, self._cases))
+        return planner.pmatrices(np.repeat(self._number, BRANCHES), self._cases)
 
     def across(self) -> Piece:
         """The nodes u and v as seen across the branch between them."""

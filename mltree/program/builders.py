@@ -17,7 +17,6 @@ from mltree.program import planner
 from mltree.program.cases import Cases, offsets, sums_of
 from mltree.program.contract import NO_CELL, RESULT, TRIPLET_CELLS, GroupKind
 from mltree.program.ops.edges import EDGE, FLOW, Derive, Evaluate, EvaluateSites, Flow
-from mltree.program.ops.newview import PMatrices
 from mltree.program.ops.operation import Records, Run, Stage, table
 from mltree.program.ops.optimise import Optimise, Repeat
 from mltree.program.ops.reduce import RELL, Reduce, Rell
@@ -250,7 +249,7 @@ def traversal(
         for piece in (planner.newviews_towards(trees, 0, cases), _at_edges(kind, ends))
     ]
     sites = planner.sites(pieces, cases, in_turn=True)
-    stages = (_pmatrices(forest, cases), sites, sums.reduce)
+    stages = (planner.pmatrices(forest.tree_of_edge, cases), sites, sums.reduce)
     return Program(stages, sums.n_cells, cases.records)
 
 
@@ -267,7 +266,11 @@ def classes(trees: Sequence[Tree], cases: Cases) -> Program:
     ends["cell"] = sums.cells
     towards = planner.newviews_towards([tree], 0, cases)
     pieces = [towards, _at_edges(EvaluateSites, ends)]
-    stages = (_pmatrices(forest, cases), planner.sites(pieces, cases), sums.reduce)
+    stages = (
+        planner.pmatrices(forest.tree_of_edge, cases),
+        planner.sites(pieces, cases),
+        sums.reduce,
+    )
     return Program(stages, sums.n_cells, cases.records)
 
 
@@ -281,9 +284,8 @@ def walk(
         longest = max(tree.n_tips for tree in trees)
     walks = walk_stages(trees, longest, cases, sums.cells, sites=kind.keeps_sites)
     of_edge = np.repeat(_numbers(trees), [tree.n_edges for tree in trees])
-    matrices = PMatrices(planner.pmatrix_records(len(of_edge), of_edge, cases))
-    stages: tuple[Stage, ...] = (matrices, *walks, sums.reduce)
-    return Program(stages, sums.n_cells, cases.records)
+    matrices = planner.pmatrices(of_edge, cases)
+    return Program((matrices, *walks, sums.reduce), sums.n_cells, cases.records)
 
 
 def update(trees: Trees, cases: Cases | None = None) -> Program:
@@ -291,7 +293,11 @@ def update(trees: Trees, cases: Cases | None = None) -> Program:
     cases = cases or Cases.alike(len(trees))
     forest = Forest.of(trees)
     newviews = planner.newviews(forest, forest.inner, cases)
-    return Program((_pmatrices(forest, cases), planner.sites([newviews], cases)), 1, cases.records)
+    return Program(
+        (planner.pmatrices(forest.tree_of_edge, cases), planner.sites([newviews], cases)),
+        1,
+        cases.records,
+    )
 
 
 def renewal(before: Trees, trees: Trees, cases: Cases | None = None) -> Program | None:
@@ -305,10 +311,8 @@ def renewal(before: Trees, trees: Trees, cases: Cases | None = None) -> Program 
     one, other = forest.siblings
     edges = forest.edge[np.concatenate([one[stale], other[stale]])]
     branch = np.flatnonzero(np.bincount(edges)).astype(np.int32)
-    number = forest.tree_of_edge[branch]
-    matrices = planner.pmatrix_records(forest.tree_of_edge.size, number, cases, branch)
-    stages = (PMatrices(matrices), planner.sites([newviews], cases))
-    return Program(stages, 1, cases.records)
+    matrices = planner.pmatrices(forest.tree_of_edge, cases, branch)
+    return Program((matrices, planner.sites([newviews], cases)), 1, cases.records)
 
 
 def derivatives(
@@ -334,7 +338,7 @@ def derivatives(
         _at_edges(Derive, derive),
     ]
     every = planner.sites(pieces, cases, grouped=grouped)
-    stages = (_pmatrices(forest, cases), every, sums.reduce)
+    stages = (planner.pmatrices(forest.tree_of_edge, cases), every, sums.reduce)
     return Program(stages, sums.n_cells, cases.records)
 
 
@@ -345,15 +349,15 @@ def flows(tree: Tree, most: int, cases: Cases, at_once: int) -> Program:
     :mod:`mltree.program.ops.edges`.
     """
     forest, number = Forest([tree]), np.zeros(tree.n_edges, np.int32)
-    edges = planner.branch_records(forest, cases)
-    lengths = planner.pmatrix_records(tree.n_edges, number, cases)
+    edges, matrices = planner.branch_records(forest, cases), planner.pmatrices(number, cases)
+    lengths = matrices.records
     edges["cell"] = 0
     ends = {name: edges[name] for name in ("x", "y", "case", "model", "weights")}
     length, stride = lengths["length"], lengths["stride"]
     records = table(FLOW, tree.n_edges, **ends, length=length, stride=stride, cell=1)
     pieces = [planner.newviews(forest, forest.inner, cases), _at_edges(EvaluateSites, edges[:1])]
     every = sums_of(number[:1], 1 + most, cases).reduce.records
-    stages: list[Stage] = [PMatrices(lengths)]
+    stages: list[Stage] = [matrices]
     for first in range(0, most, at_once):
         records["first"], records["cells"] = first, min(at_once, most - first)
         pieces.append(_at_edges(Flow, records.copy()))
@@ -421,7 +425,7 @@ def join(
     pieces = [_at_edges(Evaluate, evaluate), _at_edges(Derive, derive)]
     groups = planner.group_records(GroupKind.DIAGONAL, index, 1, index, count + 2 * index)
     groups = groups_by_part(groups, cases, count, sums.n_sums)
-    matrices = PMatrices(planner.pmatrix_records(count, number, cases))
+    matrices = planner.pmatrices(number, cases)
     stages = newton((matrices, planner.sites(pieces, cases), sums.reduce), groups, passes)
     start = forest.lengths[..., forest.edge[left]] + forest.lengths[..., forest.edge[right]]
     return Program(stages, sums.n_cells, cases.records), start.ravel()
@@ -433,9 +437,7 @@ def scores(trees: Trees, scan: ScanTasks, cases: Cases | None = None) -> tuple[P
     is_one = len(cases.streams[0]) == 1  # and it does not matter which tree an output is of
     sums = sums_of(np.zeros(scan.outputs, np.int32) if is_one else scan.tree_of_output, 1, cases)
     tables = planner.scan_records(Forest.of(trees), scan, cases, sums.cells)
-    stages: tuple[Stage, ...] = (
-        PMatrices(tables.pmatrices), Scan(tables.tasks, tables.steps), sums.reduce,
-    )  # fmt: skip
+    stages = (tables.pmatrices, Scan(tables.tasks, tables.steps), sums.reduce)
     return Program(stages, sums.n_cells, cases.records), tables.lengths
 
 
@@ -446,7 +448,7 @@ def near_vectors(
     cases = cases or Cases.alike(len(trees))
     slots = _near_slots(scan, base, cases)
     tables = planner.scan_records(Forest.of(trees), scan, cases, slots)
-    stages = (PMatrices(tables.pmatrices), Scan(tables.tasks, tables.steps, stores=True))
+    stages = (tables.pmatrices, Scan(tables.tasks, tables.steps, stores=True))
     return Program(stages, 1, cases.records), tables.lengths
 
 
@@ -478,7 +480,7 @@ def triplets(
     start = np.stack([half, half, forest.lengths[..., forest.edge[prune]]], axis=-1)
     groups = planner.group_records(GroupKind.TRIPLET, 3 * index, 3, sums.sums, sums.sums + 1)
     groups = groups_by_part(groups, cases, 3 * count, sums.n_sums)
-    matrices = PMatrices(planner.pmatrix_records(3 * count, np.repeat(number, 3), cases))
+    matrices = planner.pmatrices(np.repeat(number, 3), cases)
     stages = newton((matrices, Triplets(records), sums.reduce), groups, passes)
     return Program(stages, sums.n_cells, cases.records), start.ravel()
 
@@ -505,12 +507,6 @@ def _numbers(trees: Sequence[Tree]) -> Int32:
 def _at_edges(kind: type[Run], records: Records) -> Piece:
     """A piece of edges, all on one level: edges do not depend on each other."""
     return Piece(kind, records, records["case"], np.zeros(len(records), np.int32))
-
-
-def _pmatrices(forest: Forest, cases: Cases) -> PMatrices:
-    """P matrices of every branch of every tree."""
-    number = forest.tree_of_edge
-    return PMatrices(planner.pmatrix_records(len(number), number, cases))
 
 
 # Programs that are kept, for trees of the same topologies ask for them again.

@@ -19,7 +19,7 @@ from mltree.program import contract
 from mltree.program.cases import Cases
 from mltree.program.contract import NO_CELL, ROOT_LEVEL, Control, GroupKind
 from mltree.program.ops.edges import EDGE
-from mltree.program.ops.newview import NEWVIEW, PMATRIX, Newview
+from mltree.program.ops.newview import NEWVIEW, PMATRIX, Newview, PMatrices
 from mltree.program.ops.operation import RUNS, Records, Role, Run, fields, joined, table
 from mltree.program.ops.optimise import GROUP
 from mltree.program.ops.scan import SCAN_STEP, SCAN_TASK
@@ -224,19 +224,19 @@ def slots_side_by_side(forest: Forest, cases: Cases) -> int:
     return int((cases.before(np.arange(len(forest), dtype=np.int32), size) + size).max())
 
 
-def pmatrix_records(
-    branches: int, number: Int32, cases: Cases, branch: Int32 | None = None
-) -> Records:
-    """The P matrices of some ``branch`` of a program's branches, or of all; of trees ``number``."""
+def pmatrices(number: Int32, cases: Cases, branch: Int32 | None = None) -> PMatrices:
+    """P matrices of a program's branches, of trees ``number``; of ``branch`` alone if given."""
+    branches = len(number)
     if branch is None:
         branch = np.arange(branches, dtype=np.int32)
+    number = number[branch]
     stride = branches if cases.unlinked else 0
     p = cases.matrices(branch, number)
     records = table(PMATRIX, len(branch), p=p, length=branch, stride=stride)
     if cases.unlinked:
         records["length"] -= branches * cases.records["first_part"][number]
     cases.fill(records, number)
-    return records
+    return PMatrices(records)
 
 
 class Piece(NamedTuple):
@@ -452,7 +452,7 @@ class ScanTables(Value):
 
     lengths: Float64
     """Full lengths of every tree, their halves, then the joins; a row a part if unlinked."""
-    pmatrices: Records
+    pmatrices: PMatrices
     tasks: Records
     """The longest first, so that short ones are left to fill the gaps at the end."""
     steps: Records
@@ -491,6 +491,5 @@ def scan_records(forest: Forest, scan: ScanTasks, cases: Cases, outputs: Int32) 
     joins = np.broadcast_to(scan.join_length, (*full.shape[:-1], len(scan.prune)))
     lengths = np.concatenate([full, full / 2, joins], axis=-1)
     number = np.concatenate([forest.tree_of_edge, forest.tree_of_edge, scan.tree])
-    pmatrices = pmatrix_records(len(number), number, cases)
     longest_first = np.argsort(-counts, kind="stable")
-    return ScanTables(lengths.ravel(), pmatrices, tasks[longest_first], steps)
+    return ScanTables(lengths.ravel(), pmatrices(number, cases), tasks[longest_first], steps)

@@ -53,7 +53,7 @@ def changed(records: Records, row: int, **fields: int) -> Records:
 
 def pmatrices(tree: Tree = TREE) -> PMatrices:
     number = np.zeros(tree.n_edges, np.int32)
-    return PMatrices(planner.pmatrix_records(tree.n_edges, number, LONE))
+    return planner.pmatrices(number, LONE)
 
 
 def one_stream(runs: Sequence[Run]) -> Sites:
@@ -89,7 +89,7 @@ def scan(store_from: int | None = None) -> tuple[PMatrices, Scan, int]:
     outputs = np.arange(tasks.outputs, dtype=np.int32) + np.int32(store_from or 0)
     plan = planner.scan_records(Forest([TREE]), tasks, LONE, outputs)
     walk = Scan(plan.tasks, plan.steps, stores=store_from is not None)
-    return PMatrices(plan.pmatrices), walk, tasks.outputs
+    return plan.pmatrices, walk, tasks.outputs
 
 
 def runs() -> list[Run]:

@@ -75,7 +75,7 @@ def test_scan_words_point_at_their_steps(tree: Tree) -> None:
     scan = found.scan(found.extend(3))
     cells = np.arange(scan.outputs, dtype=np.int32)
     tables = planner.scan_records(Forest([tree]), scan, Cases.alike(1), cells)
-    program = Program((PMatrices(tables.pmatrices), Scan(tables.tasks, tables.steps)), found.size)
+    program = Program((tables.pmatrices, Scan(tables.tasks, tables.steps)), found.size)
     stages = program.words[: 2 * 4].view(STAGE)
     first, count = int(stages["first"][1]), int(stages["count"][1])
     width = len(SCAN_TASK.names or ())
