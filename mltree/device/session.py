@@ -28,7 +28,6 @@ from mltree.program.contract import (
     Mark,
     StateLayout,
     Sync,
-    state_layout,
 )
 from mltree.program.engine import Result, Weights
 from mltree.program.ops.operation import Stage
@@ -436,7 +435,7 @@ class Session:
         self.close()
 
     def _state(self, program: Program, lengths: int, groups: int) -> StateLayout:
-        return state_layout(lengths, groups, program.sums * max(1, self._lanes_of(program)))
+        return StateLayout(lengths, groups, program.sums * max(1, self._lanes_of(program)))
 
     def _lanes_of(self, program: Program) -> int:
         """Strided sums that a program leaves instead of each whole sum; 0 for whole sums."""

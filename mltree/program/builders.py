@@ -14,13 +14,14 @@ from functools import cached_property
 import numpy as np
 
 from mltree.program import planner
-from mltree.program.cases import Cases, offsets, sums_of
+from mltree.program.cases import Cases, Sums, offsets, sums_of
 from mltree.program.contract import NO_CELL, RESULT, TRIPLET_CELLS, GroupKind
 from mltree.program.ops.edges import EDGE, FLOW, Derive, Evaluate, EvaluateSites, Flow
 from mltree.program.ops.operation import Records, Run, Stage, table
 from mltree.program.ops.optimise import Optimise, Repeat
 from mltree.program.ops.reduce import RELL, Reduce, Rell
 from mltree.program.ops.scan import Scan
+from mltree.program.ops.sites import Sites
 from mltree.program.ops.triplet import TRIPLET, Triplets
 from mltree.program.ops.walk import WALK, WALK_STEP, Walk
 from mltree.program.planner import Piece, ScanTasks
@@ -249,8 +250,7 @@ def traversal(
         for piece in (planner.newviews_towards(trees, 0, cases), _at_edges(kind, ends))
     ]
     sites = planner.sites(pieces, cases, in_turn=True)
-    stages = (planner.pmatrices(forest.tree_of_edge, cases), sites, sums.reduce)
-    return Program(stages, sums.n_cells, cases.records)
+    return _summed(forest, sites, sums, cases)
 
 
 def classes(trees: Sequence[Tree], cases: Cases) -> Program:
@@ -264,20 +264,14 @@ def classes(trees: Sequence[Tree], cases: Cases) -> Program:
     ends = np.repeat(planner.branch_records(forest, cases)[:1], len(number))
     cases.fill(ends, number)
     ends["cell"] = sums.cells
-    towards = planner.newviews_towards([tree], 0, cases)
-    pieces = [towards, _at_edges(EvaluateSites, ends)]
-    stages = (
-        planner.pmatrices(forest.tree_of_edge, cases),
-        planner.sites(pieces, cases),
-        sums.reduce,
-    )
-    return Program(stages, sums.n_cells, cases.records)
+    pieces = [planner.newviews_towards([tree], 0, cases), _at_edges(EvaluateSites, ends)]
+    return _summed(forest, planner.sites(pieces, cases), sums, cases)
 
 
 def walk(
     trees: Sequence[Tree], longest: int, kind: type[Run] = Evaluate, cases: Cases | None = None
 ) -> Program:
-    """LnL of every tree from walks (:func:`.walks.walk_stages`); sum n is tree n's."""
+    """LnL of every tree from walks (:func:`walk_stages`); sum n is tree n's."""
     cases = cases or Cases.alike(len(trees))
     sums = sums_of(_numbers(trees), 1, cases)
     if len(cases.streams[0]) > 1:  # trees enough to fill the device, and slots would not be shared
@@ -292,12 +286,8 @@ def update(trees: Trees, cases: Cases | None = None) -> Program:
     """Every directional CLA of every tree."""
     cases = cases or Cases.alike(len(trees))
     forest = Forest.of(trees)
-    newviews = planner.newviews(forest, forest.inner, cases)
-    return Program(
-        (planner.pmatrices(forest.tree_of_edge, cases), planner.sites([newviews], cases)),
-        1,
-        cases.records,
-    )
+    sites = planner.sites([planner.newviews(forest, forest.inner, cases)], cases)
+    return Program((planner.pmatrices(forest.tree_of_edge, cases), sites), 1, cases.records)
 
 
 def renewal(before: Trees, trees: Trees, cases: Cases | None = None) -> Program | None:
@@ -337,9 +327,7 @@ def derivatives(
         _at_edges(Evaluate, ends),
         _at_edges(Derive, derive),
     ]
-    every = planner.sites(pieces, cases, grouped=grouped)
-    stages = (planner.pmatrices(forest.tree_of_edge, cases), every, sums.reduce)
-    return Program(stages, sums.n_cells, cases.records)
+    return _summed(forest, planner.sites(pieces, cases, grouped=grouped), sums, cases)
 
 
 def flows(tree: Tree, most: int, cases: Cases, at_once: int) -> Program:
@@ -502,6 +490,12 @@ def rell(rows: int, weights: int, parts: int = 1, first_weights: int = 0) -> Pro
 
 def _numbers(trees: Sequence[Tree]) -> Int32:
     return np.arange(len(trees), dtype=np.int32)
+
+
+def _summed(forest: Forest, sites: Sites, sums: Sums, cases: Cases) -> Program:
+    """P matrices of all branches, runs, and the sums that these leave."""
+    stages = (planner.pmatrices(forest.tree_of_edge, cases), sites, sums.reduce)
+    return Program(stages, sums.n_cells, cases.records)
 
 
 def _at_edges(kind: type[Run], records: Records) -> Piece:

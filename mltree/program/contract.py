@@ -16,7 +16,6 @@ linked) is found at an index of its case plus the part's number.
 from __future__ import annotations
 
 import enum
-from functools import lru_cache
 from typing import NamedTuple
 
 from mltree.models import eigen
@@ -292,9 +291,3 @@ class StateLayout:
 
     def __getitem__(self, name: str) -> slice:
         return self._slices[name]
-
-
-@lru_cache(maxsize=64)
-def state_layout(lengths: int, groups: int, sums: int) -> StateLayout:
-    """Return the layout of a program's state, made once for one that runs many times."""
-    return StateLayout(lengths, groups, sums)

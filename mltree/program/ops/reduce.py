@@ -12,15 +12,7 @@ from typing import ClassVar
 import numpy as np
 
 from mltree.program.contract import RELL_TILE, Function
-from mltree.program.ops.operation import (
-    Counts,
-    Kernel,
-    LaunchShape,
-    Records,
-    Row,
-    SumStage,
-    record,
-)
+from mltree.program.ops.operation import Counts, Kernel, LaunchShape, Records, Row, SumStage, record
 from mltree.program.ops.state import ReferenceState
 from mltree.system.arrays import Int32
 from mltree.system.errors import NumericalError

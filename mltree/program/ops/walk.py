@@ -8,15 +8,7 @@ from typing import ClassVar
 import numpy as np
 
 from mltree.program.contract import NO_CELL, RESULT, Function
-from mltree.program.ops.operation import (
-    Counts,
-    Kernel,
-    Records,
-    Row,
-    WalkStage,
-    operands,
-    record,
-)
+from mltree.program.ops.operation import Counts, Kernel, Records, Row, WalkStage, operands, record
 from mltree.program.ops.state import ReferenceState, ScaledCla
 
 WALK = record(
