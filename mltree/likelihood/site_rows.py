@@ -9,7 +9,6 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import replace
-from functools import partial
 
 import numpy as np
 
@@ -28,7 +27,7 @@ from mltree.program.cases import Case, Cases
 from mltree.program.contract import Control
 from mltree.program.engine import NO_CONTROL, Weights
 from mltree.program.ops.edges import EvaluateSites
-from mltree.program.ops.operation import Records, Role, fields
+from mltree.program.ops.operation import Role, shifted
 from mltree.program.program import Program
 from mltree.system.arrays import Float64, Index, Int32
 from mltree.system.values import Value
@@ -235,12 +234,5 @@ def _renumbered(program: Program, first: int, total: int) -> Program:
     """The program with its cases, and so its rows, from ``first`` on among ``total``."""
     cases = np.repeat(program.cases[:1], total)
     cases[first : first + len(program.cases)] = program.cases
-    stages = tuple(stage.changed(partial(_moved, first=first)) for stage in program.stages)
-    return Program(stages, program.cells, cases)
-
-
-def _moved(records: Records, first: int) -> Records:
-    moved = records.copy()
-    for field in fields(records.dtype, Role.CASE):
-        moved[field] += first
-    return moved
+    moved = program.changed(lambda records: shifted(records, first, Role.CASE))
+    return replace(moved, cases=cases)
