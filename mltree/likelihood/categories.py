@@ -198,7 +198,7 @@ def empirical_rates(
     singles = [Case(tuple(_under(arrays, n) for arrays in models)) for n in range(most)]
     lnls = log_likelihoods(tree, singles)
     by_part = []
-    for arrays, (patterns, where, columns) in zip(models, _parts(groups), strict=True):
+    for arrays, (patterns, where, columns) in zip(models, parts_of(groups), strict=True):
         rates = _rates(arrays)
         part_lnls = lnls[: len(rates), columns]
         if 0.0 in arrays.rates[arrays.weights > 0.0]:
@@ -209,7 +209,7 @@ def empirical_rates(
     return EmpiricalRates.joined(by_part)
 
 
-def _parts(groups: Sequence[Patterns]) -> Iterator[tuple[Patterns, slice, slice]]:
+def parts_of(groups: Sequence[Patterns]) -> Iterator[tuple[Patterns, slice, slice]]:
     """The group of every part, the part's patterns in the group, and in all groups."""
     first = 0
     for patterns in groups:

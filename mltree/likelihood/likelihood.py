@@ -17,7 +17,12 @@ from typing import Protocol, TypeVar
 import numpy as np
 
 from mltree.data.patterns import Patterns
-from mltree.likelihood.categories import fitted_class_weights, single_classes, single_rates
+from mltree.likelihood.categories import (
+    fitted_class_weights,
+    parts_of,
+    single_classes,
+    single_rates,
+)
 from mltree.likelihood.interchanges import Alternatives
 from mltree.likelihood.left_out import Shares
 from mltree.models.eigen import ModelArrays
@@ -50,14 +55,8 @@ class Columns(Value, eq=False):
     @classmethod
     def of(cls, groups: Sequence[Patterns]) -> Columns:
         """The columns of all groups, one after the other."""
-        firsts = np.cumsum([0, *(patterns.n_patterns for patterns in groups)]).tolist()
-        parts = tuple(
-            slice(first + part.start, first + part.stop)
-            for first, patterns in zip(firsts, groups, strict=False)
-            for part in patterns.parts
-        )
         weights = np.concatenate([patterns.weights for patterns in groups])
-        return cls(weights, parts)
+        return cls(weights, tuple(columns for _, _, columns in parts_of(groups)))
 
 
 # Batches: work on many trees, as many at a time as the engine has room for.
@@ -596,7 +595,7 @@ class PerSiteLikelihood(Likelihood):
     ) -> None:
         """``count``: rates of every part."""
         super().__init__(engine, length_bounds, columns)
-        self._grouping, self._part_columns, self._count = engine, columns, count
+        self._grouping, self._count = engine, count
         self._category: Int64 = np.zeros(0, np.int64)
 
     def group(self, rates: Sequence[SiteRates]) -> None:
@@ -613,12 +612,10 @@ class PerSiteLikelihood(Likelihood):
             case._replace(models=tuple(_at(arrays, rate) for arrays in case.models))
             for rate in GRID.tolist()
         ]
-        lnls = self.site_rows([tree] * len(under), under)
-        weights = self._rows[case.weights].astype(np.float64)
-        return [
-            fitted_rates(lnls[:, part], weights[part], GRID, self._count)
-            for part in self._part_columns.parts
-        ]
+        lnls = self._by_part(case, self.site_rows([tree] * len(under), under))
+        counts = self._by_part(case, self._rows[case.weights].astype(np.float64))
+        pairs = zip(lnls, counts, strict=True)
+        return [fitted_rates(lnl, count, GRID, self._count) for lnl, count in pairs]
 
 
 def _at(arrays: ModelArrays, rate: float) -> ModelArrays:
