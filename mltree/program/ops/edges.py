@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from typing import ClassVar
-
 import numpy as np
 
 from mltree.program.contract import FLOW_NEAR, Function
@@ -22,17 +20,17 @@ CANCELLED = 2.0**-14
 class _AtEdge(Run):
     """Edges under the models and weights of their cases."""
 
-    layout: ClassVar = EDGE
-    function: ClassVar = Function.EVALUATE
-    line: ClassVar = "{cell} at ({x}, {y}) {p} {case}"
+    layout = EDGE
+    function = Function.EVALUATE
+    line = "{cell} at ({x}, {y}) {p} {case}"
 
 
 class Evaluate(_AtEdge):
     """cell += lnL at the edge (x, y)."""
 
-    name: ClassVar = "EVALUATE"
-    number: ClassVar = 1
-    cells: ClassVar = 1
+    name = "EVALUATE"
+    number = 1
+    cells = 1
 
     def formula(self, state: ReferenceState, edge: Row) -> None:
         y = state.across(state.operand(edge.y), edge.p)
@@ -45,10 +43,10 @@ class Evaluate(_AtEdge):
 class Derive(_AtEdge):
     """cell, cell + 1 += dlnL/dt, d2lnL/dt2 at the edge (x, y): sumGAMMA fused with core."""
 
-    name: ClassVar = "DERIVE"
-    number: ClassVar = 2
-    function: ClassVar = Function.DERIVE
-    cells: ClassVar = 2
+    name = "DERIVE"
+    number = 2
+    function = Function.DERIVE
+    cells = 2
 
     def formula(self, state: ReferenceState, edge: Row) -> None:
         row, part = state.model(edge.model), state.part
@@ -64,9 +62,9 @@ class Derive(_AtEdge):
 class EvaluateSites(Evaluate):
     """EVALUATE that also writes the lnL of every pattern, into the row of its case's number."""
 
-    name: ClassVar = "EVALUATE_SITES"
-    number: ClassVar = 3
-    keeps_sites: ClassVar = True
+    name = "EVALUATE_SITES"
+    number = 3
+    keeps_sites = True
 
 
 def _by_eigen_system(
@@ -131,12 +129,12 @@ class Flow(Run):
     ln L_l; all its records add to the same cells.
     """
 
-    name: ClassVar = "FLOW"
-    number: ClassVar = 4
-    layout: ClassVar = FLOW
-    function: ClassVar = Function.DERIVE
-    reads_sites: ClassVar = True
-    line: ClassVar = "{cell} and {cells} from {first} on at ({x}, {y}) {length} {case}"
+    name = "FLOW"
+    number = 4
+    layout = FLOW
+    function = Function.DERIVE
+    reads_sites = True
+    line = "{cell} and {cells} from {first} on at ({x}, {y}) {length} {case}"
 
     def formula(self, state: ReferenceState, edge: Row) -> None:
         row, a, b = state.model(edge.model), state.operand(edge.x), state.operand(edge.y)

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from typing import ClassVar
-
 import numpy as np
 
 from mltree.program.contract import Function
@@ -19,11 +17,11 @@ NEWVIEW = record(
 class Newview(Run):
     """CLAs of nodes from those of their two neighbours behind them."""
 
-    name: ClassVar = "NEWVIEW"
-    number: ClassVar = 0
-    layout: ClassVar = NEWVIEW
-    function: ClassVar = Function.NEWVIEW
-    line: ClassVar = "{dst} = {left_p} {left} * {right_p} {right}"
+    name = "NEWVIEW"
+    number = 0
+    layout = NEWVIEW
+    function = Function.NEWVIEW
+    line = "{dst} = {left_p} {left} * {right_p} {right}"
 
     def formula(self, state: ReferenceState, node: Row) -> None:
         left = state.across(state.operand(node.left), node.left_p)
@@ -43,11 +41,11 @@ MOST_TERMS_OF_ONE = 20
 class PMatrices(TableStage):
     """P matrices from branch lengths and the eigen systems of the parts' models."""
 
-    name: ClassVar = "PMATRICES"
-    number: ClassVar = 0
-    layouts: ClassVar = (PMATRIX,)
-    function: ClassVar = Function.PMATRICES
-    line: ClassVar = "{p} = exp(Q r {length}) stride {stride} {case}"
+    name = "PMATRICES"
+    number = 0
+    layouts = (PMATRIX,)
+    function = Function.PMATRICES
+    line = "{p} = exp(Q r {length}) stride {stride} {case}"
 
     def formula(self, state: ReferenceState, branch: Row) -> None:
         row, part = state.model(branch.model), state.part

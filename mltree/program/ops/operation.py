@@ -260,7 +260,7 @@ RUNS: dict[int, type[Run]] = {}
 class Run(Operation):
     """Records of one kind in a SITES stage, which do not depend on each other."""
 
-    kinds: ClassVar = RUNS
+    kinds = RUNS
     layout: ClassVar[np.dtype[np.void]]
     """Layout of the record, which several operations may share."""
     keeps_sites: ClassVar[bool] = False
@@ -312,7 +312,7 @@ STAGES: dict[int, type[Stage]] = {}
 class Stage(Operation):
     """An entry of a program: a table of records, or tasks and their steps."""
 
-    kinds: ClassVar = STAGES
+    kinds = STAGES
     layouts: ClassVar[tuple[np.dtype[np.void], ...]] = ()
     """The records of its own tables."""
     kernel: ClassVar[Kernel | None] = None

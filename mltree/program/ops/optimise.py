@@ -17,7 +17,7 @@ a matter of passes without it. Should the next trial be worse, it is the plain s
 
 from __future__ import annotations
 
-from typing import ClassVar, NamedTuple
+from typing import NamedTuple
 
 import numpy as np
 import numpy.typing as npt
@@ -33,11 +33,11 @@ GROUP = record("kind first_length:length count lnl_sum first_sum", "GROUP")
 class Optimise(ControlStage):
     """One guarded Newton step of every group; ``alone`` for many small groups."""
 
-    name: ClassVar = "OPTIMISE"
-    number: ClassVar = 3
-    layouts: ClassVar = (GROUP,)
-    function: ClassVar = Function.OPTIMISE
-    line: ClassVar = (
+    name = "OPTIMISE"
+    number = 3
+    layouts = (GROUP,)
+    function = Function.OPTIMISE
+    line = (
         "kind {kind}: {count} lengths from {first_length} on, by sum[{lnl_sum}] and "
         "sum[{first_sum}...]"
     )
@@ -215,8 +215,8 @@ def _cramer(gradient: Float64, hessian: Float64, least: float) -> Float64 | None
 class Repeat(ControlStage):
     """Back to stage ``to`` while one of ``groups`` groups is active, at most ``times``."""
 
-    name: ClassVar = "REPEAT"
-    number: ClassVar = 4
+    name = "REPEAT"
+    number = 4
 
     to: int
     times: int

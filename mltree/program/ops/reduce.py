@@ -7,7 +7,6 @@ left, one for each reduction lane of the shard.
 from __future__ import annotations
 
 from collections.abc import Iterator
-from typing import ClassVar
 
 import numpy as np
 
@@ -27,13 +26,11 @@ REDUCERS = 32
 class Reduce(SumStage):
     """Sums of cells over the chunks of some parts."""
 
-    name: ClassVar = "REDUCE"
-    number: ClassVar = 2
-    layouts: ClassVar = (REDUCTION,)
-    function: ClassVar = Function.OPTIMISE
-    line: ClassVar = (
-        "sum[{sum}...] = {count} cells from cell[{cell}] on, {parts} parts from {first_part} on"
-    )
+    name = "REDUCE"
+    number = 2
+    layouts = (REDUCTION,)
+    function = Function.OPTIMISE
+    line = "sum[{sum}...] = {count} cells from cell[{cell}] on, {parts} parts from {first_part} on"
 
     def formula(self, state: ReferenceState, row: Row) -> None:
         parts = slice(row.first_part, row.first_part + row.parts)
@@ -69,12 +66,12 @@ RELL = record("first_row rows first_weights weights sum first_part:first parts:p
 class Rell(SumStage):
     """Products of kept lnL and rows of weights."""
 
-    name: ClassVar = "RELL"
-    number: ClassVar = 8
-    layouts: ClassVar = (RELL,)
-    kernel: ClassVar = Kernel("rell")
-    function: ClassVar = Function.RELL
-    line: ClassVar = (
+    name = "RELL"
+    number = 8
+    layouts = (RELL,)
+    kernel = Kernel("rell")
+    function = Function.RELL
+    line = (
         "sum[{sum}...] = {rows} rows from {first_row} on * {weights} rows of weights from "
         "{first_weights} on"
     )

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import math
 from collections.abc import Iterator
-from typing import ClassVar
 
 import numpy as np
 
@@ -41,13 +40,13 @@ matrix applied twice is as good as the full length's."""
 class Scan(WalkStage):
     """Insertion walks, whose outputs are cells for scores, or slots for near vectors."""
 
-    name: ClassVar = "SCAN"
-    number: ClassVar = 5
-    layouts: ClassVar = (SCAN_TASK, SCAN_STEP)
-    kernel: ClassVar = Kernel("scan", has_stack=True, registers=168, rounds=(math.inf, 2))
+    name = "SCAN"
+    number = 5
+    layouts = (SCAN_TASK, SCAN_STEP)
+    kernel = Kernel("scan", has_stack=True, registers=168, rounds=(math.inf, 2))
     """Work-groups hand out its uneven tasks by themselves."""
-    function: ClassVar = Function.SCAN
-    line: ClassVar = (
+    function = Function.SCAN
+    line = (
         "behind {merged_p} {root}, pruned {pendant_p} {pendant}, {steps} steps from {first_step} "
         "on, {case}"
     )

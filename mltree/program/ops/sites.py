@@ -6,7 +6,6 @@ Each stream of runs has a range of parts to itself.
 from __future__ import annotations
 
 from collections.abc import Iterator
-from typing import ClassVar
 
 import numpy as np
 
@@ -39,10 +38,10 @@ class Sites(WorkStage):
     (:data:`RUN`) the records of the table that has its kind's record; words on the wire.
     """
 
-    name: ClassVar = "SITES"
-    number: ClassVar = 1
-    layouts: ClassVar = (STREAM, RUN)
-    kernel: ClassVar = Kernel("sites")
+    name = "SITES"
+    number = 1
+    layouts = (STREAM, RUN)
+    kernel = Kernel("sites")
 
     streams: Records
     runs: Records

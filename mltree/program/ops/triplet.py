@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from typing import ClassVar
-
 import numpy as np
 
 from mltree.program.contract import TRIPLET_CELLS, Function
@@ -30,17 +28,17 @@ assert len(_ORDERS) == TRIPLET_CELLS
 class Triplets(TableStage):
     """Sums around insertion points: proximal, distal and pendant branch."""
 
-    name: ClassVar = "TRIPLET"
-    number: ClassVar = 6
-    layouts: ClassVar = (TRIPLET,)
-    kernel: ClassVar = Kernel("triplet", registers=255, rounds=(64, 64))
+    name = "TRIPLET"
+    number = 6
+    layouts = (TRIPLET,)
+    kernel = Kernel("triplet", registers=255, rounds=(64, 64))
     """In more launches passes would cost a wait each."""
-    function: ClassVar = Function.TRIPLET
-    line: ClassVar = (
+    function = Function.TRIPLET
+    line = (
         "{cell}... at {proximal_p} {proximal}, {distal_p} {distal}, {pendant_p} {pendant}, {case}, "
         "group {group}"
     )
-    cells: ClassVar = TRIPLET_CELLS
+    cells = TRIPLET_CELLS
 
     def formula(self, state: ReferenceState, point: Row) -> None:
         """Leaving out a group that has settled would only save work."""

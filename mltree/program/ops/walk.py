@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from typing import ClassVar
 
 import numpy as np
 
@@ -29,15 +28,13 @@ class Walk(WalkStage):
     where lnL of every pattern are kept.
     """
 
-    name: ClassVar = "WALK"
-    number: ClassVar = 7
-    layouts: ClassVar = (WALK, WALK_STEP)
-    kernel: ClassVar = Kernel("walk", has_stack=True)
-    function: ClassVar = Function.NEWVIEW
-    line: ClassVar = (
-        "{cell} or {slot} from {steps} steps from {first_step} on, to {p} {tip}, {case}"
-    )
-    cells: ClassVar = 1
+    name = "WALK"
+    number = 7
+    layouts = (WALK, WALK_STEP)
+    kernel = Kernel("walk", has_stack=True)
+    function = Function.NEWVIEW
+    line = "{cell} or {slot} from {steps} steps from {first_step} on, to {p} {tip}, {case}"
+    cells = 1
 
     levels: int
     sites: bool = False
