@@ -504,12 +504,8 @@ class Likelihood:
     ) -> Float64:
         table = self._load(trees, cases, by_part)
         self._resident = None
-        program = (
-            self._programs.of(builders.walk, trees, table, longest, kind)
-            if longest
-            else self._programs.of(builders.traversal, trees, table, kind)
-        )
-        sums = self.run(program, _lengths(trees)).sums.reshape(-1, len(trees))
+        program = self._programs.of(builders.scoring, trees, table, longest, kind)
+        sums = self.run(program, lengths_of(trees)).sums.reshape(-1, len(trees))
         return sums.T if by_part else sums.sum(axis=0)
 
     def _smooth(
@@ -520,9 +516,9 @@ class Likelihood:
         parts = math.prod(lead := trees[0].lengths.shape[:-1])
         least = low if parts == 1 else -np.inf  # parts are optimised one by one
         control = planner.control_records(parts * len(trees), epsilon / parts, most, least)
-        clipped = self.clip(_lengths(trees))
+        clipped = self.clip(lengths_of(trees))
         if any(tree.n_artificial for tree in trees):
-            clipped = _lengths([tree.with_lengths(self.clip(tree.lengths)) for tree in trees])
+            clipped = lengths_of([tree.with_lengths(self.clip(tree.lengths)) for tree in trees])
         result = self.run(program, clipped, control)
         ends = np.cumsum([tree.n_edges for tree in trees])[:-1]
         lengths = np.split(result.lengths.reshape(*lead, -1), ends, axis=-1)
@@ -568,7 +564,7 @@ def _in_states(arrays: ModelArrays, sums: Float64) -> Float64:
     return by_entry
 
 
-def _lengths(trees: Sequence[Tree]) -> Float64:
+def lengths_of(trees: Sequence[Tree]) -> Float64:
     """All lengths, tree after tree; part by part where parts have lengths of their own."""
     return np.concatenate([tree.lengths for tree in trees], axis=-1).ravel()
 

@@ -21,7 +21,7 @@ from mltree.likelihood.interchanges import (
     site_lnls,
 )
 from mltree.likelihood.left_out import MAX_TURNS, Shares
-from mltree.likelihood.likelihood import LOCAL_EPSILON, Likelihood, in_batches
+from mltree.likelihood.likelihood import LOCAL_EPSILON, Likelihood, in_batches, lengths_of
 from mltree.program import builders, planner
 from mltree.program.cases import Case, Cases
 from mltree.program.contract import Control
@@ -101,16 +101,10 @@ def rows_of_trees(
         return engine.room.trees_at_once(nodes) if longest < nodes else len(trees)
 
     def score(batch: slice) -> Float64:
-        some, kind = trees[batch], EvaluateSites
-        table = likelihood.take(some, cases[batch])
-        program = (
-            builders.walk(some, longest, kind, table)
-            if longest
-            else builders.traversal(some, kind, table)
-        )
+        some, table = trees[batch], likelihood.take(trees[batch], cases[batch])
+        program = builders.scoring(some, longest, EvaluateSites, table)
         program = _renumbered(program, batch.start, len(trees))
-        lengths = np.concatenate([tree.lengths for tree in some], axis=-1).ravel()
-        return _lnls(likelihood.run(program, lengths).sums, len(some))
+        return _lnls(likelihood.run(program, lengths_of(some)).sums, len(some))
 
     lnl = np.concatenate(in_batches(len(trees), at_once, score))
     return SiteRows.of(likelihood, weights, lnl, cases)

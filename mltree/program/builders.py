@@ -253,6 +253,13 @@ def traversal(
     return _summed(forest, sites, sums, cases)
 
 
+def scoring(trees: Sequence[Tree], longest: int, kind: type[Run], cases: Cases) -> Program:
+    """LnL of every tree, by walks of ``longest`` steps or, where that is 0, level by level."""
+    if longest:
+        return walk(trees, longest, kind, cases)
+    return traversal(trees, kind, cases)
+
+
 def classes(trees: Sequence[Tree], cases: Cases) -> Program:
     """The lnL of every pattern of a lone tree in every case, and of all: sum n is case n's.
 
