@@ -13,7 +13,7 @@
 #define CLASS_CATEGORIES (CATEGORIES / SYSTEMS)
 
 // F[a, b], from e^x - 1 of a's and of b's exponent x. Nearby exponents make it a series in their
-// difference, good to 1e-13 (as in mltree/program/ops/flow.py).
+// difference, good to 1e-13 (as in mltree/program/ops/edges.py).
 static inline acc divided(__global const acc *system, acc time, int a, int b, acc change_a,
                           acc change_b) {
   const acc apart = (system[a] - system[b]) * time;

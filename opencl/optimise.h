@@ -191,12 +191,12 @@ static inline void optimise_group(const plf_t *s, __global const int *record, in
   if (better && !is_triplet) aim = diagonal_aim(s, &g, member, members, terms);
   const bool far = aim.far > 0;
   const acc promise = fabs(aim.promise);  // bounds bend joint steps, which may lead down
-  const bool near_top = promise < (acc)ENOUGH * epsilon;
-  const bool hopeless = lnl + HOPE * promise < floor;
+  const bool near_top = promise < (acc)LEAST_PROMISE * epsilon;
+  const bool below_floor = lnl + GAIN_PER_PROMISE * promise < floor;
   const bool goes_on = better && (first || far || gain >= epsilon * last_step);
   const acc step = goes_on ? fmin((acc)1, last_step * (acc)STEP_GROWTH) : last_step / 2;
   const bool spent = !goes_on && step * (1 << MAX_STEP_HALVINGS) < 1;
-  const bool done = is_last || spent || (better && !far && (near_top || hopeless));
+  const bool done = is_last || spent || (better && !far && (near_top || below_floor));
   const acc share = aim.change > 0 ? aim.mixed / aim.change : 0;
   const bool mixes = better && !first && !is_triplet && share < 1;  // steps that grow tell nothing
   const acc mix = mixes ? fmax(share, (acc)-MOST_MIXED) : 0;

@@ -163,9 +163,9 @@ class TableChecks:
 
     def fault(self, wrong: str, record: int | None = None) -> NoReturn:
         """Raise the error that names the instruction, and lists it."""
-        listing = self.program.title(self.stage)
+        stage = self.program.stages[self.stage]
+        listing = stage.title
         if record is not None:
-            listing += f", record {self.record + record}: " + self.program.line(
-                self.stage, self.record + record
-            )
+            number = self.record + record
+            listing += f", record {number}: {stage.lines()[number]}"
         raise wrong_program(f"stage {self.stage:03d} {listing}: {wrong}")

@@ -23,7 +23,7 @@ from mltree.program.contract import (
     GroupKind,
 )
 from mltree.program.engine import Engine, ReplicateEngine, Result, Weights
-from mltree.program.ops.operation import Records, Role, Run, Stage, fields
+from mltree.program.ops.operation import Records, Role, Run, Stage, SumStage, fields
 from mltree.program.ops.optimise import Optimise, Repeat
 from mltree.program.ops.reduce import Reduce
 from mltree.program.ops.scan import Scan
@@ -162,9 +162,10 @@ class _Check(TableChecks):
         for records in stage.all_records():
             if fields(records.dtype, Role.CASE):
                 self._task_table(records, stage.cells)
-        records, counts = stage.sums()
-        for first, count in zip(records["sum"].tolist(), counts.tolist(), strict=True):
-            self.sums[first : first + count] = True
+        if isinstance(stage, SumStage):
+            firsts = stage.records["sum"].tolist()
+            for first, count in zip(firsts, stage.sums().tolist(), strict=True):
+                self.sums[first : first + count] = True
 
     @_stage.register
     def _(self, stage: Sites) -> None:
@@ -287,7 +288,7 @@ class _Check(TableChecks):
         owner, at = _steps_of(tasks)
         self._table_at(steps, parts_at(own, owner), at)
         self._levels(stage)
-        outputs = stage.steps_outputs[at]
+        outputs = _sides(steps, "output")[at]
         row, side = np.nonzero(outputs >= 0)
         parts = parts_at(own, owner[row])
         if not stage.stores:
@@ -312,7 +313,7 @@ class _Check(TableChecks):
         depth = 1 + max(int(steps["level_in"].max(initial=0)), self.program.stack_levels)
         pushed = np.full((len(tasks), depth), len(steps))
         pushed[:, ROOT_LEVEL] = -1
-        left, right = stage.steps_levels[at].T
+        left, right = _sides(steps, "level")[at].T
         goes_on = (right >= 0) | (steps["right_output"][at] >= 0)
         spoilt = goes_on & (left == steps["level_in"][at])
         self.require(~spoilt, "overwrites the vector that its right side starts from", at)
@@ -366,3 +367,8 @@ def _steps_of(tasks: Records) -> tuple[Index, Index]:
     owner = np.repeat(np.arange(len(tasks)), count)
     within = np.arange(len(owner)) - np.repeat(np.cumsum(count) - count, count)
     return owner, tasks["first_step"][owner] + within
+
+
+def _sides(steps: Records, name: str) -> Int32:
+    """int32[steps, 2]: a field of both sides of a scan's steps."""
+    return np.stack([steps[f"{side}_{name}"] for side in ("left", "right")], axis=1)

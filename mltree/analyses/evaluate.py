@@ -9,8 +9,8 @@ import numpy as np
 
 from mltree.analyses.options import EvaluateOptions
 from mltree.data.alignments import Source
+from mltree.likelihood.categories import EmpiricalRates, empirical_rates
 from mltree.likelihood.likelihood import Likelihood
-from mltree.likelihood.site_rates import EmpiricalRates, empirical_rates
 from mltree.models.partitioned import PartitionModel
 from mltree.program.cases import Case
 from mltree.report.record import expect_record
@@ -106,7 +106,8 @@ def site_rates(likelihood: Likelihood, found: TreeResult, problem: Problem) -> s
     if found.per_site is not None:
         rates = _fitted(found.per_site)
     else:
-        rates = empirical_rates(likelihood, found.tree, found.model.arrays(), problem.groups)
+        lnls, arrays = likelihood.single_log_likelihoods, found.model.arrays()
+        rates = empirical_rates(lnls, found.tree, arrays, problem.groups)
     columns = (problem.by_site(np.asarray(column, np.float64)).tolist() for column in rates)
     rows = zip(*columns, strict=True)
     return HEAD + "".join(

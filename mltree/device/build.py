@@ -22,7 +22,7 @@ import pyopencl as cl
 from mltree.device import check_process
 from mltree.device.layout import FEW_HELD, Layout
 from mltree.device.pocl.linker import POCL_FOLDER, keep_sum
-from mltree.program.ops.operation import workers
+from mltree.program.ops.operation import kernels
 from mltree.program.program import Program
 from mltree.system.errors import DeviceError, InputError
 from mltree.system.files import write_whole
@@ -205,7 +205,7 @@ def _check_use(folder: Path) -> None:
             raise _Unfit(f"{folder} has no room for {PROBE >> 20} MiB")
 
 
-WORKERS = tuple(workers())
+WORKERS = tuple(kernels())
 """Front files of the worker; a run builds only those that it needs."""
 
 SOURCES = (".cl", ".h")
@@ -452,7 +452,7 @@ def register_limit(name: str, layout: Layout) -> int:
     """Registers that a work-item may take, so that at least one of the worker's groups fits."""
     most = MANY_REGISTERS
     if layout.held <= FEW_HELD:
-        most = workers()[name].registers
+        most = kernels()[name].registers
         if layout.single and name == "sites":
             most = SINGLE_REGISTERS
     return min(most, NVIDIA_REGISTER_FILE // _work_items(name, layout) // 8 * 8)
@@ -469,4 +469,4 @@ def _up_to(unit: int, number: int) -> int:
 
 def worker_of(program: Program) -> str:
     """The front file that has the program's own stage."""
-    return next((stage.worker for stage in program.stages if stage.worker), "sites")
+    return next((stage.kernel.front for stage in program.stages if stage.kernel), "sites")

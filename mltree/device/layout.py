@@ -13,6 +13,7 @@ import numpy.typing as npt
 from mltree.data.patterns import Patterns, SiteSystems
 from mltree.program.contract import REDUCE_WIDTH, WARP
 from mltree.program.ops.operation import Records
+from mltree.program.ops.reduce import Rell
 from mltree.program.program import Program
 from mltree.system.arrays import Float64, Int32, Int64
 from mltree.system.values import Value
@@ -512,7 +513,9 @@ def splits_lanes(layout: Layout, program: Program) -> bool:
 
     A GPU's work-groups are many, and a RELL product of few sums has few patches for them.
     """
-    return program.stages[0].is_product and layout.lanes > 1 and program.sums <= SMALL_PRODUCT
+    return (
+        isinstance(program.stages[0], Rell) and layout.lanes > 1 and program.sums <= SMALL_PRODUCT
+    )
 
 
 def add_lanes(
@@ -526,18 +529,16 @@ def add_lanes(
 
     They are added in a lone session's order, from the reduction lane of the parts' first chunk on.
     """
-    for stage in program.stages:
-        records, counts = stage.sums()
-        for record, count in zip(records, counts.tolist(), strict=True):
-            first, end = int(record["sum"]), int(record["sum"]) + count
-            strided = np.concatenate(
-                [
-                    lanes[width * first : width * end].reshape(-1, count)
-                    for width, lanes in zip(widths, shard_sums, strict=True)
-                ]
-            )
-            first_chunk = int(part_chunk[record["first_part"]])
-            sums[first:end] = ordered_sum(np.roll(strided, -(first_chunk % REDUCE_WIDTH), axis=0))
+    for record, count in program.sum_records():
+        first, end = int(record["sum"]), int(record["sum"]) + count
+        strided = np.concatenate(
+            [
+                lanes[width * first : width * end].reshape(-1, count)
+                for width, lanes in zip(widths, shard_sums, strict=True)
+            ]
+        )
+        first_chunk = int(part_chunk[record["first_part"]])
+        sums[first:end] = ordered_sum(np.roll(strided, -(first_chunk % REDUCE_WIDTH), axis=0))
     return sums
 
 

@@ -28,12 +28,11 @@ from mltree.program.contract import (
     Mark,
     StateLayout,
     Sync,
-    state_layout,
 )
 from mltree.program.engine import Result, Weights
 from mltree.program.ops.operation import Stage
 from mltree.program.ops.state import model_rows, series_rows
-from mltree.program.program import Program, most_steps
+from mltree.program.program import Program
 from mltree.system.arrays import Float64, Int32
 from mltree.system.errors import DeviceError, DeviceMemoryError
 
@@ -307,7 +306,7 @@ class Session:
         self.close()
 
     def _state(self, program: Program, lengths: int, groups: int) -> StateLayout:
-        return state_layout(lengths, groups, program.sums * max(1, self._lanes_of(program)))
+        return StateLayout(lengths, groups, program.sums * max(1, self._lanes_of(program)))
 
     def _lanes_of(self, program: Program) -> int:
         """Strided sums that a program leaves instead of each whole sum; 0 for whole sums."""
@@ -398,7 +397,7 @@ class Session:
             launches=launches,
             generation=self.memory.generation,
             state=self._state(program, lengths, groups),
-            products=self.layout.products(self._patterns.n_patterns) * most_steps(program),
+            products=self.layout.products(self._patterns.n_patterns) * program.most_steps,
         )
 
     def _own_blocks(self, program: Program) -> slice:

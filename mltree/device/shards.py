@@ -39,7 +39,7 @@ from mltree.device.memory import cla_memory
 from mltree.device.session import Session, slots_used
 from mltree.device.timing import Breakdown
 from mltree.models.eigen import ModelArrays
-from mltree.program.contract import CONTROL_WORDS, HEADER_WORDS, Control, Function, state_layout
+from mltree.program.contract import CONTROL_WORDS, HEADER_WORDS, Control, Function, StateLayout
 from mltree.program.engine import NO_CONTROL, Result, Room, Weights
 from mltree.program.program import Program
 from mltree.system.arrays import Float64, Int32, Int64
@@ -673,7 +673,7 @@ class _Run:
     def __init__(
         self, engine: ShardedEngine, program: Program, lengths: Float64, control: Float64
     ) -> None:
-        layout = state_layout(len(lengths), len(control), program.sums)
+        layout = StateLayout(len(lengths), len(control), program.sums)
         self.words: Acc = np.zeros(layout.words, engine.acc)
         self._header = self.words[layout["HEADER"]]
         self.control = self.words[layout["CONTROL"]].reshape(-1, CONTROL_WORDS)

@@ -17,7 +17,7 @@ import numpy.typing as npt
 import pyopencl as cl
 
 from mltree.program.contract import Function, Mark
-from mltree.program.program import Count, Program, Work, no_work, work_of
+from mltree.program.program import Count, Program, Work, no_work
 from mltree.system.arrays import Int64
 from mltree.system.values import Value
 
@@ -140,7 +140,7 @@ class DeviceTimes:
 
     def sent(self, program: Program, n_patterns: int) -> None:
         """Count the work of a program that starts."""
-        self._sent.append((n_patterns, work_of(program)))
+        self._sent.append((n_patterns, program.work))
         if len(self._sent) >= MOST_UNCOUNTED:
             self._count()
 
@@ -152,7 +152,7 @@ class DeviceTimes:
     def repeated(self, program: Program, n_patterns: int, control: npt.NDArray[np.float64]) -> None:
         """Count the passes that it made after the first, from its f64[groups, words] at the end."""
         if len(control):
-            self._work[n_patterns] += work_of(program).further_passes(control)
+            self._work[n_patterns] += program.work.further_passes(control)
 
     def by_function(self, marks: dict[str, npt.NDArray[np.uint64]]) -> dict[Function, float]:
         """Seconds per function: each worker's time, shared out by its work-groups' ticks.

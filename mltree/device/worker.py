@@ -29,7 +29,7 @@ from mltree.device.layout import Layout
 from mltree.device.memory import BUFFER_SHARE, LEAST, Memory
 from mltree.program import contract
 from mltree.program.contract import StateLayout
-from mltree.program.ops.operation import LaunchShape, workers
+from mltree.program.ops.operation import LaunchShape, kernels
 from mltree.program.program import Program
 from mltree.system.errors import DeviceError
 from mltree.system.process import isolated_command, threads
@@ -89,7 +89,7 @@ class Worker:
 
     def __init__(self, context: cl.Context, device: cl.Device, name: str, layout: Layout) -> None:
         self.name = name
-        self._stage = workers()[name]
+        self._front = kernels()[name]
         self.group = layout.group(name)
         """Work-items of a work-group in its three dimensions."""
         self._kernel = build_worker(context, device, name, layout)
@@ -117,7 +117,7 @@ class Worker:
 
     def local_levels(self, program: Program) -> int:
         """Levels of a work-group's stack that find room in local memory."""
-        if not self._stage.has_stack:
+        if not self._front.has_stack:
             return program.stack_levels
         room = self._most_local - self._local
         return max(0, min(program.stack_levels, room // self._layout.stack_bytes()))
@@ -141,7 +141,7 @@ class Worker:
         if self._is_cpu:
             work = self._layout.products(patterns) * program.site_steps
             return self._units == 1 or work <= LONE_CORE_WORK
-        rounds = self._stage.rounds[0 if is_nvidia(self._device) else 1]
+        rounds = self._front.rounds[0 if is_nvidia(self._device) else 1]
         return jobs <= rounds * self.resident(program)
 
     def resident(self, program: Program) -> int:
@@ -228,7 +228,7 @@ class Worker:
 
     def _stack_bytes(self, program: Program) -> int:
         """Local memory of a work-group's stack."""
-        has_stack = self._stage.has_stack
+        has_stack = self._front.has_stack
         return self.local_levels(program) * self._layout.stack_bytes() if has_stack else 0
 
 

@@ -402,7 +402,7 @@ class PartOptimiser:
 # The exchangeabilities that the classes of a mixture share, by quasi-Newton steps.
 #
 # A gradient from differences takes, for each of 189 exchangeabilities, a traversal and as many
-# eigen systems as there are classes. Here it is computed (:mod:`mltree.program.ops.flow`), and
+# eigen systems as there are classes. Here it is computed (:mod:`mltree.program.ops.edges`), and
 # about how lnL curves: by the changes between two states that are expected, as in expectation and
 # maximisation, whose step along each axis is the first one here.
 

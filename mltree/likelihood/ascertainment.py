@@ -197,7 +197,7 @@ class AscertainedLikelihood(Likelihood):
     def rate_curves(self, tree: Tree, case: Case, rates: Sequence[Float64]) -> list[Curves]:
         """Curves of every part's patterns, with those that were left out marked."""
         curves = super().rate_curves(tree, case, rates)
-        self._left_out.tell(curves, case)
+        self._left_out.mark(curves, case)
         return curves
 
     def flow_slopes(self, trees: Sequence[Tree], cases: Sequence[Case]) -> list[list[Float64]]:

@@ -19,12 +19,12 @@ import numpy as np
 import numpy.typing as npt
 
 from mltree.program import planner
-from mltree.program.cases import Case, Cases, groups_by_part, sums_of
+from mltree.program.builders import groups_by_part, newton
+from mltree.program.cases import Case, Cases, sums_of
 from mltree.program.contract import GroupKind
 from mltree.program.ops.edges import EDGE, Derive, Evaluate, EvaluateSites
 from mltree.program.ops.newview import NEWVIEW, Newview, PMatrices
-from mltree.program.ops.operation import Records
-from mltree.program.ops.optimise import Optimise, Repeat
+from mltree.program.ops.operation import Records, table
 from mltree.program.planner import Piece
 from mltree.program.program import Program
 from mltree.system.arrays import Float64, Index, Int32
@@ -161,13 +161,7 @@ def optimisation(
         GroupKind.DIAGONAL, first, BRANCHES, sums.sums, sums.sums + np.int32(1)
     )
     groups = groups_by_part(groups, cases, BRANCHES * count, sums.n_sums)
-    stages = (
-        views.matrices(),
-        planner.sites(pieces, cases),
-        sums.reduce,
-        Optimise(groups, alone=True),
-        Repeat(0, passes, len(groups)),
-    )
+    stages = newton((views.matrices(), planner.sites(pieces, cases), sums.reduce), groups, passes)
     return Program(stages, sums.n_cells, cases.records), quartets.lengths.ravel()
 
 
@@ -204,8 +198,7 @@ class _Views:
 
     def matrices(self) -> PMatrices:
         """P matrices of all branches."""
-        number = np.repeat(self._number, BRANCHES)
-        return PMatrices(planner.pmatrix_records(len(number), number, self._cases))
+        return planner.pmatrices(np.repeat(self._number, BRANCHES), self._cases)
 
     def across(self) -> Piece:
         """The nodes u and v as seen across the branch between them."""
@@ -242,7 +235,6 @@ class _Views:
         return Piece(Newview, records, number, np.zeros(dst.size, np.int32))
 
     def _edges(self, x: Int32, y: Int32, p: Int32) -> Records:
-        records: Records = np.empty(x.size, EDGE)
-        records["x"], records["y"], records["p"] = x.T.ravel(), y.T.ravel(), p.T.ravel()
-        self._cases.give(records, np.tile(self._number, x.shape[1]))
+        records = table(EDGE, x.size, x=x.T.ravel(), y=y.T.ravel(), p=p.T.ravel())
+        self._cases.fill(records, np.tile(self._number, x.shape[1]))
         return records

@@ -7,16 +7,15 @@ branch lengths are optimised on the host, by the reference's code.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from functools import partial
 from itertools import pairwise
 
 import numpy as np
 
 from mltree.models.eigen import ModelArrays
-from mltree.program.engine import NO_CONTROL, Engine, Result, Room, Weights
-from mltree.program.ops.operation import Records, Role, fields
-from mltree.program.ops.optimise import LengthOptimiser
+from mltree.program.engine import NO_CONTROL, Engine, Result, Room, Weights, run_on_host
+from mltree.program.ops.operation import Records, Role, fields, shifted
 from mltree.program.program import Program
 from mltree.system.arrays import Float64
 
@@ -44,7 +43,8 @@ class JointEngine:
         ]
         self._firsts = np.cumsum([0, *(engine.parts for engine in engines)]).tolist()
         self._bounds = bounds
-        self._clipped: dict[tuple[int, int, int], tuple[Program, list[Program]]] = {}
+        self._clipped: tuple[Program, list[Program]] | None = None
+        """The latest stages, and their part in each engine: the same objects if they run again."""
 
     @property
     def name(self) -> str:
@@ -93,52 +93,18 @@ class JointEngine:
 
     def run(self, program: Program, lengths: Float64, control: Float64) -> Result:
         """Run a program; see :class:`mltree.program.engine.Engine`."""
-        optimiser = LengthOptimiser(lengths.copy(), control.copy(), *self._bounds)
-        interpreter = _JointInterpreter(program, optimiser, partial(self._sums, program))
-        program.drive(interpreter)
-        return Result(interpreter.sums, optimiser.lengths, optimiser.control)
+        sums = partial(self._sums, program)
+        return run_on_host(program, lengths, control, self._bounds, sums)
 
-    def _sums(self, program: Program, at: int, end: int, lengths: Float64) -> Float64:
-        """Sums of the stages ``at .. end - 1`` over all engines."""
-        total = np.zeros(program.sums)
-        for engine, clipped in zip(self._engines, self._parts_of(program, at, end), strict=True):
+    def _sums(self, program: Program, first: int, end: int, lengths: Float64) -> Float64:
+        """Sums of the stages ``first .. end - 1`` over all engines."""
+        total, part = np.zeros(program.sums), program.part(first, end)
+        if self._clipped is None or self._clipped[0] is not part:
+            self._clipped = part, [on_parts(part, a, b) for a, b in pairwise(self._firsts)]
+        for engine, clipped in zip(self._engines, self._clipped[1], strict=True):
             sums = engine.run(clipped, lengths, NO_CONTROL).sums
             total[: len(sums)] += sums
         return total
-
-    def _parts_of(self, program: Program, at: int, end: int) -> list[Program]:
-        """The stages clipped to each engine; the same objects for a program that runs again."""
-        key = id(program), at, end
-        known = self._clipped.get(key)
-        if known is None or known[0] is not program:
-            part = program.part(at, end)
-            clipped = [on_parts(part, a, b) for a, b in pairwise(self._firsts)]
-            self._clipped = {key: (program, clipped)}
-            return clipped
-        return known[1]
-
-
-class _JointInterpreter:
-    """One program on its way: site-local stages on all engines, steps of lengths here."""
-
-    def __init__(
-        self,
-        program: Program,
-        optimiser: LengthOptimiser,
-        sums_of: Callable[[int, int, Float64], Float64],
-    ) -> None:
-        self.sums = np.zeros(program.sums)
-        self._stages, self._optimiser, self._sums_of = program.stages, optimiser, sums_of
-
-    def run(self, first: int, end: int) -> None:
-        self.sums = self._sums_of(first, end, self._optimiser.lengths)
-
-    def step(self, at: int) -> None:
-        (groups,) = self._stages[at].all_records()
-        self._optimiser.step(groups, self.sums)
-
-    def is_active(self, groups: int) -> bool:  # noqa: ARG002
-        return self._optimiser.active
 
 
 def on_parts(program: Program, first: int, end: int) -> Program:
@@ -148,9 +114,7 @@ def on_parts(program: Program, first: int, end: int) -> Program:
 
 def _moved(records: Records, first: int) -> Records:
     """Records whose parts are counted from ``first``."""
-    moved = records.copy()
-    for field in fields(records.dtype, Role.MATRIX, Role.MAKES, Role.MODEL):
-        moved[field] += first
+    moved = shifted(records, first, Role.MATRIX, Role.MAKES, Role.MODEL)
     for stride in fields(records.dtype, Role.STRIDE):
         for field in fields(records.dtype, Role.LENGTH):
             moved[field] += first * records[stride]

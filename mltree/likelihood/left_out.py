@@ -23,6 +23,7 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from functools import cached_property
 from itertools import pairwise
+from typing import NamedTuple
 
 import numpy as np
 
@@ -127,7 +128,7 @@ def ascertained_parts(groups: Sequence[Patterns]) -> list[AscertainedPart]:
     return ascertained
 
 
-class CorrectedScores(Value):
+class CorrectedScores(NamedTuple):
     """Corrected lnL of trees, and the number of sites that each expects to have been left out."""
 
     lnl: Float64
@@ -139,13 +140,12 @@ class CorrectedScores(Value):
 
     def of(self, which: Index | slice) -> CorrectedScores:
         """The trees ``which``."""
-        return CorrectedScores(self.lnl[which], self.numbers[which], self.surplus[which])
+        return CorrectedScores(*(rows[which] for rows in self))
 
     @classmethod
     def joined(cls, several: Sequence[CorrectedScores]) -> CorrectedScores:
         """Several sets of trees, one after the other."""
-        rows = zip(*((one.lnl, one.numbers, one.surplus) for one in several), strict=True)
-        return cls(*map(np.concatenate, rows))
+        return cls(*map(np.concatenate, zip(*several, strict=True)))
 
 
 class LeftOut(Value):
@@ -231,7 +231,7 @@ class LeftOut(Value):
                 added[:, place] = part.derivatives(sites, known.numbers[0, span], slopes)
         return added
 
-    def tell(self, curves: list[Curves], case: Case) -> None:
+    def mark(self, curves: list[Curves], case: Case) -> None:
         """Mark the patterns that were left out in the curves of a case's parts."""
         for part in self.parts:
             (place,) = _places([case], part)
@@ -305,12 +305,11 @@ def em_lengths(
     clip       keeps lengths within their bounds
     Returns the best lengths and their corrected lnL.
     """
-    best, lnl = list(start), known.lnl.copy()
-    numbers, surplus = known.numbers.copy(), known.surplus.copy()
+    best, known = list(start), CorrectedScores(*(rows.copy() for rows in known))
     moving = np.arange(len(best))
     for _ in range(turns):
         before = [clip(best[n]) for n in moving.tolist()]
-        after = raised(moving, before, CorrectedScores(lnl, numbers, surplus).of(moving))
+        after = raised(moving, before, known.of(moving))
         tried = [
             clip(one * (other / one) ** stretch)
             for one, other in zip(before, after, strict=True)
@@ -319,13 +318,13 @@ def em_lengths(
         scored = corrected(np.repeat(moving, len(STRETCHES)), tried)
         by_tree = scored.lnl.reshape(-1, len(STRETCHES))
         chosen = by_tree.argmax(axis=1) + len(STRETCHES) * np.arange(len(moving))
-        gain = scored.lnl[chosen] - lnl[moving]
+        gain = scored.lnl[chosen] - known.lnl[moving]
         better, chosen = moving[gain >= 0.0], chosen[gain >= 0.0]
         for n, k in zip(better.tolist(), chosen.tolist(), strict=True):
             best[n] = tried[k]
-        lnl[better], numbers[better] = scored.lnl[chosen], scored.numbers[chosen]
-        surplus[better] = scored.surplus[chosen]
+        for rows, fresh in zip(known, scored, strict=True):
+            rows[better] = fresh[chosen]
         moving = moving[gain >= epsilon]
         if not moving.size:
             break
-    return best, CorrectedScores(lnl, numbers, surplus)
+    return best, known

@@ -8,23 +8,29 @@ results are by part too.
 
 from __future__ import annotations
 
-import dataclasses
 import math
 import threading
 from collections.abc import Callable, Sequence
 from dataclasses import replace
-from typing import TypeVar
+from typing import Protocol, TypeVar
 
 import numpy as np
 
 from mltree.data.patterns import Patterns
+from mltree.likelihood.categories import (
+    fitted_class_weights,
+    parts_of,
+    single_classes,
+    single_rates,
+)
 from mltree.likelihood.interchanges import Alternatives
 from mltree.likelihood.left_out import Shares
 from mltree.models.eigen import ModelArrays
-from mltree.models.portable import exp, log
+from mltree.models.portable import product
 from mltree.models.rate_profiles import Curves
+from mltree.models.rates import GRID, FittedRates, SiteRates, fitted_rates
 from mltree.program import builders, planner
-from mltree.program.builders import KeptPrograms, flow_slopes
+from mltree.program.builders import KeptPrograms
 from mltree.program.cases import Case, Cases, distinct
 from mltree.program.contract import Control
 from mltree.program.engine import NO_CONTROL, Engine, Result, Room, Weights
@@ -32,27 +38,10 @@ from mltree.program.ops.edges import Evaluate, EvaluateSites
 from mltree.program.ops.operation import Run
 from mltree.program.planner import ScanTasks, split
 from mltree.program.program import Program
-from mltree.system.arrays import Float64, Int32
+from mltree.system.arrays import Float64, Int32, Int64
 from mltree.system.errors import DeviceMemoryError
 from mltree.system.values import Value
 from mltree.tree.topology import Forest, Tree, Trees
-
-# Weights of a mixture's classes, by expectation and maximisation.
-#
-# With L_im the likelihood of pattern i (n_i sites) under class m alone, the weights w that maximise
-# Π_i (Σ_m w_m L_im)^n_i are the limit of
-#
-#     w_m  <-  w_m / n  Σ_i n_i L_im / (Σ_c w_c L_ic)
-#
-# A step never lowers the likelihood, which for a given tree and matrices has a single maximum
-# (Wang, Li, Susko & Roger 2008, BMC Evol. Biol. 8:331). All L_im take one traversal, scored in
-# cases that give weight to one class each.
-
-MAX_STEPS = 2000
-"""Steps of expectation and maximisation at most; they cost little beside the likelihoods."""
-
-LEAST_CHANGE = 1e-7
-"""Change of any weight in a step below which the iteration ends."""
 
 
 class Columns(Value, eq=False):
@@ -66,88 +55,8 @@ class Columns(Value, eq=False):
     @classmethod
     def of(cls, groups: Sequence[Patterns]) -> Columns:
         """The columns of all groups, one after the other."""
-        firsts = np.cumsum([0, *(patterns.n_patterns for patterns in groups)]).tolist()
-        parts = tuple(
-            slice(first + part.start, first + part.stop)
-            for first, patterns in zip(firsts, groups, strict=False)
-            for part in patterns.parts
-        )
         weights = np.concatenate([patterns.weights for patterns in groups])
-        return cls(weights, parts)
-
-    def best_weights(self, lnls: Float64, counts: Float64, case: Case) -> list[Float64]:
-        """Maximum-likelihood class weights, f64[M] for every part of a case.
-
-        lnls    f64[M, L]: lnL of each pattern under each class alone, classes without weight left
-        out
-        counts  f64[L]: sites of each pattern
-        """
-        all_weights = []
-        for arrays, where in zip(case.models, self.parts[case.first_part :], strict=False):
-            weights = class_weights_of(arrays)
-            has_any = weights > 0.0
-            class_lnls = lnls[: has_any.sum(), where]
-            weights[has_any] = best_weights(class_lnls, counts[where], weights[has_any])
-            all_weights.append(weights)
-        return all_weights
-
-
-def class_weights_of(arrays: ModelArrays) -> Float64:
-    """f64[M]: weights of a mixture's classes, each summed over the class's rate categories."""
-    weights: Float64 = arrays.weights.reshape(arrays.n_systems, -1).sum(axis=1)
-    return weights
-
-
-def single_classes(case: Case) -> list[Case]:
-    """The case M times, each with one class of every part; a part with fewer repeats its last."""
-    most = max(arrays.n_systems for arrays in case.models)
-    return [
-        case._replace(models=tuple(_only(arrays, m) for arrays in case.models)) for m in range(most)
-    ]
-
-
-def _only(arrays: ModelArrays, number: int) -> ModelArrays:
-    """A model whose sites are all of one class."""
-    shares = arrays.weights.reshape(arrays.n_systems, -1)
-    present = np.flatnonzero(shares.sum(axis=1))
-    chosen = present[min(number, len(present) - 1)]
-    only = np.zeros_like(shares)
-    only[chosen] = shares[chosen] / shares[chosen].sum()
-    return dataclasses.replace(arrays, weights=only.ravel())
-
-
-def class_posteriors(lnls: Float64, weights: Float64) -> Float64:
-    """f64[M, L]: posterior probabilities of the classes at every pattern, which sum to 1.
-
-    lnls     f64[classes with weight, L]: lnL under each of those classes alone
-    weights  f64[M]
-    """
-    present = weights > 0.0
-    logs = lnls[: present.sum()] + log(weights[present])[:, None]
-    shares = exp(np.maximum(logs - logs.max(axis=0), -700.0))
-    posteriors = np.zeros((len(weights), lnls.shape[1]))
-    posteriors[present] = shares / shares.sum(axis=0)
-    return posteriors
-
-
-def best_weights(lnls: Float64, counts: Float64, start: Float64) -> Float64:
-    """f64[M]: maximum-likelihood weights, by the EM of the module, from ``start``.
-
-    lnls    f64[M, L]: lnL of each pattern under each class
-    counts  f64[L]: sites of each pattern
-    """
-    seen = counts > 0
-    lnls, counts = lnls[:, seen], counts[seen]
-    likelihoods = exp(np.maximum(lnls - lnls.max(axis=0), -700.0))
-    weights: Float64 = start / start.sum()
-    for _ in range(MAX_STEPS):
-        expected = (weights[:, None] * likelihoods).sum(axis=0)
-        steps = (likelihoods * (counts / expected)).sum(axis=1) / counts.sum()
-        change = weights * (steps - 1.0)
-        weights = weights + change
-        if np.abs(change).max() < LEAST_CHANGE:
-            break
-    return weights
+        return cls(weights, tuple(columns for _, _, columns in parts_of(groups)))
 
 
 # Batches: work on many trees, as many at a time as the engine has room for.
@@ -279,60 +188,6 @@ LOCAL_EPSILON = 1e-3
 """Local optimisations stop below this gain in lnL: well under the 0.05 that a move must gain."""
 
 
-# Curves: lnL of patterns as a function of one rate for all sites.
-#
-# A traversal computes as many categories as the engine has, each here with another rate, and one
-# more step at its end gives the patterns' lnL under each category alone. Curves therefore take as
-# many traversals as their rates fill. Letters: J rates, K categories, L patterns, M classes.
-
-
-def rate_curves(
-    likelihood: Likelihood,
-    tree: Tree,
-    case: Case,
-    rates: Sequence[Float64],
-    columns: Columns,
-    counts: Float64,
-) -> list[Curves]:
-    """Curves of every part's patterns: lnL as a function of one rate for all of the part's sites.
-
-    rates   f64[J] a part, relative to the part's mean rate
-    counts  f64[L]: sites that show each pattern of the engine
-    The classes of a mixture keep their relative rates and their weights.
-    """
-    width = min(arrays.n_categories // arrays.n_systems for arrays in case.models)
-    rows = []
-    for first in range(0, max(map(len, rates)), width):
-        chunks = [part_rates[first : first + width] for part_rates in rates]
-        most = max(map(len, chunks))
-        each = [_single_rate_models(*pair, most) for pair in zip(case.models, chunks, strict=True)]
-        singles = [case._replace(models=models) for models in zip(*each, strict=True)]
-        rows.append(likelihood.single_log_likelihoods(tree, singles))
-    lnls = np.concatenate(rows)
-    parts = columns.parts[case.first_part :]
-    return [
-        Curves(part_rates, lnls[: len(part_rates), where], counts[where])
-        for part_rates, where in zip(rates, parts, strict=False)
-    ]
-
-
-def _single_rate_models(arrays: ModelArrays, rates: Float64, most: int) -> list[ModelArrays]:
-    """Models with the given category rates, each with all weight on one of them."""
-    shares = arrays.weights.reshape(arrays.n_systems, -1)
-    classes = shares.sum(axis=1)
-    speeds = (shares * arrays.rates.reshape(shares.shape)).sum(axis=1)
-    speeds = np.divide(speeds, classes, out=np.ones_like(speeds), where=classes > 0.0)
-    category_rates = np.ones(shares.shape[1])
-    category_rates[: len(rates)] = rates
-    singles = []
-    for k in range(most):
-        weights = np.zeros_like(shares)
-        weights[:, k] = classes
-        every = (speeds[:, None] * category_rates).ravel()
-        singles.append(replace(arrays, rates=every, weights=weights.ravel()))
-    return singles
-
-
 class Likelihood:
     """The likelihood of trees over one alignment, computed by one engine."""
 
@@ -414,10 +269,11 @@ class Likelihood:
 
     def class_weights(self, trees: Sequence[Tree], cases: Sequence[Case]) -> list[list[Float64]]:
         """Maximum-likelihood class weights of every part of every tree, all else fixed."""
-        weights, best = [], self._known_columns.best_weights
+        weights = []
         for tree, case in zip(trees, cases, strict=True):
-            lnls = self.class_log_likelihoods(tree, case)
-            weights.append(best(lnls, self._counts(tree, case), case))
+            lnls = self._by_part(case, self.class_log_likelihoods(tree, case))
+            counts = self._by_part(case, self._counts(tree, case))
+            weights.append(fitted_class_weights(case, lnls, counts))
         return weights
 
     def outruns_host(self, tree: Tree) -> bool:
@@ -425,19 +281,37 @@ class Likelihood:
         return tree.n_tips <= self.engine.longest_walk(1)
 
     def rate_curves(self, tree: Tree, case: Case, rates: Sequence[Float64]) -> list[Curves]:
-        """Curves of every part's patterns under ``rates`` f64[J] (:func:`rate_curves`)."""
-        counts = np.asarray(self._rows[case.weights], np.float64)
-        return rate_curves(self, tree, case, rates, self._known_columns, counts)
+        """Curves of every part's patterns: lnL as a function of one rate for all of its sites.
+
+        rates  f64[J] a part, relative to its mean rate
+        """
+        rows = [self.single_log_likelihoods(tree, under) for under in single_rates(case, rates)]
+        lnls = self._by_part(case, np.concatenate(rows))
+        counts = self._by_part(case, np.asarray(self._rows[case.weights], np.float64))
+        of_parts = zip(rates, lnls, counts, strict=True)
+        return [Curves(part, lnl[: len(part)], count) for part, lnl, count in of_parts]
 
     def flow_slopes(self, trees: Sequence[Tree], cases: Sequence[Case]) -> list[list[Float64]]:
         """Derivatives of each part's lnL in its classes' rate matrices, f64[M, S, S] each."""
-        return [flow_slopes(self, tree, case) for tree, case in zip(trees, cases, strict=True)]
+        return [self._flow_slopes(tree, case) for tree, case in zip(trees, cases, strict=True)]
 
-    @property
-    def _known_columns(self) -> Columns:
+    def _flow_slopes(self, tree: Tree, case: Case) -> list[Float64]:
+        """The slopes of a tree (:mod:`mltree.program.ops.edges`), class by class in a few cells."""
+        table = self.take([tree], [case]).summed_by_part
+        most = max(arrays.n_systems * arrays.n_states**2 for arrays in case.models)
+        of_class = max(arrays.n_states for arrays in case.models) ** 2
+        at_once = of_class * max(1, self.engine.room.cells // of_class)
+        program = builders.flows(tree, most, table, at_once)
+        sums = self.run(program, tree.lengths.ravel()).sums
+        rows = sums.reshape(len(case.models), 1 + most)[:, 1:]
+        return [_in_states(arrays, row) for arrays, row in zip(case.models, rows, strict=True)]
+
+    def _by_part(self, case: Case, values: Float64) -> list[Float64]:
+        """The values f64[..., L] of each part of a case."""
         if self._columns is None:
             raise ValueError("a likelihood without columns")
-        return self._columns
+        parts = self._columns.parts[case.first_part :][: len(case.models)]
+        return [values[..., part] for part in parts]
 
     def class_log_likelihoods(self, tree: Tree, case: Case) -> Float64:
         """f64[M, L]: lnL of every pattern under each class alone of its part's model.
@@ -630,12 +504,8 @@ class Likelihood:
     ) -> Float64:
         table = self._load(trees, cases, by_part)
         self._resident = None
-        program = (
-            self._programs.of(builders.walk, trees, table, longest, kind)
-            if longest
-            else self._programs.of(builders.traversal, trees, table, kind)
-        )
-        sums = self.run(program, _lengths(trees)).sums.reshape(-1, len(trees))
+        program = self._programs.of(builders.scoring, trees, table, longest, kind)
+        sums = self.run(program, lengths_of(trees)).sums.reshape(-1, len(trees))
         return sums.T if by_part else sums.sum(axis=0)
 
     def _smooth(
@@ -646,9 +516,9 @@ class Likelihood:
         parts = math.prod(lead := trees[0].lengths.shape[:-1])
         least = low if parts == 1 else -np.inf  # parts are optimised one by one
         control = planner.control_records(parts * len(trees), epsilon / parts, most, least)
-        clipped = self.clip(_lengths(trees))
+        clipped = self.clip(lengths_of(trees))
         if any(tree.n_artificial for tree in trees):
-            clipped = _lengths([tree.with_lengths(self.clip(tree.lengths)) for tree in trees])
+            clipped = lengths_of([tree.with_lengths(self.clip(tree.lengths)) for tree in trees])
         result = self.run(program, clipped, control)
         ends = np.cumsum([tree.n_edges for tree in trees])[:-1]
         lengths = np.split(result.lengths.reshape(*lead, -1), ends, axis=-1)
@@ -685,6 +555,65 @@ class Likelihood:
         return lnl, result.lengths.reshape(*trees.lengths.shape[:-1], -1, 3)
 
 
-def _lengths(trees: Sequence[Tree]) -> Float64:
+def _in_states(arrays: ModelArrays, sums: Float64) -> Float64:
+    """f64[M, S, S]: V⁻ᵀ (sums) Vᵀ, of a part's sums over edges; behind those of its classes 0."""
+    shape = arrays.n_systems, arrays.n_states, arrays.n_states
+    joint = sums[: np.prod(shape)].reshape(shape)
+    left, right = arrays.left.reshape(shape), arrays.right.reshape(shape)
+    by_entry: Float64 = product(product(left.swapaxes(1, 2), joint), right.swapaxes(1, 2))
+    return by_entry
+
+
+def lengths_of(trees: Sequence[Tree]) -> Float64:
     """All lengths, tree after tree; part by part where parts have lengths of their own."""
     return np.concatenate([tree.lengths for tree in trees], axis=-1).ravel()
+
+
+# +PSR: one rate a pattern, chosen by maximum likelihood.
+
+
+class GroupingEngine(Engine, Protocol):
+    """An engine that groups patterns by their rates."""
+
+    def group(self, category: Int64) -> None:
+        """Take the rate category i64[L] of every pattern; drops models and CLAs."""
+
+
+class PerSiteLikelihood(Likelihood):
+    """Likelihood of trees over patterns each of which has one of its model's rates."""
+
+    def __init__(
+        self,
+        engine: GroupingEngine,
+        length_bounds: tuple[float, float],
+        columns: Columns,
+        count: int,
+    ) -> None:
+        """``count``: rates of every part."""
+        super().__init__(engine, length_bounds, columns)
+        self._grouping, self._count = engine, count
+        self._category: Int64 = np.zeros(0, np.int64)
+
+    def group(self, rates: Sequence[SiteRates]) -> None:
+        """Give every pattern the rate that ``rates``, one a part, say."""
+        category = np.concatenate([form.category for form in rates])
+        if not np.array_equal(category, self._category):
+            self._grouping.group(category)
+            self._category = category
+            self._models, self._resident = [], None
+
+    def site_rates(self, tree: Tree, case: Case) -> list[FittedRates]:
+        """Maximum-likelihood rates of every part's sites, at the tree's lengths."""
+        under = [
+            case._replace(models=tuple(_at(arrays, rate) for arrays in case.models))
+            for rate in GRID.tolist()
+        ]
+        lnls = self._by_part(case, self.site_rows([tree] * len(under), under))
+        counts = self._by_part(case, self._rows[case.weights].astype(np.float64))
+        pairs = zip(lnls, counts, strict=True)
+        return [fitted_rates(lnl, count, GRID, self._count) for lnl, count in pairs]
+
+
+def _at(arrays: ModelArrays, rate: float) -> ModelArrays:
+    """The model with one rate for all sites."""
+    return replace(arrays, rates=np.array([rate]), weights=np.ones(1))

@@ -12,80 +12,20 @@ from abc import ABC, abstractmethod
 from collections.abc import Callable, Generator, Hashable, Iterable, Iterator, Sequence
 from dataclasses import replace
 from itertools import chain, islice, pairwise
-from typing import Any, ClassVar, Protocol, TypeAlias, TypeVar
+from typing import Any, ClassVar, TypeAlias, TypeVar
 
 import numpy as np
 
+from mltree.likelihood.likelihood import Likelihood
 from mltree.models.rate_profiles import Curves
 from mltree.program.cases import Case
-from mltree.program.planner import ScanTasks
-from mltree.system.arrays import Float64, Int32
+from mltree.system.arrays import Float64
 from mltree.system.values import Value
-from mltree.tree.topology import Forest, Tree, Trees
+from mltree.tree.topology import Forest, Tree
 
 Answers: TypeAlias = Sequence[Any] | Float64
 """An answer for each tree."""
 T = TypeVar("T")
-
-
-class SearchLikelihood(Protocol):
-    """The likelihood as the search needs it (:mod:`mltree.likelihood.likelihood`)."""
-
-    @property
-    def planners(self) -> int:
-        """Threads that may request insertions at once."""
-
-    def trees_at_once(self, trees: Sequence[Tree], cases: Sequence[Case]) -> int:
-        """Return how many of the first of these trees are best searched side by side."""
-
-    def load_weights(self, rows: Float64) -> None:
-        """Take rows of pattern weights f64[R, L], which cases name."""
-
-    def part_log_likelihoods(self, trees: Sequence[Tree], cases: Sequence[Case]) -> Float64:
-        """f64[n, parts]: lnL of every part of every tree."""
-
-    def class_weights(self, trees: Sequence[Tree], cases: Sequence[Case]) -> list[list[Float64]]:
-        """Return the best weights of the classes of every part of every tree, all else fixed."""
-
-    def outruns_host(self, tree: Tree) -> bool:
-        """Return True if lnLs of many points take less time than the host's use of curves."""
-
-    def rate_curves(self, tree: Tree, case: Case, rates: Sequence[Float64]) -> list[Curves]:
-        """Return curves of the patterns of every part, under rates f64[J] for all of its sites."""
-
-    def flow_slopes(self, trees: Sequence[Tree], cases: Sequence[Case]) -> list[list[Float64]]:
-        """Return the slopes of every part's lnL in the rates of its classes, f64[M, S, S] each."""
-
-    def smooth(
-        self,
-        trees: Sequence[Tree],
-        cases: Sequence[Case],
-        epsilon: float,
-        *,
-        floors: Float64 | None = None,
-    ) -> Float64:
-        """f64[n]: lnL after optimising all lengths in place; never worse than before.
-
-        Lengths may stay rough where lnLs hardly reach ``floors`` f64[n].
-        """
-
-    def insertions(self, trees: Trees, cases: Sequence[Case], scan: ScanTasks) -> Float64:
-        """f64[outputs]: s0 of every insertion."""
-
-    def refine(
-        self,
-        trees: Trees,
-        cases: Sequence[Case],
-        scan: ScanTasks,
-        floors: Float64 | None = None,
-    ) -> tuple[Float64, Float64]:
-        """Best lnL f64[outputs], and lengths f64[..., outputs, 3]: proximal, distal, pendant.
-
-        Both may stay rough where lnLs are below ``floors`` f64[outputs].
-        """
-
-    def join_lengths(self, trees: Trees, cases: Sequence[Case], prunes: Int32) -> Float64:
-        """f64[..., n]: optimised length of the merged branch that each prune leaves."""
 
 
 class Request(Value, ABC, eq=False):
@@ -119,7 +59,7 @@ class Request(Value, ABC, eq=False):
         )
 
     @abstractmethod
-    def answer(self, likelihood: SearchLikelihood) -> Answers:
+    def answer(self, likelihood: Likelihood) -> Answers:
         """Answer the request, tree by tree."""
 
     def shares(self, count: int) -> Sequence[Request]:  # noqa: ARG002
@@ -163,7 +103,7 @@ class SmoothTrees(_ByTree, eq=False):
         """Requests with the same epsilon can be joined."""
         return super().kind, self.epsilon
 
-    def answer(self, likelihood: SearchLikelihood) -> Float64:
+    def answer(self, likelihood: Likelihood) -> Float64:
         """Return the lnLs f64[n]."""
         floors = np.array(self.floors)
         return likelihood.smooth(self.trees, self.cases, self.epsilon, floors=floors)
@@ -172,7 +112,7 @@ class SmoothTrees(_ByTree, eq=False):
 class PartLogLikelihoods(_ByTree, eq=False):
     """Compute the lnL of every part, f64[n, parts]."""
 
-    def answer(self, likelihood: SearchLikelihood) -> Float64:
+    def answer(self, likelihood: Likelihood) -> Float64:
         """Return the lnLs f64[n, parts]."""
         return likelihood.part_log_likelihoods(self.trees, self.cases)
 
@@ -180,7 +120,7 @@ class PartLogLikelihoods(_ByTree, eq=False):
 class ClassWeights(_ByTree, eq=False):
     """Fit the weights of every part's classes, f64 [classes] each."""
 
-    def answer(self, likelihood: SearchLikelihood) -> list[list[Float64]]:
+    def answer(self, likelihood: Likelihood) -> list[list[Float64]]:
         """Return the weights of the parts of every tree."""
         return likelihood.class_weights(self.trees, self.cases)
 
@@ -195,18 +135,18 @@ class RateCurves(_ByTree, eq=False):
     """Rates of each part of each tree."""
     by_tree = (*Request.by_tree, "rates")
 
-    def answer(self, likelihood: SearchLikelihood) -> list[list[Curves]]:
+    def answer(self, likelihood: Likelihood) -> list[list[Curves]]:
         """Return the curves of the parts of every tree."""
         return [
-            [] if likelihood.outruns_host(tree) else likelihood.rate_curves(tree, case, own)
-            for tree, case, own in zip(self.trees, self.cases, self.rates, strict=True)
+            [] if likelihood.outruns_host(tree) else likelihood.rate_curves(tree, case, rates)
+            for tree, case, rates in zip(self.trees, self.cases, self.rates, strict=True)
         ]
 
 
 class FlowSlopes(_ByTree, eq=False):
     """Compute the slopes of every part's lnL in the rates of its classes, f64 [M, S, S] each."""
 
-    def answer(self, likelihood: SearchLikelihood) -> list[list[Float64]]:
+    def answer(self, likelihood: Likelihood) -> list[list[Float64]]:
         """Return the slopes of the parts of every tree."""
         return likelihood.flow_slopes(self.trees, self.cases)
 
@@ -216,7 +156,7 @@ class TopologyKeys(Request, eq=False):
 
     is_quick = True
 
-    def answer(self, likelihood: SearchLikelihood) -> list[int]:  # noqa: ARG002
+    def answer(self, likelihood: Likelihood) -> list[int]:  # noqa: ARG002
         """Return the keys (:meth:`mltree.tree.topology.Forest.topology_keys`)."""
         return Forest(self.trees).topology_keys()
 
@@ -229,7 +169,7 @@ class ShapeKeys(Request, eq=False):
     by_tree = (*Request.by_tree, "shortest")
     is_quick = True
 
-    def answer(self, likelihood: SearchLikelihood) -> list[int]:  # noqa: ARG002
+    def answer(self, likelihood: Likelihood) -> list[int]:  # noqa: ARG002
         """Return the keys (:meth:`mltree.tree.topology.Forest.shape_keys`)."""
         return Forest(self.trees).shape_keys(np.array(self.shortest))
 
@@ -248,7 +188,7 @@ class Stepwise(Request):
     def steps(self) -> Steps[Answers]:
         """Yield the requests that lead to the answer."""
 
-    def answer(self, likelihood: SearchLikelihood) -> Answers:
+    def answer(self, likelihood: Likelihood) -> Answers:
         """Answer the requests of the steps."""
         return perform(likelihood, self.steps())
 
@@ -306,17 +246,14 @@ def flow_slopes(trees: Sequence[Tree], cases: Sequence[Case]) -> Steps[list[list
     return list(answer)
 
 
-def perform(likelihood: SearchLikelihood, steps: Steps[T], ask: Ask | None = None) -> T:
+def perform(likelihood: Likelihood, steps: Steps[T], ask: Ask | None = None) -> T:
     """Run steps alone, to their result; ``ask`` answers in the likelihood's stead."""
     ((_, result),) = perform_all(likelihood, [steps], 1, ask)
     return result
 
 
 def perform_all(
-    likelihood: SearchLikelihood,
-    every: Iterable[Steps[T]],
-    at_once: int,
-    ask: Ask | None = None,
+    likelihood: Likelihood, every: Iterable[Steps[T]], at_once: int, ask: Ask | None = None
 ) -> Iterator[tuple[int, T]]:
     """Run many generators of requests at once; yield each one's number and result as it ends.
 

@@ -9,7 +9,6 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import replace
-from functools import partial
 
 import numpy as np
 
@@ -22,13 +21,13 @@ from mltree.likelihood.interchanges import (
     site_lnls,
 )
 from mltree.likelihood.left_out import MAX_TURNS, Shares
-from mltree.likelihood.likelihood import LOCAL_EPSILON, Likelihood, in_batches
+from mltree.likelihood.likelihood import LOCAL_EPSILON, Likelihood, in_batches, lengths_of
 from mltree.program import builders, planner
 from mltree.program.cases import Case, Cases
 from mltree.program.contract import Control
 from mltree.program.engine import NO_CONTROL, Weights
 from mltree.program.ops.edges import EvaluateSites
-from mltree.program.ops.operation import Records, Role, fields
+from mltree.program.ops.operation import Role, shifted
 from mltree.program.program import Program
 from mltree.system.arrays import Float64, Index, Int32
 from mltree.system.values import Value
@@ -102,16 +101,10 @@ def rows_of_trees(
         return engine.room.trees_at_once(nodes) if longest < nodes else len(trees)
 
     def score(batch: slice) -> Float64:
-        some, kind = trees[batch], EvaluateSites
-        table = likelihood.take(some, cases[batch])
-        program = (
-            builders.walk(some, longest, kind, table)
-            if longest
-            else builders.traversal(some, kind, table)
-        )
+        some, table = trees[batch], likelihood.take(trees[batch], cases[batch])
+        program = builders.scoring(some, longest, EvaluateSites, table)
         program = _renumbered(program, batch.start, len(trees))
-        lengths = np.concatenate([tree.lengths for tree in some], axis=-1).ravel()
-        return _lnls(likelihood.run(program, lengths).sums, len(some))
+        return _lnls(likelihood.run(program, lengths_of(some)).sums, len(some))
 
     lnl = np.concatenate(in_batches(len(trees), at_once, score))
     return SiteRows.of(likelihood, weights, lnl, cases)
@@ -235,12 +228,5 @@ def _renumbered(program: Program, first: int, total: int) -> Program:
     """The program with its cases, and so its rows, from ``first`` on among ``total``."""
     cases = np.repeat(program.cases[:1], total)
     cases[first : first + len(program.cases)] = program.cases
-    stages = tuple(stage.changed(partial(_moved, first=first)) for stage in program.stages)
-    return Program(stages, program.cells, cases)
-
-
-def _moved(records: Records, first: int) -> Records:
-    moved = records.copy()
-    for field in fields(records.dtype, Role.CASE):
-        moved[field] += first
-    return moved
+    moved = program.changed(lambda records: shifted(records, first, Role.CASE))
+    return replace(moved, cases=cases)

@@ -10,23 +10,18 @@ from __future__ import annotations
 
 from collections.abc import Callable, Hashable, Sequence
 from functools import cached_property
-from typing import Protocol
 
 import numpy as np
 
-from mltree.models.eigen import ModelArrays
-from mltree.models.portable import product
 from mltree.program import planner
-from mltree.program.cases import Case, Cases, groups_by_part, sums_of
+from mltree.program.cases import Cases, Sums, offsets, sums_of
 from mltree.program.contract import NO_CELL, RESULT, TRIPLET_CELLS, GroupKind
-from mltree.program.engine import Engine, Result
-from mltree.program.ops.edges import EDGE, Derive, Evaluate, EvaluateSites
-from mltree.program.ops.flow import FLOW, Flow
-from mltree.program.ops.newview import PMatrices
-from mltree.program.ops.operation import Records, Run, Stage
+from mltree.program.ops.edges import EDGE, FLOW, Derive, Evaluate, EvaluateSites, Flow
+from mltree.program.ops.operation import Records, Run, Stage, table
 from mltree.program.ops.optimise import Optimise, Repeat
 from mltree.program.ops.reduce import RELL, Reduce, Rell
 from mltree.program.ops.scan import Scan
+from mltree.program.ops.sites import Sites
 from mltree.program.ops.triplet import TRIPLET, Triplets
 from mltree.program.ops.walk import WALK, WALK_STEP, Walk
 from mltree.program.planner import Piece, ScanTasks
@@ -57,8 +52,8 @@ def walk_stages(
     pieces = _Pieces.of(forest, longest)
     steps, first = _steps(forest, pieces)
     walks = _walks(forest, pieces, first)
-    first_slot = _before(pieces.slots[shapes.of_tree])
-    shift = _before(shapes.n_edges) - forest.first_edge[shapes.of_tree]
+    first_slot = offsets(pieces.slots[shapes.of_tree])
+    shift = offsets(shapes.n_edges) - forest.first_edge[shapes.of_tree]
     tier = pieces.tier[pieces.heads]
     stages = []
     for of_tier in np.split(np.arange(tier.size), np.flatnonzero(np.diff(tier)) + 1):
@@ -75,7 +70,7 @@ def walk_stages(
         its_walks["p"] = cases.matrices(its_walks["p"] + shift[tree], tree)
         its_walks["slot"] += first_slot[tree] * (its_walks["slot"] != NO_CELL)
         its_walks["cell"] = np.where(its_walks["slot"] == NO_CELL, cells[tree], NO_CELL)
-        cases.give(its_walks, tree)
+        cases.fill(its_walks, tree)
         levels = int(pieces.levels[pieces.heads[of_tier]].max())
         stages.append(Walk(its_walks, its_steps, max(0, levels), sites))
     return stages
@@ -109,23 +104,17 @@ class _Shapes(Value):
         copies = np.bincount(self.of_tree).astype(np.int32)
         trees = np.argsort(self.of_tree, kind="stable")
         shape = walks["case"]
-        tree = np.repeat(_before(copies)[shape], copies[shape]) + _within(copies[shape])
+        tree = np.repeat(offsets(copies)[shape], copies[shape]) + _within(copies[shape])
         walks = np.repeat(walks, copies[shape])
         walks["case"] = trees[tree]
         step = np.repeat(walks["first_step"], walks["steps"]) + _within(walks["steps"])
-        walks["first_step"] = _before(walks["steps"])
+        walks["first_step"] = offsets(walks["steps"])
         return walks, steps[step]
-
-
-def _before(counts: Int32) -> Int32:
-    """int32[n]: the sum of the counts before each."""
-    before: Int32 = np.cumsum(counts, dtype=np.int32) - counts
-    return before
 
 
 def _within(counts: Int32) -> Int32:
     """int32[sum]: 0 .. count - 1 for each count, one after the other."""
-    within: Int32 = np.arange(counts.sum(), dtype=np.int32) - np.repeat(_before(counts), counts)
+    within: Int32 = np.arange(counts.sum(), dtype=np.int32) - np.repeat(offsets(counts), counts)
     return within
 
 
@@ -233,14 +222,16 @@ def _steps(forest: Forest, pieces: _Pieces) -> tuple[Records, Int32]:
 def _walks(forest: Forest, pieces: _Pieces, first: Int32) -> Records:
     """A walk to every head, of the tree that its case is."""
     heads, roots, tree = pieces.heads, pieces.roots, pieces.tree
-    walks: Records = np.empty(heads.size, WALK)
-    walks["tip"] = ~(forest.in_tree(roots) // 3)[tree]
-    walks["p"] = forest.edge[roots][tree]
-    walks["case"] = tree
-    walks["slot"] = pieces.slot
-    walks["first_step"] = first[heads]
-    walks["steps"] = pieces.steps[heads]
-    return walks
+    return table(
+        WALK,
+        heads.size,
+        tip=~(forest.in_tree(roots) // 3)[tree],
+        p=forest.edge[roots][tree],
+        case=tree,
+        slot=pieces.slot,
+        first_step=first[heads],
+        steps=pieces.steps[heads],
+    )
 
 
 def traversal(
@@ -259,8 +250,14 @@ def traversal(
         for piece in (planner.newviews_towards(trees, 0, cases), _at_edges(kind, ends))
     ]
     sites = planner.sites(pieces, cases, in_turn=True)
-    stages = (_pmatrices(forest, cases), sites, sums.reduce)
-    return Program(stages, sums.n_cells, cases.records)
+    return _summed(forest, sites, sums, cases)
+
+
+def scoring(trees: Sequence[Tree], longest: int, kind: type[Run], cases: Cases) -> Program:
+    """LnL of every tree, by walks of ``longest`` steps or, where that is 0, level by level."""
+    if longest:
+        return walk(trees, longest, kind, cases)
+    return traversal(trees, kind, cases)
 
 
 def classes(trees: Sequence[Tree], cases: Cases) -> Program:
@@ -272,38 +269,32 @@ def classes(trees: Sequence[Tree], cases: Cases) -> Program:
     forest, number = Forest([tree]), np.arange(len(cases.records), dtype=np.int32)
     sums = sums_of(number, 1, cases)
     ends = np.repeat(planner.branch_records(forest, cases)[:1], len(number))
-    cases.give(ends, number)
+    cases.fill(ends, number)
     ends["cell"] = sums.cells
-    towards = planner.newviews_towards([tree], 0, cases)
-    pieces = [towards, _at_edges(EvaluateSites, ends)]
-    stages = (_pmatrices(forest, cases), planner.sites(pieces, cases), sums.reduce)
-    return Program(stages, sums.n_cells, cases.records)
+    pieces = [planner.newviews_towards([tree], 0, cases), _at_edges(EvaluateSites, ends)]
+    return _summed(forest, planner.sites(pieces, cases), sums, cases)
 
 
 def walk(
-    trees: Sequence[Tree],
-    longest: int,
-    kind: type[Run] = Evaluate,
-    cases: Cases | None = None,
+    trees: Sequence[Tree], longest: int, kind: type[Run] = Evaluate, cases: Cases | None = None
 ) -> Program:
-    """LnL of every tree from walks (:func:`.walks.walk_stages`); sum n is tree n's."""
+    """LnL of every tree from walks (:func:`walk_stages`); sum n is tree n's."""
     cases = cases or Cases.alike(len(trees))
     sums = sums_of(_numbers(trees), 1, cases)
     if len(cases.streams[0]) > 1:  # trees enough to fill the device, and slots would not be shared
         longest = max(tree.n_tips for tree in trees)
     walks = walk_stages(trees, longest, cases, sums.cells, sites=kind.keeps_sites)
     of_edge = np.repeat(_numbers(trees), [tree.n_edges for tree in trees])
-    matrices = PMatrices(planner.pmatrix_records(len(of_edge), of_edge, cases))
-    stages: tuple[Stage, ...] = (matrices, *walks, sums.reduce)
-    return Program(stages, sums.n_cells, cases.records)
+    matrices = planner.pmatrices(of_edge, cases)
+    return Program((matrices, *walks, sums.reduce), sums.n_cells, cases.records)
 
 
 def update(trees: Trees, cases: Cases | None = None) -> Program:
     """Every directional CLA of every tree."""
     cases = cases or Cases.alike(len(trees))
     forest = Forest.of(trees)
-    newviews = planner.all_newviews(forest, cases)
-    return Program((_pmatrices(forest, cases), planner.sites([newviews], cases)), 1, cases.records)
+    sites = planner.sites([planner.newviews(forest, forest.inner, cases)], cases)
+    return Program((planner.pmatrices(forest.tree_of_edge, cases), sites), 1, cases.records)
 
 
 def renewal(before: Trees, trees: Trees, cases: Cases | None = None) -> Program | None:
@@ -313,14 +304,12 @@ def renewal(before: Trees, trees: Trees, cases: Cases | None = None) -> Program 
     stale = planner.is_stale(Forest.of(before), forest)
     if not stale.any():
         return None
-    newviews = planner.stale_newviews(forest, stale, cases)
+    newviews = planner.newviews(forest, np.flatnonzero(stale).astype(np.int32), cases)
     one, other = forest.siblings
     edges = forest.edge[np.concatenate([one[stale], other[stale]])]
     branch = np.flatnonzero(np.bincount(edges)).astype(np.int32)
-    number = forest.tree_of_edge[branch]
-    matrices = planner.pmatrix_records(forest.tree_of_edge.size, number, cases, branch)
-    stages = (PMatrices(matrices), planner.sites([newviews], cases))
-    return Program(stages, 1, cases.records)
+    matrices = planner.pmatrices(forest.tree_of_edge, cases, branch)
+    return Program((matrices, planner.sites([newviews], cases)), 1, cases.records)
 
 
 def derivatives(
@@ -341,33 +330,29 @@ def derivatives(
     ends = derive[forest.first_edge]
     ends["cell"] = of_tree
     pieces = [
-        planner.all_newviews(forest, cases),
+        planner.newviews(forest, forest.inner, cases),
         _at_edges(Evaluate, ends),
         _at_edges(Derive, derive),
     ]
-    every = planner.sites(pieces, cases, grouped=grouped)
-    stages = (_pmatrices(forest, cases), every, sums.reduce)
-    return Program(stages, sums.n_cells, cases.records)
+    return _summed(forest, planner.sites(pieces, cases, grouped=grouped), sums, cases)
 
 
 def flows(tree: Tree, most: int, cases: Cases, at_once: int) -> Program:
     """lnL, and its derivatives in the rate matrices of the classes, in ``most`` sums.
 
     The derivatives are made ``at_once`` at a time, in the same cells. See
-    :mod:`mltree.program.ops.flow`.
+    :mod:`mltree.program.ops.edges`.
     """
     forest, number = Forest([tree]), np.zeros(tree.n_edges, np.int32)
-    edges = planner.branch_records(forest, cases)
-    lengths = planner.pmatrix_records(tree.n_edges, number, cases)
-    records: Records = np.empty(tree.n_edges, FLOW)
-    for name in ("x", "y", "case", "model", "weights"):
-        records[name] = edges[name]
-    for name in ("length", "stride"):
-        records[name] = lengths[name]
-    edges["cell"], records["cell"] = 0, 1
-    pieces = [planner.all_newviews(forest, cases), _at_edges(EvaluateSites, edges[:1])]
+    edges, matrices = planner.branch_records(forest, cases), planner.pmatrices(number, cases)
+    lengths = matrices.records
+    edges["cell"] = 0
+    ends = {name: edges[name] for name in ("x", "y", "case", "model", "weights")}
+    length, stride = lengths["length"], lengths["stride"]
+    records = table(FLOW, tree.n_edges, **ends, length=length, stride=stride, cell=1)
+    pieces = [planner.newviews(forest, forest.inner, cases), _at_edges(EvaluateSites, edges[:1])]
     every = sums_of(number[:1], 1 + most, cases).reduce.records
-    stages: list[Stage] = [PMatrices(lengths)]
+    stages: list[Stage] = [matrices]
     for first in range(0, most, at_once):
         records["first"], records["cells"] = first, min(at_once, most - first)
         pieces.append(_at_edges(Flow, records.copy()))
@@ -394,8 +379,27 @@ def smoothing(trees: Sequence[Tree], max_passes: int, cases: Cases | None = None
     )
     once = derivatives(trees, cases, grouped=not cases.unlinked)
     groups = groups_by_part(groups, cases, edges, count + 2 * edges)
-    stages = (*once.stages, Optimise(groups), Repeat(0, max_passes, len(groups)))
+    stages = newton(once.stages, groups, max_passes, alone=False)
     return Program(stages, once.cells, cases.records)
+
+
+def newton(
+    once: Sequence[Stage], groups: Records, passes: int, *, alone: bool = True
+) -> tuple[Stage, ...]:
+    """Stages, and a step of every group after each of at most ``1 + passes`` passes of them."""
+    return (*once, Optimise(groups, alone), Repeat(0, passes, len(groups)))
+
+
+def groups_by_part(groups: Records, cases: Cases, n_lengths: int, n_sums: int) -> Records:
+    """Groups of the lengths and sums of every part, where parts have lengths of their own."""
+    if not cases.unlinked:
+        return groups
+    part = np.repeat(np.arange(cases.parts, dtype=np.int32), len(groups))
+    groups = np.tile(groups, cases.parts)
+    groups["first_length"] += part * np.int32(n_lengths)
+    for field in ("lnl_sum", "first_sum"):
+        groups[field] += part * np.int32(n_sums)
+    return groups
 
 
 def join(
@@ -403,28 +407,21 @@ def join(
 ) -> tuple[Program, Float64]:
     """Newton on the branch that each prune (a half-edge of the forest) leaves behind."""
     cases, forest = cases or Cases.alike(len(trees)), Forest.of(trees)
-    table, number = planner.operand_table(forest, cases), forest.tree_of_half[prunes]
+    operand, number = planner.operand_table(forest, cases), forest.tree_of_half[prunes]
     left, right = siblings(prunes)
     count = len(prunes)
     index = np.arange(count, dtype=np.int32)
     sums = sums_of(np.tile(number, 2), np.repeat([1, 2], count), cases)
-    derive: Records = np.empty(count, EDGE)
-    derive["x"] = table[forest.twin[left]]
-    derive["y"] = table[forest.twin[right]]
-    derive["p"] = cases.matrices(index, number)
-    cases.give(derive, number)
+    x, y = operand[forest.twin[left]], operand[forest.twin[right]]
+    derive = table(EDGE, count, x=x, y=y, p=cases.matrices(index, number))
+    cases.fill(derive, number)
     evaluate = derive.copy()
     evaluate["cell"], derive["cell"] = np.split(sums.cells, 2)
     pieces = [_at_edges(Evaluate, evaluate), _at_edges(Derive, derive)]
     groups = planner.group_records(GroupKind.DIAGONAL, index, 1, index, count + 2 * index)
     groups = groups_by_part(groups, cases, count, sums.n_sums)
-    stages = (
-        PMatrices(planner.pmatrix_records(count, number, cases)),
-        planner.sites(pieces, cases),
-        sums.reduce,
-        Optimise(groups, alone=True),
-        Repeat(0, passes, len(groups)),
-    )
+    matrices = planner.pmatrices(number, cases)
+    stages = newton((matrices, planner.sites(pieces, cases), sums.reduce), groups, passes)
     start = forest.lengths[..., forest.edge[left]] + forest.lengths[..., forest.edge[right]]
     return Program(stages, sums.n_cells, cases.records), start.ravel()
 
@@ -435,9 +432,7 @@ def scores(trees: Trees, scan: ScanTasks, cases: Cases | None = None) -> tuple[P
     is_one = len(cases.streams[0]) == 1  # and it does not matter which tree an output is of
     sums = sums_of(np.zeros(scan.outputs, np.int32) if is_one else scan.tree_of_output, 1, cases)
     tables = planner.scan_records(Forest.of(trees), scan, cases, sums.cells)
-    stages: tuple[Stage, ...] = (
-        PMatrices(tables.pmatrices), Scan(tables.tasks, tables.steps), sums.reduce,
-    )  # fmt: skip
+    stages = (tables.pmatrices, Scan(tables.tasks, tables.steps), sums.reduce)
     return Program(stages, sums.n_cells, cases.records), tables.lengths
 
 
@@ -448,46 +443,40 @@ def near_vectors(
     cases = cases or Cases.alike(len(trees))
     slots = _near_slots(scan, base, cases)
     tables = planner.scan_records(Forest.of(trees), scan, cases, slots)
-    stages = (PMatrices(tables.pmatrices), Scan(tables.tasks, tables.steps, stores=True))
+    stages = (tables.pmatrices, Scan(tables.tasks, tables.steps, stores=True))
     return Program(stages, 1, cases.records), tables.lengths
 
 
 def triplets(
-    trees: Trees,
-    scan: ScanTasks,
-    base: int,
-    passes: int,
-    cases: Cases | None = None,
+    trees: Trees, scan: ScanTasks, base: int, passes: int, cases: Cases | None = None
 ) -> tuple[Program, Float64]:
     """Joint Newton around every output of a scan, from the near vectors in slots from ``base``.
 
     Starts from the target edge split in half and the pendant length as it is.
     """
     cases, forest = cases or Cases.alike(len(trees)), Forest.of(trees)
-    table, number = planner.operand_table(forest, cases), scan.tree_of_output
+    operand, number = planner.operand_table(forest, cases), scan.tree_of_output
     far, prune, count = scan.far_of_output, scan.prune[scan.task_of_output], scan.outputs
     index = np.arange(count, dtype=np.int32)
     sums = sums_of(number, TRIPLET_CELLS, cases)
-    records: Records = np.empty(count, TRIPLET)
-    records["proximal"] = _near_slots(scan, base, cases)
-    records["distal"] = table[far]
-    records["pendant"] = table[forest.twin[prune]]
-    for leg, field in enumerate(("proximal_p", "distal_p", "pendant_p")):
-        records[field] = cases.matrices(3 * index + np.int32(leg), number)
-    cases.give(records, number)
-    records["cell"] = sums.cells
-    records["group"] = NO_CELL if cases.unlinked else index
+    branches = (cases.matrices(3 * index + np.int32(leg), number) for leg in range(3))
+    records = table(
+        TRIPLET,
+        count,
+        proximal=_near_slots(scan, base, cases),
+        distal=operand[far],
+        pendant=operand[forest.twin[prune]],
+        **dict(zip(("proximal_p", "distal_p", "pendant_p"), branches, strict=True)),
+        cell=sums.cells,
+        group=NO_CELL if cases.unlinked else index,
+    )
+    cases.fill(records, number)
     half = forest.lengths[..., forest.edge[far]] / 2
     start = np.stack([half, half, forest.lengths[..., forest.edge[prune]]], axis=-1)
     groups = planner.group_records(GroupKind.TRIPLET, 3 * index, 3, sums.sums, sums.sums + 1)
     groups = groups_by_part(groups, cases, 3 * count, sums.n_sums)
-    stages = (
-        PMatrices(planner.pmatrix_records(3 * count, np.repeat(number, 3), cases)),
-        Triplets(records),
-        sums.reduce,
-        Optimise(groups, alone=True),
-        Repeat(0, passes, len(groups)),
-    )
+    matrices = planner.pmatrices(np.repeat(number, 3), cases)
+    stages = newton((matrices, Triplets(records), sums.reduce), groups, passes)
     return Program(stages, sums.n_cells, cases.records), start.ravel()
 
 
@@ -510,15 +499,15 @@ def _numbers(trees: Sequence[Tree]) -> Int32:
     return np.arange(len(trees), dtype=np.int32)
 
 
+def _summed(forest: Forest, sites: Sites, sums: Sums, cases: Cases) -> Program:
+    """P matrices of all branches, runs, and the sums that these leave."""
+    stages = (planner.pmatrices(forest.tree_of_edge, cases), sites, sums.reduce)
+    return Program(stages, sums.n_cells, cases.records)
+
+
 def _at_edges(kind: type[Run], records: Records) -> Piece:
     """A piece of edges, all on one level: edges do not depend on each other."""
     return Piece(kind, records, records["case"], np.zeros(len(records), np.int32))
-
-
-def _pmatrices(forest: Forest, cases: Cases) -> PMatrices:
-    """P matrices of every branch of every tree."""
-    number = forest.tree_of_edge
-    return PMatrices(planner.pmatrix_records(len(number), number, cases))
 
 
 # Programs that are kept, for trees of the same topologies ask for them again.
@@ -560,40 +549,3 @@ def _topologies(trees: Trees) -> tuple[Hashable, ...]:
     arrays_of = (tree.twin.tobytes() + tree.edge.tobytes() for tree in unlike.values())
     artificial = tuple(tree.n_artificial for tree in unlike.values())
     return tuple(place[key] for key in keys), artificial, *arrays_of
-
-
-# How lnL changes with every entry of the rate matrices of a mixture's classes, from the sums over
-# edges that FLOW leaves (:mod:`mltree.program.ops.flow`).
-
-
-class Runs(Protocol):
-    """Runs programs (:class:`mltree.likelihood.likelihood.Likelihood`)."""
-
-    engine: Engine
-
-    def take(self, trees: Sequence[Tree], cases: Sequence[Case]) -> Cases:
-        """Load the models."""
-
-    def run(self, program: Program, lengths: Float64) -> Result:
-        """Run a program."""
-
-
-def flow_slopes(likelihood: Runs, tree: Tree, case: Case) -> list[Float64]:
-    """The derivative of lnL in every entry of every class's normalised Q, f64[M, S, S] a part."""
-    table = likelihood.take([tree], [case]).summed_by_part
-    most = max(arrays.n_systems * arrays.n_states**2 for arrays in case.models)
-    of_class = max(arrays.n_states for arrays in case.models) ** 2
-    at_once = of_class * max(1, likelihood.engine.room.cells // of_class)
-    program = flows(tree, most, table, at_once)
-    sums = likelihood.run(program, tree.lengths.ravel()).sums
-    rows = sums.reshape(len(case.models), 1 + most)[:, 1:]
-    return [_in_states(arrays, row) for arrays, row in zip(case.models, rows, strict=True)]
-
-
-def _in_states(arrays: ModelArrays, sums: Float64) -> Float64:
-    """f64[M, S, S]: V⁻ᵀ (sums) Vᵀ, of a part's sums over edges; behind those of its classes 0."""
-    shape = arrays.n_systems, arrays.n_states, arrays.n_states
-    joint = sums[: np.prod(shape)].reshape(shape)
-    left, right = arrays.left.reshape(shape), arrays.right.reshape(shape)
-    by_entry: Float64 = product(product(left.swapaxes(1, 2), joint), right.swapaxes(1, 2))
-    return by_entry

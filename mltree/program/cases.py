@@ -14,7 +14,7 @@ from typing import NamedTuple
 import numpy as np
 
 from mltree.models.eigen import ModelArrays
-from mltree.program.ops.operation import CASE, Records, Role, fields
+from mltree.program.ops.operation import CASE, Records, Role, fields, table
 from mltree.program.ops.reduce import REDUCTION, Reduce
 from mltree.system.arrays import Int32
 from mltree.system.values import Value
@@ -49,21 +49,19 @@ class Cases(Value, eq=False):
     @classmethod
     def of(cls, cases: Sequence[Case], unlinked: bool = False) -> Cases:
         """Trees under these cases, whose models have rows in the order of :func:`distinct`."""
-        records: Records = np.empty(len(cases), CASE)
-        records["first_part"] = [case.first_part for case in cases]
-        records["parts"] = len(cases[0].models)
         rows = {models: n * len(models) for n, models in enumerate(distinct(cases))}
-        records["model"] = [rows[case.models] - case.first_part for case in cases]
-        records["weights"] = [case.weights for case in cases]
-        return cls(records, unlinked)
+        each = (
+            (case.first_part, len(case.models), rows[case.models] - case.first_part, case.weights)
+            for case in cases
+        )
+        return cls(np.array(list(each), CASE), unlinked)
 
     @classmethod
     @lru_cache(maxsize=32)
     def alike(cls, trees: int, parts: int = 1, unlinked: bool = False) -> Cases:
         """Trees side by side on the same parts, with model rows one after the other; read-only."""
-        records: Records = np.zeros(trees, CASE)
-        records["parts"] = parts
-        records["model"] = parts * np.arange(trees)
+        models = parts * np.arange(trees, dtype=np.int32)
+        records = table(CASE, trees, first_part=0, parts=parts, model=models, weights=0)
         records.setflags(write=False)
         return cls(records, unlinked)
 
@@ -98,10 +96,10 @@ class Cases(Value, eq=False):
         The items of trees ``number``, int32[n], have ``size`` each and lie one after the other.
         """
         ranges, streams = self.streams
-        before = _before(size, len(number))
+        size = np.broadcast_to(np.int32(size), number.shape)
+        before = offsets(size)
         if len(ranges) == 1 or not number.size:
             return before
-        size = np.broadcast_to(np.int32(size), number.shape)
         if (number[1:] >= number[:-1]).all():  # tree by tree: a tenth of the time
             before -= self._of_others(number, before, size[-1]).take(number)
             return before
@@ -134,7 +132,7 @@ class Cases(Value, eq=False):
         """The same, with sums of every part."""
         return replace(self, by_part=True)
 
-    def give(self, records: Records, number: Int32) -> None:
+    def fill(self, records: Records, number: Int32) -> None:
         """Fill in the case, model and weights of records of trees ``number``."""
         records["case"] = number
         for field in fields(records.dtype, Role.MODEL, Role.WEIGHTS):
@@ -146,18 +144,6 @@ class Cases(Value, eq=False):
             return branch
         first: Int32 = self.records["first_part"].take(number)
         return np.subtract(branch if self.parts == 1 else branch * np.int32(self.parts), first)
-
-
-def groups_by_part(groups: Records, cases: Cases, n_lengths: int, n_sums: int) -> Records:
-    """Groups of the lengths and sums of every part, where parts have lengths of their own."""
-    if not cases.unlinked:
-        return groups
-    part = np.repeat(np.arange(cases.parts, dtype=np.int32), len(groups))
-    groups = np.tile(groups, cases.parts)
-    groups["first_length"] += part * np.int32(n_lengths)
-    for field in ("lnl_sum", "first_sum"):
-        groups[field] += part * np.int32(n_sums)
-    return groups
 
 
 class Sums(NamedTuple):
@@ -176,16 +162,15 @@ class Sums(NamedTuple):
 def sums_of(number: Int32, width: Int32 | int, cases: Cases) -> Sums:
     """Cells and sums for units of trees ``number``, ``width`` each; a row a part if by part."""
     ranges, streams = cases.streams
-    sums, cells = _before(width, len(number)), cases.before(number, width)
     width = np.broadcast_to(np.int32(width), number.shape)
+    sums, cells = offsets(width), cases.before(number, width)
     n_sums = int(sums[-1] + width[-1])
     first, stream = np.zeros(1, np.intp), streams[number[:1]]
     if len(ranges) > 1:
         first = np.flatnonzero(np.diff(streams[number], prepend=-1))
         stream = streams[number[first]]
-    records: Records = np.empty(len(first), REDUCTION)
-    records["cell"], records["sum"] = cells[first], sums[first]
-    records["count"] = np.diff(sums[first], append=n_sums)
+    count = np.diff(sums[first], append=np.int32(n_sums))
+    records = table(REDUCTION, len(first), cell=cells[first], sum=sums[first], count=count)
     records["first_part"], records["parts"] = ranges[stream].T
     if cases.unlinked or cases.by_part:
         records = _by_part(records, cases.parts, n_sums)
@@ -193,17 +178,15 @@ def sums_of(number: Int32, width: Int32 | int, cases: Cases) -> Sums:
     return Sums(cells, sums, n_cells, n_sums, Reduce(records))
 
 
-def _before(size: Int32 | int, count: int) -> Int32:
-    """int32[count]: offset of each item, given the sizes of items that lie one after the other."""
-    if isinstance(size, int):
-        return size * np.arange(count, dtype=np.int32)
+def offsets(size: Int32) -> Int32:
+    """int32[n]: offset of each item, given the sizes of items that lie one after the other."""
     before: Int32 = np.cumsum(size, dtype=np.int32) - size
     return before
 
 
 def _before_alike(stream: Int32, size: Int32) -> Int32:
     """int32[n]: offset of each item within its stream; items are sorted by stream."""
-    before = _before(size, stream.size)
+    before = offsets(size)
     alike: Int32 = before - before[np.searchsorted(stream, stream)]
     return alike
 

@@ -16,7 +16,6 @@ linked) is found at an index of its case plus the part's number.
 from __future__ import annotations
 
 import enum
-from functools import lru_cache
 from typing import NamedTuple
 
 from mltree.models import eigen
@@ -49,7 +48,7 @@ class Control(enum.IntEnum):
     ACCEPTED = 6
     """1 when the last trial was the best: CLAs then belong to the returned lengths."""
     FLOOR = 7
-    """Stop where HOPE times what a step promises would end below (natural log)."""
+    """Stop where GAIN_PER_PROMISE times what a step promises would end below (natural log)."""
 
 
 class Function(enum.IntEnum):
@@ -110,11 +109,11 @@ MAX_STEP_HALVINGS = 12
 STEP_GROWTH = 1.4
 """A successful step grows by this, up to a whole Newton step (docs/search.md, "Branch lengths")."""
 
-ENOUGH = 0.5
+LEAST_PROMISE = 0.5
 """Share of its epsilon that a group's next step has to promise: where lengths hang together it
 gains about twice what it promises (docs/search.md, "Branch lengths")."""
 
-HOPE = 10
+GAIN_PER_PROMISE = 10
 """Times what its next step promises that a group may gain in all (docs/search.md, "Branch
 lengths")."""
 
@@ -137,9 +136,6 @@ Hessian whose determinant is rounding: below this share, squared, of the product
 this share of the diagonal is added to it, and the step is shared out. A step off rounding led
 anywhere: 4 of 40 sets of insertions ended up to 1.5 lnL short on a device, and not in NumPy."""
 
-MODEL_SQUARES = 4
-"""S x S tables of a model's eigen system: right, left, the generator Q and Q Q."""
-
 NO_SERIES = -1
 """Place of the series of a rate matrix whose eigen system gives every entry of P."""
 
@@ -150,16 +146,12 @@ RELL_TILE = 4
 """Trees and rows of weights whose products a work-item sums together, in registers."""
 
 
-ENUMS: dict[str, type[enum.IntEnum]] = {
-    "STEP": GroupKind,
-    "CONTROL": Control,
-    "FN": Function,
-}
+ENUMS: dict[str, type[enum.IntEnum]] = {"STEP": GroupKind, "CONTROL": Control, "FN": Function}
 """Numbers with names, and what kernels know them by."""
 _KNOWN_TO_KERNELS = """
     SCALE_BITS_DOUBLE SCALE_BITS_SINGLE CONTROL_WORDS HEADER_WORDS REDUCE_WIDTH NO_CELL RESULT
     FAR_COUNT PENDANT_LEVEL ROOT_LEVEL WARP TRIPLET_CELLS MAX_STEP_HALVINGS STEP_GROWTH
-    ENOUGH HOPE MOST_MIXED UPHILL MOST_GROWTH LEAST_REACH SATURATED RIDGE
+    LEAST_PROMISE GAIN_PER_PROMISE MOST_MIXED UPHILL MOST_GROWTH LEAST_REACH SATURATED RIDGE
     RELL_TILE
     FLOW_NEAR SERIES_OCTAVES MOST_TERMS NO_SERIES
 """
@@ -299,9 +291,3 @@ class StateLayout:
 
     def __getitem__(self, name: str) -> slice:
         return self._slices[name]
-
-
-@lru_cache(maxsize=64)
-def state_layout(lengths: int, groups: int, sums: int) -> StateLayout:
-    """Return the layout of a program's state, made once for one that runs many times."""
-    return StateLayout(lengths, groups, sums)

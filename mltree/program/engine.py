@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from itertools import pairwise
 from typing import NamedTuple, Protocol, TypeAlias, runtime_checkable
 
@@ -13,6 +13,7 @@ import numpy.typing as npt
 from mltree.data.patterns import Patterns
 from mltree.models.eigen import ModelArrays
 from mltree.program.contract import CONTROL_WORDS
+from mltree.program.ops.operation import WorkStage
 from mltree.program.ops.optimise import LengthOptimiser
 from mltree.program.ops.state import ReferenceState
 from mltree.program.program import Program
@@ -162,72 +163,79 @@ UNBOUNDED = 1 << 30
 """CLA slots: it has the host's memory."""
 
 
-class ReferenceEngine:
+class ReferenceEngine(ReferenceState):
     """Interprets programs one record and one part of the patterns at a time."""
 
     name = "NumPy reference (AVX layout, fp64)"
     room = Room(UNBOUNDED, UNBOUNDED, UNBOUNDED)
 
     def __init__(
-        self,
-        patterns: Patterns,
-        categories: int,
-        length_bounds: tuple[float, float],
-        systems: int = 1,
+        self, patterns: Patterns, categories: int, bounds: tuple[float, float], systems: int = 1
     ) -> None:
+        """``bounds``: of branch lengths."""
+        super().__init__(patterns, categories, systems)
         self.parts = len(patterns.parts)
-        self.state = ReferenceState(patterns, categories, systems)
-        self._bounds = length_bounds
+        self._bounds = bounds
 
     def longest_walk(self, trees: int) -> int:  # noqa: ARG002
         """None: it takes a level at a time as well as a walk."""
         return 0
 
-    def load_models(self, models: Sequence[ModelArrays]) -> None:
-        """Take models, a row each."""
-        self.state.load_models(models)
-
     def load_weights(self, rows: Weights) -> None:
         """Take rows of weights f64[R, L]."""
-        self.state.weights = rows.astype(np.float64, copy=False)
-
-    def load_patterns(self, first_part: int, patterns: Patterns) -> None:
-        """See :meth:`mltree.program.engine.ReplicateEngine.load_patterns`."""
-        self.state.load_patterns(first_part, patterns)
+        self.weights = rows.astype(np.float64, copy=False)
 
     def close(self) -> None:
         """Forget the CLAs."""
-        self.state.cla = {}
+        self.cla = {}
 
     def site_log_likelihoods(self, rows: int = 1) -> Float64:
         """f64[rows, L] of the last EVALUATE_SITES."""
-        return self.state.site_lnl[:rows].copy()
+        return self.site_lnl[:rows].copy()
 
     def run(self, program: Program, lengths: Float64, control: Float64) -> Result:
         """Run a program; see :class:`mltree.program.engine.Engine`."""
-        optimiser = LengthOptimiser(lengths.copy(), control.copy(), *self._bounds)
-        self.state.begin(
-            program.cases, program.cells, program.sums, program.site_rows, optimiser.lengths
-        )
-        program.drive(_Interpreter(program, self.state, optimiser))
-        return Result(self.state.sums, optimiser.lengths, optimiser.control)
+        self.begin(program.cases, program.cells, program.sums, program.site_rows)
+
+        def compute(first: int, end: int, lengths: Float64) -> Float64:
+            self.lengths = lengths
+            for stage in program.stages[first:end]:
+                assert isinstance(stage, WorkStage)
+                stage.compute(self)
+            return self.sums
+
+        return run_on_host(program, lengths, control, self._bounds, compute)
 
 
-class _Interpreter:
-    """One program on its way, stage by stage."""
+Compute: TypeAlias = Callable[[int, int, Float64], Float64]
+"""Sums that stages ``first .. end - 1`` of a program leave at f64[lengths]."""
 
-    def __init__(self, program: Program, state: ReferenceState, optimiser: LengthOptimiser) -> None:
-        self._stages = program.stages
-        self._state = state
-        self._optimiser = optimiser
+
+def run_on_host(
+    program: Program,
+    lengths: Float64,
+    control: Float64,
+    bounds: tuple[float, float],
+    compute: Compute,
+) -> Result:
+    """Run a program: steps of lengths here, all other stages by ``compute``."""
+    optimiser = LengthOptimiser(lengths.copy(), control.copy(), *bounds)
+    driver = _HostDriver(program, optimiser, compute)
+    program.drive(driver)
+    return Result(driver.sums, optimiser.lengths, optimiser.control)
+
+
+class _HostDriver:
+    def __init__(self, program: Program, optimiser: LengthOptimiser, compute: Compute) -> None:
+        self.sums = np.zeros(program.sums)
+        self._stages, self._optimiser, self._compute = program.stages, optimiser, compute
 
     def run(self, first: int, end: int) -> None:
-        for stage in self._stages[first:end]:
-            stage.compute(self._state)
+        self.sums = self._compute(first, end, self._optimiser.lengths)
 
     def step(self, at: int) -> None:
         (groups,) = self._stages[at].all_records()
-        self._optimiser.step(groups, self._state.sums)
+        self._optimiser.step(groups, self.sums)
 
     def is_active(self, groups: int) -> bool:  # noqa: ARG002
         return self._optimiser.active

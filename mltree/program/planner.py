@@ -11,7 +11,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from dataclasses import replace
 from functools import cached_property, lru_cache
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import numpy as np
 
@@ -19,12 +19,12 @@ from mltree.program import contract
 from mltree.program.cases import Cases
 from mltree.program.contract import NO_CELL, ROOT_LEVEL, Control, GroupKind
 from mltree.program.ops.edges import EDGE
-from mltree.program.ops.newview import NEWVIEW, PMATRIX, Newview
-from mltree.program.ops.operation import RUNS, Records, Role, Run, fields, joined
+from mltree.program.ops.newview import NEWVIEW, PMATRIX, Newview, PMatrices
+from mltree.program.ops.operation import RUNS, Records, Role, Run, fields, joined, table
 from mltree.program.ops.optimise import GROUP
 from mltree.program.ops.scan import SCAN_STEP, SCAN_TASK
 from mltree.program.ops.sites import RUN, STREAM, Sites
-from mltree.system.arrays import Bool, Float64, Int32
+from mltree.system.arrays import Bool, Float64, Index, Int32
 from mltree.system.values import Value
 from mltree.tree.topology import Forest, Tree
 
@@ -93,9 +93,9 @@ class ScanTasks(Value):
 
     def _by_output(self, values: Int32) -> Int32:
         """int32[outputs]: of int32[2, steps]."""
-        is_wanted = self.output >= 0
+        is_asked = self.output >= 0
         in_order = np.empty(self.outputs, np.int32)
-        in_order[self.output[is_wanted]] = values[is_wanted]
+        in_order[self.output[is_asked]] = values[is_asked]
         return in_order
 
     @cached_property
@@ -106,13 +106,24 @@ class ScanTasks(Value):
         trees: Int32 = self.tree[self.task_of_output]
         return trees
 
+    def chosen(self, tasks: slice | Index, steps: slice | Index, **others: Any) -> ScanTasks:
+        """Some tasks and some steps; ``others``: the fields that do not follow from them."""
+        return replace(
+            self,
+            tree=self.tree[tasks],
+            prune=self.prune[tasks],
+            root=self.root[tasks],
+            join_length=self.join_length[..., tasks],
+            far=self.far[:, steps],
+            level_in=self.level_in[steps],
+            level_out=self.level_out[:, steps],
+            **others,
+        )
+
     @property
     def levels(self) -> int:
         """Stack entries that the deepest task needs (level 0 included)."""
         return 1 + max(int(self.level_out.max(initial=-1)), 0)
-
-
-_STEP_FIELDS = ("far", "level_in", "level_out")
 
 
 def split(
@@ -160,29 +171,22 @@ def _in_turns(scan: ScanTasks, cases: Cases) -> ScanTasks:
     order = np.argsort(place / np.bincount(stream, steps)[stream], kind="stable")
     first = np.append(0, np.cumsum(steps[order]))
     index = np.arange(first[-1]) + np.repeat(scan.first_step[:-1][order] - first[:-1], steps[order])
-    return replace(
-        scan,
-        tree=scan.tree[order],
-        prune=scan.prune[order],
-        root=scan.root[order],
-        join_length=scan.join_length[..., order],
-        first_step=first.astype(np.int32),
-        output=scan.output[:, index],
-        **{name: getattr(scan, name)[..., index] for name in _STEP_FIELDS},
+    return scan.chosen(
+        order, index, first_step=first.astype(np.int32), output=scan.output[:, index]
     )
 
 
 def _walks(task: ScanTasks, outputs: Int32, room: int) -> Iterator[tuple[ScanTasks, Int32]]:
     """One task as walks with ``room`` outputs each, as far as the last of them."""
     for first in range(0, task.outputs, room):
-        is_wanted = (task.output >= first) & (task.output < first + room)
-        steps = int(np.flatnonzero(is_wanted.any(axis=0))[-1]) + 1
-        walk = replace(
-            task,
+        is_asked = (task.output >= first) & (task.output < first + room)
+        steps = int(np.flatnonzero(is_asked.any(axis=0))[-1]) + 1
+        walk = task.chosen(
+            slice(1),
+            slice(steps),
             first_step=np.array([0, steps], np.int32),
-            output=np.where(is_wanted, task.output - first, np.int32(-1))[:, :steps],
-            outputs=int(is_wanted.sum()),
-            **{name: getattr(task, name)[..., :steps] for name in _STEP_FIELDS},
+            output=np.where(is_asked, task.output - first, np.int32(-1))[:, :steps],
+            outputs=int(is_asked.sum()),
         )
         yield walk, outputs[first : first + room]
 
@@ -197,17 +201,8 @@ def _part(scan: ScanTasks, first: int, last: int) -> tuple[ScanTasks, Int32]:
     number[0, ~is_scored[0]] = number[1, ~is_scored[1]] = -1
     outputs = np.empty(int(met[-1]), np.int32)
     outputs[number[is_scored]] = output[is_scored]
-    part = replace(
-        scan,
-        tree=scan.tree[tasks],
-        prune=scan.prune[tasks],
-        root=scan.root[tasks],
-        join_length=scan.join_length[..., tasks],
-        first_step=scan.first_step[first : last + 1] - scan.first_step[first],
-        output=number,
-        outputs=len(outputs),
-        **{name: getattr(scan, name)[..., steps] for name in _STEP_FIELDS},
-    )
+    first_step = scan.first_step[first : last + 1] - scan.first_step[first]
+    part = scan.chosen(tasks, steps, first_step=first_step, output=number, outputs=len(outputs))
     return part, outputs
 
 
@@ -229,20 +224,19 @@ def slots_side_by_side(forest: Forest, cases: Cases) -> int:
     return int((cases.before(np.arange(len(forest), dtype=np.int32), size) + size).max())
 
 
-def pmatrix_records(
-    branches: int, number: Int32, cases: Cases, branch: Int32 | None = None
-) -> Records:
-    """The P matrices of some ``branch`` of a program's branches, or of all; of trees ``number``."""
+def pmatrices(number: Int32, cases: Cases, branch: Int32 | None = None) -> PMatrices:
+    """P matrices of a program's branches, of trees ``number``; of ``branch`` alone if given."""
+    branches = len(number)
     if branch is None:
         branch = np.arange(branches, dtype=np.int32)
-    records: Records = np.empty(len(branch), PMATRIX)
-    records["p"] = cases.matrices(branch, number)
-    records["length"] = branch
-    records["stride"] = branches if cases.unlinked else 0
+    number = number[branch]
+    stride = branches if cases.unlinked else 0
+    p = cases.matrices(branch, number)
+    records = table(PMATRIX, len(branch), p=p, length=branch, stride=stride)
     if cases.unlinked:
         records["length"] -= branches * cases.records["first_part"][number]
-    cases.give(records, number)
-    return records
+    cases.fill(records, number)
+    return PMatrices(records)
 
 
 class Piece(NamedTuple):
@@ -294,11 +288,14 @@ def sites(
     if len(stream) > 1:
         every = every[np.lexsort((every[:, 1], every[:, 0]))]
     of_run = stream[every[:, 0]]
-    streams: Records = np.empty(len(ranges), STREAM)
+    streams = table(
+        STREAM,
+        len(ranges),
+        first_run=np.searchsorted(of_run, np.arange(len(ranges))).astype(np.int32),
+        runs=np.bincount(of_run, minlength=len(ranges)).astype(np.int32),
+        group=stream if grouped else NO_CELL,
+    )
     streams["first_part"], streams["parts"] = ranges.T
-    streams["first_run"] = np.searchsorted(of_run, np.arange(len(ranges)))
-    streams["runs"] = np.bincount(of_run, minlength=len(ranges))
-    streams["group"] = stream if grouped else NO_CELL
     return Sites(
         streams,
         np.ascontiguousarray(every[:, 2:]).view(RUN).ravel(),
@@ -318,22 +315,22 @@ def operand_table(forest: Forest, cases: Cases) -> Int32:
 
 @lru_cache(maxsize=32)
 def _operand_table(n_tips: tuple[int, ...], first_slot: tuple[int, ...]) -> Int32:
-    table = np.concatenate(
+    operands = np.concatenate(
         [
             part
             for tips, slot in zip(n_tips, first_slot, strict=True)
             for part in (~(np.arange(3 * tips) // 3), np.arange(slot, slot + 3 * (tips - 2)))
         ]
     ).astype(np.int32)
-    table.setflags(write=False)
-    return table
+    operands.setflags(write=False)
+    return operands
 
 
-def all_newviews(forest: Forest, cases: Cases) -> Piece:
-    """Every directional CLA of every tree."""
-    level = forest.levels()[forest.inner]
+def newviews(forest: Forest, halves: Int32, cases: Cases) -> Piece:
+    """The directional CLAs of some half-edges, level by level."""
+    level = forest.levels()[halves]
     order = np.argsort(level, kind="stable")
-    return _newviews(forest, forest.inner[order], level[order], cases)
+    return _newviews(forest, halves[order], level[order], cases)
 
 
 def is_stale(before: Forest, after: Forest) -> Bool:
@@ -352,14 +349,6 @@ def is_stale(before: Forest, after: Forest) -> Bool:
     for wave in np.split(order, np.flatnonzero(np.diff(level[order])) + 1):
         stale[wave] |= stale[after.twin[one[wave]]] | stale[after.twin[other[wave]]]
     return stale
-
-
-def stale_newviews(forest: Forest, stale: Bool, cases: Cases) -> Piece:
-    """The newviews of the stale half-edges (see :func:`is_stale`)."""
-    level = forest.levels()
-    halves = np.flatnonzero(stale).astype(np.int32)
-    halves = halves[np.argsort(level[halves], kind="stable")]
-    return _newviews(forest, halves, level[halves], cases)
 
 
 def newviews_towards(trees: Sequence[Tree], edge: int, cases: Cases) -> Piece:
@@ -389,28 +378,30 @@ def _walk_towards(tree: Tree, edge: int) -> tuple[Int32, Int32]:
 
 def _newviews(forest: Forest, halves: Int32, level: Int32, cases: Cases) -> Piece:
     """The CLAs of half-edges of a forest, whose levels rise."""
-    table, number = operand_table(forest, cases), forest.tree_of_half[halves]
+    operand, number = operand_table(forest, cases), forest.tree_of_half[halves]
     one, other = (side[halves] for side in forest.siblings)
-    records: Records = np.empty(halves.size, NEWVIEW)
-    records["dst"] = table[halves]
-    records["left"] = table[forest.twin[one]]
-    records["right"] = table[forest.twin[other]]
-    records["left_p"] = cases.matrices(forest.edge[one], number)
-    records["right_p"] = cases.matrices(forest.edge[other], number)
+    records = table(
+        NEWVIEW,
+        halves.size,
+        dst=operand[halves],
+        left=operand[forest.twin[one]],
+        left_p=cases.matrices(forest.edge[one], number),
+        right=operand[forest.twin[other]],
+        right_p=cases.matrices(forest.edge[other], number),
+    )
     return Piece(Newview, records, number, level)
 
 
 def branch_records(forest: Forest, cases: Cases) -> Records:
     """EVALUATE or DERIVE at every branch of every tree, in order; cells are not given yet."""
-    table, number = operand_table(forest, cases), forest.tree_of_edge
+    operand, number = operand_table(forest, cases), forest.tree_of_edge
     lower = np.empty(number.size, np.int32)
     first = np.flatnonzero(forest.twin > np.arange(forest.twin.size))
     lower[forest.edge[first]] = first
-    records: Records = np.empty(lower.size, EDGE)
-    records["x"] = table[forest.twin[lower]]
-    records["y"] = table[lower]  # a tip where there is one: the operand that P is applied to
-    records["p"] = cases.matrices(np.arange(lower.size, dtype=np.int32), number)
-    cases.give(records, number)
+    p = cases.matrices(np.arange(lower.size, dtype=np.int32), number)
+    x, y = operand[forest.twin[lower]], operand[lower]  # y, across P, is a tip where there is one
+    records = table(EDGE, lower.size, x=x, y=y, p=p)
+    cases.fill(records, number)
     return records
 
 
@@ -432,13 +423,15 @@ def group_records(
     kind: GroupKind, first_length: Int32, count: Int32 | int, lnl_sum: Int32, first_sum: Int32
 ) -> Records:
     """Groups of ``count`` lengths, each or all."""
-    records: Records = np.empty(len(first_length), GROUP)
-    records["kind"] = kind
-    records["first_length"] = first_length
-    records["count"] = count
-    records["lnl_sum"] = lnl_sum
-    records["first_sum"] = first_sum
-    return records
+    return table(
+        GROUP,
+        len(first_length),
+        kind=kind,
+        first_length=first_length,
+        count=count,
+        lnl_sum=lnl_sum,
+        first_sum=first_sum,
+    )
 
 
 def control_records(
@@ -459,7 +452,7 @@ class ScanTables(Value):
 
     lengths: Float64
     """Full lengths of every tree, their halves, then the joins; a row a part if unlinked."""
-    pmatrices: Records
+    pmatrices: PMatrices
     tasks: Records
     """The longest first, so that short ones are left to fill the gaps at the end."""
     steps: Records
@@ -467,20 +460,24 @@ class ScanTables(Value):
 
 def scan_records(forest: Forest, scan: ScanTasks, cases: Cases, outputs: Int32) -> ScanTables:
     """The scan's tables; ``outputs`` int32[n] are the cells, or slots, of its outputs."""
-    table, branches = operand_table(forest, cases), np.int32(forest.tree_of_edge.size)
-    tasks: Records = np.empty(len(scan.prune), SCAN_TASK)
-    tasks["pendant"] = table[forest.twin[scan.prune]]
-    tasks["pendant_p"] = cases.matrices(forest.edge[scan.prune], scan.tree)
-    tasks["root"] = table[scan.root]
-    join = 2 * branches + np.arange(len(scan.prune), dtype=np.int32)
-    tasks["merged_p"] = cases.matrices(join, scan.tree)
-    cases.give(tasks, scan.tree)
-    tasks["steps"] = counts = np.diff(scan.first_step)
-    tasks["first_step"] = scan.first_step[:-1]
+    operand, branches = operand_table(forest, cases), np.int32(forest.tree_of_edge.size)
+    merged = 2 * branches + np.arange(len(scan.prune), dtype=np.int32)
+    counts = np.diff(scan.first_step)
+    tasks = table(
+        SCAN_TASK,
+        len(scan.prune),
+        pendant=operand[forest.twin[scan.prune]],
+        pendant_p=cases.matrices(forest.edge[scan.prune], scan.tree),
+        root=operand[scan.root],
+        merged_p=cases.matrices(merged, scan.tree),
+        first_step=scan.first_step[:-1],
+        steps=counts,
+    )
+    cases.fill(tasks, scan.tree)
     # What a half-edge has in a step; behind the last output is where no result goes.
     number, branch = forest.tree_of_half, forest.edge
     matrix, of_half_length = (cases.matrices(b, number) for b in (branch, branch + branches))
-    of_half = np.stack([table, matrix, of_half_length], axis=1)
+    of_half = np.stack([operand, matrix, of_half_length], axis=1)
     level = np.where(scan.level_out >= 0, scan.level_out + np.int32(ROOT_LEVEL), np.int32(NO_CELL))
     cell = np.append(outputs, np.int32(NO_CELL))
     steps: Records = np.empty(len(scan.level_in), SCAN_STEP)
@@ -494,6 +491,5 @@ def scan_records(forest: Forest, scan: ScanTasks, cases: Cases, outputs: Int32) 
     joins = np.broadcast_to(scan.join_length, (*full.shape[:-1], len(scan.prune)))
     lengths = np.concatenate([full, full / 2, joins], axis=-1)
     number = np.concatenate([forest.tree_of_edge, forest.tree_of_edge, scan.tree])
-    pmatrices = pmatrix_records(len(number), number, cases)
     longest_first = np.argsort(-counts, kind="stable")
-    return ScanTables(lengths.ravel(), pmatrices, tasks[longest_first], steps)
+    return ScanTables(lengths.ravel(), pmatrices(number, cases), tasks[longest_first], steps)

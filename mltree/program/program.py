@@ -6,17 +6,32 @@ before it runs, and encoded into the one int32 array that the worker interprets.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator
 from dataclasses import field
 from enum import IntEnum
 from functools import cached_property
+from itertools import chain
 from typing import Any
 
 import numpy as np
 import numpy.typing as npt
 
 from mltree.program.contract import Control, Function
-from mltree.program.ops.operation import CASE, STAGE, Driver, Records, Stage, Words
+from mltree.program.ops.operation import (
+    CASE,
+    STAGE,
+    ControlStage,
+    Driver,
+    Records,
+    Role,
+    Stage,
+    SumStage,
+    WalkStage,
+    Words,
+    WorkStage,
+    fields,
+)
+from mltree.program.ops.optimise import GROUP, Repeat
 from mltree.system.arrays import Int32, Int64
 from mltree.system.values import Value
 
@@ -59,9 +74,17 @@ class Program(Value, eq=False):
     @cached_property
     def sums(self) -> int:
         """Sums that it leaves behind."""
-        made = [stage.sums() for stage in self.stages]
-        ends = [int((records["sum"] + count).max(initial=0)) for records, count in made]
-        return max([self.whole_sums, *ends])
+        ends = [(stage.records["sum"] + stage.sums()).max(initial=0) for stage in self._sum_stages]
+        return int(max([self.whole_sums, *ends]))
+
+    def sum_records(self) -> Iterator[tuple[np.void, int]]:
+        """The records that leave sums, and how many each leaves."""
+        for stage in self._sum_stages:
+            yield from zip(stage.records, stage.sums().tolist(), strict=True)
+
+    @property
+    def _sum_stages(self) -> Iterator[SumStage]:
+        return (stage for stage in self.stages if isinstance(stage, SumStage))
 
     @cached_property
     def words(self) -> Int32:
@@ -81,7 +104,13 @@ class Program(Value, eq=False):
     @cached_property
     def matrices(self) -> int:
         """P matrices that it makes room for: one more than the highest index."""
-        return max([0, *(stage.matrices(self.cases) for stage in self.stages)])
+        ends = self.cases["first_part"] + self.cases["parts"]
+        made = [
+            int((table[name] + ends.take(table["case"])).max(initial=0))
+            for table in self._tables
+            for name in fields(table.dtype, Role.MAKES)
+        ]
+        return max(made, default=0)
 
     @cached_property
     def slots(self) -> int:
@@ -91,22 +120,60 @@ class Program(Value, eq=False):
     @cached_property
     def stack_levels(self) -> int:
         """Depth of a work-group's stack of CLAs, in its deepest scan or walk."""
-        return max([1, *(stage.stack_levels for stage in self.stages)])
+        walks = [stage for stage in self.stages if isinstance(stage, WalkStage)]
+        return max([1, *(stage.stack_levels for stage in walks)])
 
     @cached_property
     def site_steps(self) -> int:
         """Records that every pattern goes through."""
-        return sum(stage.site_steps for stage in self.stages)
+        return sum(
+            len(table)
+            for table in self._tables
+            if fields(table.dtype, Role.READS, Role.TAKES, Role.TIP)
+        )
+
+    @property
+    def most_steps(self) -> int:
+        """The same if the program repeats as often as it may."""
+        return self.site_steps * (1 + sum(times for _, times in self._loops))
 
     @cached_property
     def site_rows(self) -> int:
         """Rows of site lnL that it writes: a row for each case, or none."""
-        return len(self.cases) if any(stage.keeps_sites for stage in self.stages) else 0
+        keeps = (stage.keeps_sites for stage in self.stages if isinstance(stage, WorkStage))
+        return len(self.cases) if any(keeps) else 0
 
     @cached_property
     def groups(self) -> int:
-        """Control records that the program needs."""
-        return max((stage.control_records for stage in self.stages), default=0)
+        """Control records that the program needs: one for each group of branch lengths."""
+        return max((len(table) for table in self._tables if table.dtype == GROUP), default=0)
+
+    @cached_property
+    def work(self) -> Work:
+        """The work of the program, counted once for each object, which may run many times."""
+        work, loops = Work(no_work(), no_work(), no_work()), self._loops
+        for at, stage in enumerate(self.stages):
+            rests = isinstance(stage, WorkStage) and stage.rests
+            again = work.grouped if rests else work.repeated
+            for function, counts in stage.counts():
+                work.once[function] += counts
+                if any(at in stages for stages, _ in loops):
+                    again[function] += counts
+        return work
+
+    @property
+    def _tables(self) -> Iterator[Records]:
+        """The record tables of all stages."""
+        return chain.from_iterable(stage.all_records() for stage in self.stages)
+
+    @property
+    def _loops(self) -> list[tuple[range, int]]:
+        """The stages that each REPEAT repeats, and how often at most."""
+        return [
+            (range(stage.to, at), stage.times)
+            for at, stage in enumerate(self.stages)
+            if isinstance(stage, Repeat)
+        ]
 
     def changed(self, change: Callable[[Records], Records]) -> Program:
         """The program with ``change`` made to its cases, and to each table of its stages."""
@@ -115,26 +182,17 @@ class Program(Value, eq=False):
 
     def drive(self, driver: Driver) -> None:
         """Have its stages run, those between two control stages at a time."""
-        at = repeats = 0
-        while at < len(self.stages):
-            end = at
-            while end < len(self.stages) and not self.stages[end].is_control:
-                end += 1
-            if end > at:
-                driver.run(at, end)
-                at = end
-                continue
-            following = self.stages[at].control(driver, at, repeats)
-            repeats += following <= at
+        at, end, repeats = 0, len(self.stages), 0
+        while at < end:
+            stage = self.stages[at]
+            if isinstance(stage, ControlStage):
+                following = stage.control(driver, at, repeats)
+                repeats += following <= at
+            else:
+                others = (n for n in range(at, end) if isinstance(self.stages[n], ControlStage))
+                following = next(others, end)
+                driver.run(at, following)
             at = following
-
-    def title(self, stage: int) -> str:
-        """A stage for a reader, without its records."""
-        return self.stages[stage].title
-
-    def line(self, stage: int, record: int) -> str:
-        """One record of a stage, as :meth:`listing` shows it (tasks before steps)."""
-        return self.stages[stage].lines()[record]
 
     def listing(self) -> str:
         """The program for a reader, a line per record."""
@@ -145,12 +203,9 @@ class Program(Value, eq=False):
         return "\n".join(lines)
 
 
-# How much work a program is: operations of each likelihood function, and what they move.
-#
-# What an operation moves is the least that it must: every operand read once, every CLA written
-# once. The stacks of scans and walks are not counted, for a work-group may keep them to itself.
-
-_CACHE = "_work"
+# How much work a program is: operations of each likelihood function, and what they must move at
+# least: every operand read once, every CLA written once. The stacks of scans and walks are not
+# counted, for a work-group may keep them to itself.
 
 
 class Count(IntEnum):
@@ -191,28 +246,3 @@ class Work(Value, eq=False):
 def no_work() -> Int64:
     """Zeros."""
     return np.zeros((len(Function), len(Count)), np.int64)
-
-
-def work_of(program: Program) -> Work:
-    """A program's work; counted once for each object, which may run many times."""
-    work: Work | None = vars(program).get(_CACHE)
-    if work is None:
-        work = vars(program)[_CACHE] = _count(program.stages)
-    return work
-
-
-def most_steps(program: Program) -> int:
-    """Records that every pattern goes through, if the program repeats as often as it may."""
-    return program.site_steps * (1 + sum(stage.passes for stage in program.stages))
-
-
-def _count(stages: Sequence[Stage]) -> Work:
-    work = Work(no_work(), no_work(), no_work())
-    loops = [stage.loop(at) for at, stage in enumerate(stages)]
-    for at, stage in enumerate(stages):
-        again = any(at in loop for loop in loops)
-        for function, counts in stage.counts():
-            work.once[function] += counts
-            if again:
-                (work.grouped if stage.rests else work.repeated)[function] += counts
-    return work

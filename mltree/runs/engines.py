@@ -39,8 +39,7 @@ from mltree.fit.settings import REPLICATE, SearchSettings, preset
 from mltree.likelihood.ascertainment import AscertainedLikelihood
 from mltree.likelihood.joint import JointEngine
 from mltree.likelihood.left_out import ascertained_parts
-from mltree.likelihood.likelihood import Columns, Likelihood
-from mltree.likelihood.site_rates import PerSiteLikelihood
+from mltree.likelihood.likelihood import Columns, Likelihood, PerSiteLikelihood
 from mltree.models.partitioned import PartitionModel
 from mltree.models.rates import rates_for
 from mltree.program.cases import Case

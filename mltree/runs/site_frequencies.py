@@ -17,7 +17,8 @@ from mltree.data.patterns import (
     site_frequencies_of,
     site_frequencies_text,
 )
-from mltree.likelihood.likelihood import Likelihood, class_posteriors, class_weights_of
+from mltree.likelihood.categories import class_posteriors, class_weights_of
+from mltree.likelihood.likelihood import Likelihood
 from mltree.models.eigen import site_systems
 from mltree.models.grammar import format_model
 from mltree.models.partitioned import PartitionModel

@@ -22,9 +22,8 @@ from mltree.fit.coordinate_ascent import ascend_best
 from mltree.fit.fits import Fit, best_fit, starts_of
 from mltree.fit.model_optimiser import optimise_models
 from mltree.fit.settings import PerturbationSettings, SearchSettings
-from mltree.likelihood.likelihood import Likelihood
-from mltree.likelihood.requests import Answers, Request, SearchLikelihood, Stepwise, perform
-from mltree.likelihood.site_rates import PerSiteLikelihood
+from mltree.likelihood.likelihood import Likelihood, PerSiteLikelihood
+from mltree.likelihood.requests import Answers, Request, Stepwise, perform
 from mltree.models.grammar import format_model
 from mltree.models.partitioned import PartitionModel
 from mltree.program.cases import Case
@@ -70,7 +69,7 @@ class AmongRanks:
     """Answers the requests of a search."""
 
     def __init__(
-        self, likelihood: SearchLikelihood, ranks: Ranks, helping: Callable[[], SearchLikelihood]
+        self, likelihood: Likelihood, ranks: Ranks, helping: Callable[[], Likelihood]
     ) -> None:
         """``helping``: sent to every other rank, and called there for the same likelihood.
 
@@ -108,12 +107,12 @@ def _nodes(request: Request) -> int:
     return sum(tree.n_tips for tree in request.trees)
 
 
-def _helper(helping: Callable[[], SearchLikelihood]) -> Callable[[Request], _Answered]:
+def _helper(helping: Callable[[], Likelihood]) -> Callable[[Request], _Answered]:
     """Return the function that another rank than the first answers with."""
     return partial(_answered, helping())
 
 
-def _answered(likelihood: SearchLikelihood, request: Request) -> _Answered:
+def _answered(likelihood: Likelihood, request: Request) -> _Answered:
     began = time.perf_counter()
     answers = request.answer(likelihood)
     seconds = time.perf_counter() - began

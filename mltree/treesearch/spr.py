@@ -17,11 +17,10 @@ import numpy as np
 from numpy.typing import NDArray
 
 from mltree.fit.settings import PhaseSettings, RoundSettings
-from mltree.likelihood.likelihood import dealt, in_batches
+from mltree.likelihood.likelihood import Likelihood, dealt, in_batches
 from mltree.likelihood.requests import (
     Answers,
     Request,
-    SearchLikelihood,
     Steps,
     shape_keys,
     smoothed,
@@ -307,7 +306,7 @@ class ScoreMoves(Request, eq=False):
         """ScoredMoves, tree by tree."""
         return [ScoredMoves.of(shares) for shares in zip(*answers, strict=True)]
 
-    def answer(self, likelihood: SearchLikelihood) -> list[ScoredMoves]:
+    def answer(self, likelihood: Likelihood) -> list[ScoredMoves]:
         """Score the moves around every tree, as many trees at once as is best."""
         order = dealt(self.cases).tolist()
         in_order = self._of(order)
@@ -328,7 +327,7 @@ class ScoreMoves(Request, eq=False):
         }
         return replace(self, **chosen)
 
-    def _side_by_side(self, likelihood: SearchLikelihood) -> list[ScoredMoves]:
+    def _side_by_side(self, likelihood: Likelihood) -> list[ScoredMoves]:
         """Score the moves of all trees side by side, some prunes at a time."""
         phase, settings, _ = self.rules
         lnls, forest = np.asarray(self.lnls), Forest(self.trees)
@@ -364,7 +363,7 @@ class ScoreMoves(Request, eq=False):
 
 
 def scan(
-    likelihood: SearchLikelihood,
+    likelihood: Likelihood,
     trees: Trees,
     cases: Sequence[Case],
     lnls: Float64 | Sequence[float],
@@ -425,7 +424,7 @@ def _falling(values: Float64) -> NDArray[np.intp]:
 
 
 def rescore(
-    likelihood: SearchLikelihood,
+    likelihood: Likelihood,
     cases: Sequence[Case],
     region: Neighbourhood,
     selected: Int32,

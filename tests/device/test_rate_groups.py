@@ -13,8 +13,7 @@ from verifier import VerifiedEngine
 
 from mltree.data.patterns import Patterns
 from mltree.device.rate_groups import RateGroupEngine, unrated
-from mltree.likelihood.likelihood import Columns, Likelihood
-from mltree.likelihood.site_rates import PerSiteLikelihood
+from mltree.likelihood.likelihood import Columns, Likelihood, PerSiteLikelihood
 from mltree.likelihood.site_rows import rows_of_neighbours, rows_of_trees
 from mltree.models.rates import GRID, SiteRates
 from mltree.program.cases import Case

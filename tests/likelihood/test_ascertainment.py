@@ -271,7 +271,7 @@ def test_parts_of_several_state_counts_are_corrected_each_by_its_own(
         rows = rows_of_trees(alone, [tree], [own.case], patterns.weights)
         expected += rows.resampled(part.astype(np.float64))
     widths = [own.n_patterns for own in groups]
-    openers = partial(ReferenceEngine, length_bounds=BOUNDS), partial(open_native, parted=True)
+    openers = partial(ReferenceEngine, bounds=BOUNDS), partial(open_native, parted=True)
     for opened in openers:
         engines = [opened(own, problems[0].categories) for own in groups]
         joint = JointEngine(engines, (4, 2), widths, BOUNDS)

@@ -10,13 +10,8 @@ import numpy as np
 import pytest
 from scipy.optimize import minimize
 
-from mltree.likelihood.likelihood import (
-    Columns,
-    Likelihood,
-    best_weights,
-    class_posteriors,
-    class_weights_of,
-)
+from mltree.likelihood.categories import best_weights, class_posteriors, class_weights_of
+from mltree.likelihood.likelihood import Columns, Likelihood
 from mltree.models.eigen import ModelArrays, random_reversible
 from mltree.program.cases import Case
 from mltree.program.engine import ReferenceEngine

@@ -11,15 +11,14 @@ from verifier import Verifier
 
 from mltree.program import builders, planner
 from mltree.program.cases import Cases
-from mltree.program.contract import RESULT, GroupKind
-from mltree.program.ops.edges import Derive, Evaluate, EvaluateSites
-from mltree.program.ops.flow import FLOW
+from mltree.program.contract import NO_CELL, RESULT, GroupKind
+from mltree.program.ops.edges import FLOW, Derive, Evaluate, EvaluateSites
 from mltree.program.ops.newview import Newview, PMatrices
-from mltree.program.ops.operation import Run
+from mltree.program.ops.operation import Run, joined
 from mltree.program.ops.optimise import Optimise, Repeat
 from mltree.program.ops.reduce import REDUCTION, Reduce
 from mltree.program.ops.scan import Scan
-from mltree.program.ops.sites import Sites
+from mltree.program.ops.sites import RUN, STREAM, Sites
 from mltree.program.ops.triplet import TRIPLET, Triplets
 from mltree.program.ops.walk import Walk
 from mltree.program.program import Program
@@ -28,6 +27,8 @@ from mltree.tree.topology import Forest, Tree, random_topology
 from mltree.treesearch.spr import Neighbourhood
 
 if TYPE_CHECKING:
+    from collections.abc import Sequence
+
     from mltree.program.ops.operation import Records, Stage
 
 TIPS = 7
@@ -36,7 +37,7 @@ TREE = random_topology(TIPS, np.random.default_rng(3))
 
 SLOTS = planner.slots_of(TREE)
 
-LONE = Cases.alike(1)
+FOREST, LONE = Forest([TREE]), Cases.alike(1)
 
 
 def check(program: Program, *, lengths: int = 200, models: int = 1, groups: int = 0) -> None:
@@ -52,17 +53,34 @@ def changed(records: Records, row: int, **fields: int) -> Records:
 
 def pmatrices(tree: Tree = TREE) -> PMatrices:
     number = np.zeros(tree.n_edges, np.int32)
-    return PMatrices(planner.pmatrix_records(tree.n_edges, number, LONE))
+    return planner.pmatrices(number, LONE)
+
+
+def one_stream(runs: Sequence[Run]) -> Sites:
+    """Runs in order, on the first part."""
+    tables: dict[np.dtype, list[Records]] = {}
+    rows = []
+    for run in runs:
+        table = tables.setdefault(run.layout, [])
+        rows.append((run.number, sum(map(len, table)), len(run.records)))
+        table.append(run.records)
+    stream = np.array([(0, 1, 0, len(rows), NO_CELL)], STREAM)
+    return Sites(stream, np.array(rows, RUN), tuple(map(joined, tables.values())))
+
+
+def reduced_cells(count: int) -> Reduce:
+    """Sums 0 .. count - 1 of as many cells, on the first part."""
+    return Reduce(np.array([(0, 0, count, 0, 1)], REDUCTION))
 
 
 def every_cla() -> tuple[Stage, ...]:
-    return pmatrices(), planner.sites([planner.all_newviews(Forest([TREE]), LONE)], LONE)
+    return pmatrices(), planner.sites([planner.newviews(FOREST, FOREST.inner, LONE)], LONE)
 
 
 def edges(kind: type[Run], **fields: int) -> Sites:
     records = planner.branch_records(Forest([TREE]), LONE)[:3]
     records["cell"] = 2 * np.arange(3)
-    return Sites.of([kind(changed(records, 1, **fields))])
+    return one_stream([kind(changed(records, 1, **fields))])
 
 
 def scan(store_from: int | None = None) -> tuple[PMatrices, Scan, int]:
@@ -71,7 +89,7 @@ def scan(store_from: int | None = None) -> tuple[PMatrices, Scan, int]:
     outputs = np.arange(tasks.outputs, dtype=np.int32) + np.int32(store_from or 0)
     plan = planner.scan_records(Forest([TREE]), tasks, LONE, outputs)
     walk = Scan(plan.tasks, plan.steps, stores=store_from is not None)
-    return PMatrices(plan.pmatrices), walk, tasks.outputs
+    return plan.pmatrices, walk, tasks.outputs
 
 
 def runs() -> list[Run]:
@@ -82,7 +100,7 @@ def runs() -> list[Run]:
 def test_good_programs_pass() -> None:
     check(builders.traversal([TREE]))
     lengths, walk, outputs = scan()
-    check(Program((*every_cla(), lengths, walk, Reduce.of(outputs)), outputs))
+    check(Program((*every_cla(), lengths, walk, reduced_cells(outputs)), outputs))
 
 
 def test_slots_are_remembered_and_sums_are_not() -> None:
@@ -93,7 +111,7 @@ def test_slots_are_remembered_and_sums_are_not() -> None:
     verifier.check(Program(every_cla(), 1), lengths=200, models=1, groups=0)
     assert verifier.written.sum() == SLOTS
     verifier.check(evaluate, lengths=200, models=1, groups=0)
-    reduced = Program((Reduce.of(1),), 6)
+    reduced = Program((reduced_cells(1),), 6)
     with pytest.raises(WorkerFault, match="sums cell 0, to which nothing was added"):
         verifier.check(reduced, lengths=200, models=1, groups=0)
 
@@ -101,7 +119,7 @@ def test_slots_are_remembered_and_sums_are_not() -> None:
 def newviews(row: int, **fields: int) -> Program:
     levels = runs()
     levels[1] = Newview(changed(levels[1].records, row, **fields))
-    return Program((pmatrices(), Sites.of(levels)), 1)
+    return Program((pmatrices(), one_stream(levels)), 1)
 
 
 @pytest.mark.parametrize(
@@ -149,20 +167,20 @@ def test_flows_need_what_patterns_have() -> None:
         Evaluate(run.records) if isinstance(run, EvaluateSites) else run for _, run in sites.each()
     ]
     with pytest.raises(WorkerFault, match="needs lnL of patterns, which none leaves"):
-        check(Program((matrices, Sites.of(runs)), 17))
+        check(Program((matrices, one_stream(runs)), 17))
 
 
 def test_a_level_must_not_write_twice_nor_read_itself() -> None:
     first, *others = runs()
     level = first.records
     twice = changed(level, 1, dst=int(level["dst"][0]))
-    program = Program((pmatrices(), Sites.of([Newview(twice), *others])), 1)
+    program = Program((pmatrices(), one_stream([Newview(twice), *others])), 1)
     with pytest.raises(WorkerFault, match="a second time"):
         check(program)
     verifier = Verifier(TIPS, 1000)
     verifier.check(Program(every_cla(), 1), lengths=200, models=1, groups=0)
     own = changed(level, 1, left=int(level["dst"][0]))
-    program = Program((pmatrices(), Sites.of([Newview(own)])), 1)
+    program = Program((pmatrices(), one_stream([Newview(own)])), 1)
     with pytest.raises(WorkerFault, match="is read by its own level"):
         verifier.check(program, lengths=200, models=1, groups=0)
 
@@ -200,7 +218,7 @@ def test_scans(table: str, fields: dict[str, int], wrong: str) -> None:
     lengths, walk, outputs = scan()
     walk = replace(walk, **{table: changed(getattr(walk, table), 1, **fields)})
     with pytest.raises(WorkerFault, match=rf"stage 003 SCAN, record \d+: .*{wrong}"):
-        check(Program((*every_cla(), lengths, walk, Reduce.of(outputs)), outputs))
+        check(Program((*every_cla(), lengths, walk, reduced_cells(outputs)), outputs))
 
 
 def test_a_scan_must_not_store_over_what_it_reads() -> None:
@@ -214,7 +232,7 @@ def test_a_scan_must_not_store_over_what_it_reads() -> None:
 def test_a_launch_has_one_scan() -> None:
     matrices, walk, outputs = scan()
     once = (*every_cla(), matrices, walk)
-    check(Program((*once, Reduce.of(outputs)), outputs))
+    check(Program((*once, reduced_cells(outputs)), outputs))
     with pytest.raises(WorkerFault, match="stage 004 SCAN.*is a second scan"):
         check(Program((*once, walk), outputs))
     with pytest.raises(WorkerFault, match="stage 004 REPEAT.*repeats a scan"):
@@ -267,7 +285,7 @@ def triplets(**fields: int) -> Program:
     stages = (
         pmatrices(),
         Triplets(records),
-        Reduce.of(20),
+        reduced_cells(20),
         Optimise(changed(groups, 1, **fields), alone=True),
         Repeat(0, 8, 2),
     )

@@ -57,7 +57,7 @@ def test_only_what_a_change_made_stale_is_computed_again(
     old.insertions(before, problem.cases, found.scan(found.extend(2)))
     inner = Forest(after).inner
     for slot, half in enumerate(inner.tolist()):
-        own, anew, was = (each.engine.state.cla[slot, 0] for each in (used, fresh, old))
+        own, anew, was = (each.engine.cla[slot, 0] for each in (used, fresh, old))
         np.testing.assert_array_equal(own.values, anew.values)
         np.testing.assert_array_equal(own.counts, anew.counts)
         if not stale[half]:

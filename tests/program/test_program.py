@@ -11,7 +11,7 @@ from mltree.program.ops.edges import EDGE, Evaluate
 from mltree.program.ops.newview import PMATRIX, Newview, PMatrices
 from mltree.program.ops.operation import CASE, STAGE
 from mltree.program.ops.optimise import Repeat
-from mltree.program.ops.reduce import Reduce
+from mltree.program.ops.reduce import REDUCTION, Reduce
 from mltree.program.ops.scan import SCAN_STEP, SCAN_TASK, Scan
 from mltree.program.ops.sites import RUN, STREAM, Sites
 from mltree.program.program import Program
@@ -41,9 +41,9 @@ def test_listing() -> None:
 
 def test_a_line_of_the_listing() -> None:
     program = builders.traversal([QUARTET])
-    assert program.title(1) == "SITES"
-    assert program.line(1, 1) == "NEWVIEW cla[0] = P[1] tip[1] * P[4] cla[1]"
-    assert program.line(0, 4) == "P[4] = exp(Q r t[4]) stride 0 case 0"
+    assert program.stages[1].title == "SITES"
+    assert program.stages[1].lines()[1] == "NEWVIEW cla[0] = P[1] tip[1] * P[4] cla[1]"
+    assert program.stages[0].lines()[4] == "P[4] = exp(Q r t[4]) stride 0 case 0"
 
 
 def test_words_are_the_stage_table_and_then_the_records(tree: Tree) -> None:
@@ -75,7 +75,7 @@ def test_scan_words_point_at_their_steps(tree: Tree) -> None:
     scan = found.scan(found.extend(3))
     cells = np.arange(scan.outputs, dtype=np.int32)
     tables = planner.scan_records(Forest([tree]), scan, Cases.alike(1), cells)
-    program = Program((PMatrices(tables.pmatrices), Scan(tables.tasks, tables.steps)), found.size)
+    program = Program((tables.pmatrices, Scan(tables.tasks, tables.steps)), found.size)
     stages = program.words[: 2 * 4].view(STAGE)
     first, count = int(stages["first"][1]), int(stages["count"][1])
     width = len(SCAN_TASK.names or ())
@@ -95,7 +95,7 @@ def test_sizes(tree: Tree) -> None:
     assert program.stack_levels == 1
     assert program.groups == 0
     assert program.sums == 2
-    assert Program((Reduce.of(1), Repeat(0, 1, 1)), 1).slots == 0
+    assert Program((Reduce(np.array([(0, 0, 1, 0, 1)], REDUCTION)), Repeat(0, 1, 1)), 1).slots == 0
 
 
 def test_a_part_is_made_once(tree: Tree) -> None:
@@ -106,7 +106,7 @@ def test_a_part_is_made_once(tree: Tree) -> None:
     assert (part.sums, part.cells) == (program.sums, program.cells)
     assert part.cases is program.cases
     assert program.part(3, 4).first_stage == 3
-    assert program.part(3, 4).title(0) == "OPTIMISE"
+    assert program.part(3, 4).stages[0].title == "OPTIMISE"
 
 
 def test_every_cla_is_made_once_and_after_what_it_needs(tree: Tree) -> None:

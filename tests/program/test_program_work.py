@@ -17,7 +17,7 @@ from mltree.program.ops.scan import Scan
 from mltree.program.ops.sites import Sites
 from mltree.program.ops.triplet import Triplets
 from mltree.program.ops.walk import Walk
-from mltree.program.program import Count, Program, most_steps, no_work, work_of
+from mltree.program.program import Count, Program, no_work
 from mltree.tree.topology import Tree, random_topology
 from mltree.treesearch.spr import Neighbourhood
 
@@ -101,19 +101,19 @@ def test_counts_are_the_records(name: str, tree: Tree) -> None:
     program = made(name, tree)
     expected = by_hand(program)
     assert expected
-    once = work_of(program).once
+    once = program.work.once
     for function, counts in expected.items():
         assert once[function].tolist() == counts
 
 
 def test_a_program_is_counted_once(tree: Tree) -> None:
     program = builders.traversal([tree])
-    assert work_of(program) is work_of(program)
+    assert program.work is program.work
 
 
 def test_settled_triplets_are_not_counted_again(tree: Tree) -> None:
     program = made("triplets", tree)
-    work = work_of(program)
+    work = program.work
     control = np.zeros((program.groups, CONTROL_WORDS))
     control[:, Control.PASSES] = 1
     assert not work.further_passes(control).any()
@@ -125,9 +125,9 @@ def test_settled_triplets_are_not_counted_again(tree: Tree) -> None:
 
 
 def test_the_most_steps_have_every_repeat(tree: Tree) -> None:
-    assert most_steps(builders.traversal([tree])) == TAXA - 2 + 1
+    assert builders.traversal([tree]).most_steps == TAXA - 2 + 1
     once = builders.derivatives([tree]).site_steps
-    assert most_steps(builders.smoothing([tree], 7)) == 8 * once
+    assert builders.smoothing([tree], 7).most_steps == 8 * once
 
 
 def test_nothing_is_nothing() -> None:

@@ -14,7 +14,7 @@ import pytest
 from mltree.data.alphabet import DNA
 from mltree.data.patterns import Patterns
 from mltree.fit.settings import CheckpointSettings, preset
-from mltree.likelihood.site_rates import PerSiteLikelihood
+from mltree.likelihood.likelihood import PerSiteLikelihood
 from mltree.models.grammar import parse_model
 from mltree.models.partitioned import Linkage, PartitionModel
 from mltree.program.cases import Case

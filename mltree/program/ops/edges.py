@@ -1,14 +1,12 @@
-"""EVALUATE, EVALUATE_SITES and DERIVE: lnL and its derivatives at an edge (x, y)."""
+"""Runs at an edge (x, y): lnL, its derivatives, and how it changes with rate matrices."""
 
 from __future__ import annotations
 
-from typing import ClassVar
-
 import numpy as np
 
-from mltree.program.contract import Function
-from mltree.program.ops.operation import Run, record
-from mltree.program.ops.state import ModelRow, ReferenceState, ScaledCla, over_categories
+from mltree.program.contract import FLOW_NEAR, Function
+from mltree.program.ops.operation import Row, Run, record
+from mltree.program.ops.state import LN_SCALE, ModelRow, ReferenceState, ScaledCla, over_categories
 from mltree.system.arrays import Float64
 
 EDGE = record(
@@ -22,64 +20,51 @@ CANCELLED = 2.0**-14
 class _AtEdge(Run):
     """Edges under the models and weights of their cases."""
 
-    layout: ClassVar = EDGE
-    function: ClassVar = Function.EVALUATE
-    line: ClassVar = "{cell} at ({x}, {y}) {p} {case}"
+    layout = EDGE
+    function = Function.EVALUATE
+    line = "{cell} at ({x}, {y}) {p} {case}"
 
 
 class Evaluate(_AtEdge):
     """cell += lnL at the edge (x, y)."""
 
-    name: ClassVar = "EVALUATE"
-    number: ClassVar = 1
-    cells: ClassVar = 1
+    name = "EVALUATE"
+    number = 1
+    cells = 1
 
-    @staticmethod
-    def formula(
-        state: ReferenceState, x: int, y: int, p: int, _: int, model: int, weights: int, cell: int
-    ) -> None:
-        lnl = state.lnl_across(state.operand(x), state.across(state.operand(y), p), model)
-        state.cells[cell, state.part] = state.add_up(weights, lnl)
+    def formula(self, state: ReferenceState, edge: Row) -> None:
+        y = state.across(state.operand(edge.y), edge.p)
+        lnl = state.lnl_across(state.operand(edge.x), y, edge.model)
+        state.cells[edge.cell, state.part] = state.add_up(edge.weights, lnl)
+        if self.keeps_sites:
+            state.site_lnl[edge.case, state.range] = lnl
 
 
 class Derive(_AtEdge):
     """cell, cell + 1 += dlnL/dt, d2lnL/dt2 at the edge (x, y): sumGAMMA fused with core."""
 
-    name: ClassVar = "DERIVE"
-    number: ClassVar = 2
-    function: ClassVar = Function.DERIVE
-    cells: ClassVar = 2
+    name = "DERIVE"
+    number = 2
+    function = Function.DERIVE
+    cells = 2
 
-    @staticmethod
-    def formula(
-        state: ReferenceState, x: int, y: int, p: int, _: int, model: int, weights: int, cell: int
-    ) -> None:
-        row, part = state.model(model), state.part
-        a, b = state.operand(x), state.operand(y)
-        terms, size = _by_eigen_system(row, a.values, b.values, state.expm1[p + part])
-        lost = (terms[0] < CANCELLED * size) & state.is_indirect[model + part]
-        terms = np.where(lost, _by_generator(row, a, state.across(b, p)), terms)
+    def formula(self, state: ReferenceState, edge: Row) -> None:
+        row, part = state.model(edge.model), state.part
+        a, b = state.operand(edge.x), state.operand(edge.y)
+        terms, size = _by_eigen_system(row, a.values, b.values, state.expm1[edge.p + part])
+        lost = (terms[0] < CANCELLED * size) & state.is_indirect[edge.model + part]
+        terms = np.where(lost, _by_generator(row, a, state.across(b, edge.p)), terms)
         (l0, l1, l2) = over_categories(terms, a.counts + b.counts)[0]
-        state.cells[cell, part] = state.add_up(weights, l1 / l0)
-        state.cells[cell + 1, part] = state.add_up(weights, l2 / l0 - (l1 / l0) ** 2)
+        state.cells[edge.cell, part] = state.add_up(edge.weights, l1 / l0)
+        state.cells[edge.cell + 1, part] = state.add_up(edge.weights, l2 / l0 - (l1 / l0) ** 2)
 
 
-class EvaluateSites(_AtEdge):
+class EvaluateSites(Evaluate):
     """EVALUATE that also writes the lnL of every pattern, into the row of its case's number."""
 
-    name: ClassVar = "EVALUATE_SITES"
-    number: ClassVar = 3
-    cells: ClassVar = 1
-    keeps_sites: ClassVar = True
-
-    @staticmethod
-    def formula(
-        state: ReferenceState, x: int, y: int, p: int, case: int, model: int, weights: int,
-        cell: int,
-    ) -> None:  # fmt: skip
-        lnl = state.lnl_across(state.operand(x), state.across(state.operand(y), p), model)
-        state.cells[cell, state.part] = state.add_up(weights, lnl)
-        state.site_lnl[case, state.range] = lnl
+    name = "EVALUATE_SITES"
+    number = 3
+    keeps_sites = True
 
 
 def _by_eigen_system(
@@ -107,3 +92,71 @@ def _by_generator(row: ModelRow, x: ScaledCla, seen: ScaledCla) -> Float64:
             for order in orders
         ]
     )
+
+
+# FLOW: how lnL changes with every entry of the rate matrices of a mixture's classes.
+#
+# At an edge of length t, with x and y for what is seen from its two ends, pattern l (n_l sites) has
+#
+#     L_l = Σ_k w_k Σ_ij π_i x_i P_k[i, j] y_j,   W_k = Σ_l n_l / L_l w_k (π x) yᵀ = ∂lnL / ∂P_k
+#
+# and an entry of Q moves P = V exp(Λ r t) V⁻¹ by way of divided differences (Schadt, Sinsheimer &
+# Lange 1998, Genome Res. 8:222-233; Najfeld & Havel 1995, Adv. Appl. Math. 16:321-375):
+#
+#     ∂lnL / ∂Q = V⁻ᵀ (Σ_edges,k F_k ∘ Vᵀ W_k V⁻ᵀ) Vᵀ
+#     F[a, b] = (e^{λ_a r t} - e^{λ_b r t}) / (λ_a - λ_b)
+#
+# where Vᵀ π x = V⁻¹ x. One such computation has the slopes of all 189 exchangeabilities of
+# proteins; differences take a traversal for each, with as many eigen systems as there are classes.
+# FLOW sums over edges, :func:`mltree.program.builders.flow_slopes` does the rest.
+#
+# Letters: K categories, M classes, S states.
+
+FLOW = record(
+    "x:reads y:reads length:length stride:stride case:case model:model weights:weights cell:cell "
+    "cells first",
+    "FLOW",
+)
+"""An edge whose length in part q is ``length + stride q``. Of the sums of all classes, one after
+the other, ``cells`` from number ``first`` on; those that a part's own classes do not have stay
+0."""
+
+
+class Flow(Run):
+    """cell + (m S + a) S + b += sum_k F_k[a, b] sum_l n_l w_k / L_l (V^-1 x)_a (V^-1 y)_b.
+
+    k are the categories of class m. The run stands behind an EVALUATE_SITES of its case, which left
+    ln L_l; all its records add to the same cells.
+    """
+
+    name = "FLOW"
+    number = 4
+    layout = FLOW
+    function = Function.DERIVE
+    reads_sites = True
+    line = "{cell} and {cells} from {first} on at ({x}, {y}) {length} {case}"
+
+    def formula(self, state: ReferenceState, edge: Row) -> None:
+        row, a, b = state.model(edge.model), state.operand(edge.x), state.operand(edge.y)
+        time = state.lengths[edge.length + edge.stride * state.part] * row.rates
+        u = np.einsum("lkai,lki->lka", row.left, a.values)
+        v = np.einsum("lkbj,lkj->lkb", row.left, b.values)
+        logs = state.site_lnl[edge.case, state.range, None] + (a.counts + b.counts) * LN_SCALE
+        counts = state.weights[edge.weights, state.range]
+        shares = np.where(counts > 0, counts, 0.0)[:, None] * row.weights * np.exp(-logs)
+        joint = np.einsum("lk,lka,lkb->kab", shares, u, v) * divided(row.eigenvalues[0], time)
+        by_class = joint.reshape(state.systems, -1, state.states**2).sum(axis=1).ravel()
+        sums = by_class[edge.first : edge.first + edge.cells]
+        state.cells[edge.cell : edge.cell + sums.size, state.part] += sums
+
+
+def divided(eigenvalues: Float64, times: Float64) -> Float64:
+    """f64[K, S, S]: F, from λ f64[K, S] and r t f64[K]."""
+    exponents = times[:, None] * eigenvalues
+    change = np.expm1(exponents)
+    apart = exponents[..., :, None] - exponents[..., None, :]
+    is_near = np.abs(apart) < FLOW_NEAR
+    quotient = (change[..., :, None] - change[..., None, :]) / np.where(is_near, 1.0, apart)
+    series = (1 + apart / 2 * (1 + apart / 3 * (1 + apart / 4))) * (1 + change[..., None, :])
+    differences: Float64 = times[:, None, None] * np.where(is_near, series, quotient)
+    return differences

@@ -2,12 +2,10 @@
 
 from __future__ import annotations
 
-from typing import ClassVar
-
 import numpy as np
 
 from mltree.program.contract import Function
-from mltree.program.ops.operation import LaunchShape, Records, Run, TableStage, record
+from mltree.program.ops.operation import LaunchShape, Records, Row, Run, TableStage, record
 from mltree.program.ops.state import ReferenceState
 from mltree.system.arrays import Float64
 
@@ -19,18 +17,16 @@ NEWVIEW = record(
 class Newview(Run):
     """CLAs of nodes from those of their two neighbours behind them."""
 
-    name: ClassVar = "NEWVIEW"
-    number: ClassVar = 0
-    layout: ClassVar = NEWVIEW
-    function: ClassVar = Function.NEWVIEW
-    line: ClassVar = "{dst} = {left_p} {left} * {right_p} {right}"
+    name = "NEWVIEW"
+    number = 0
+    layout = NEWVIEW
+    function = Function.NEWVIEW
+    line = "{dst} = {left_p} {left} * {right_p} {right}"
 
-    @staticmethod
-    def formula(
-        state: ReferenceState, dst: int, left: int, left_p: int, right: int, right_p: int
-    ) -> None:
-        a = state.across(state.operand(left), left_p)
-        state.cla[dst, state.part] = a.times(state.across(state.operand(right), right_p))
+    def formula(self, state: ReferenceState, node: Row) -> None:
+        left = state.across(state.operand(node.left), node.left_p)
+        right = state.across(state.operand(node.right), node.right_p)
+        state.cla[node.dst, state.part] = left.times(right)
 
 
 # PMATRICES: P[p + q] = exp(Q r_k t) for every part q and category k.
@@ -45,32 +41,21 @@ MOST_TERMS_OF_ONE = 20
 class PMatrices(TableStage):
     """P matrices from branch lengths and the eigen systems of the parts' models."""
 
-    name: ClassVar = "PMATRICES"
-    number: ClassVar = 0
-    layouts: ClassVar = (PMATRIX,)
-    function: ClassVar = Function.PMATRICES
-    line: ClassVar = "{p} = exp(Q r {length}) stride {stride} {case}"
+    name = "PMATRICES"
+    number = 0
+    layouts = (PMATRIX,)
+    function = Function.PMATRICES
+    line = "{p} = exp(Q r {length}) stride {stride} {case}"
 
-    @staticmethod
-    def formula(
-        state: ReferenceState, p: int, length: int, stride: int, _: int, model: int
-    ) -> None:
-        row, part = state.model(model), state.part
-        time = row.rates * state.lengths[length + stride * part]
+    def formula(self, state: ReferenceState, branch: Row) -> None:
+        row, part = state.model(branch.model), state.part
+        time = row.rates * state.lengths[branch.length + branch.stride * part]
         expm1 = np.expm1(time[:, None] * row.eigenvalues)
         change = (row.right * expm1[..., None, :]) @ row.left
-        made = np.maximum(np.eye(state.row.states) + change, 0.0)
-        for k in np.flatnonzero(state.is_indirect[model + part]):
+        made = np.maximum(np.eye(state.states) + change, 0.0)
+        for k in np.flatnonzero(state.is_indirect[branch.model + part]):
             made[:, k] = exponential(row.generator[:, k % row.generator.shape[1]], time[k])
-        state.p[p + part], state.expm1[p + part] = made, expm1
-
-    def matrices(self, cases: Records) -> int:
-        ends = cases["first_part"] + cases["parts"]
-        return int((self.records["p"] + ends.take(self.records["case"])).max(initial=0))
-
-    def writing(self) -> PMatrices:
-        """All of it: what writes CLAs reads P matrices."""
-        return self
+        state.p[branch.p + part], state.expm1[branch.p + part] = made, expm1
 
     def jobs(self, shape: LaunchShape) -> int:
         return -(-len(self.records) * shape.matrix_items // shape.items)

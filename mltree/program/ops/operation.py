@@ -1,14 +1,23 @@
-"""Records, their fields' roles, and what every operation says of itself.
+"""Records, their fields' roles, and the kinds of operations.
 
-A :class:`Stage` is an entry of a program, ended by a barrier over the grid; a :class:`Run` is an
-entry of a SITES stage, site-local like all of that stage. Both are tables of flat int32 records.
-Verification, residency, work, listings and encoding follow from the roles of a record's fields; an
-operation overrides a method where it differs.
+An operation is a class of one of these kinds; its abstract methods are what it has to define:
+
+    Operation          tables of flat int32 records
+      Run              a run of a SITES stage, site-local: NEWVIEW, EVALUATE, DERIVE, FLOW
+      Stage            an entry of a program, ended by a barrier over the grid
+        WorkStage      computed by work-groups: SITES
+          TableStage   records side by side: PMATRICES, TRIPLET
+            WalkStage  tasks, each with steps one after the other: WALK, SCAN
+            SumStage   records that leave sums: REDUCE, RELL
+        ControlStage   follows on sums, of all devices: OPTIMISE, REPEAT
+
+Verification, residency, work, listings and encoding follow from the roles of records' fields.
 """
 
 from __future__ import annotations
 
 import enum
+from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterator, Sequence
 from functools import cache
 from typing import Any, ClassVar, NamedTuple, Protocol, TypeAlias, TypeVar
@@ -16,7 +25,7 @@ from typing import Any, ClassVar, NamedTuple, Protocol, TypeAlias, TypeVar
 import numpy as np
 import numpy.typing as npt
 
-from mltree.program.contract import RECORD_ALIGNMENT, RESULT, Function
+from mltree.program.contract import NO_CELL, RECORD_ALIGNMENT, RESULT, Function
 from mltree.program.ops.state import ReferenceState
 from mltree.system.arrays import Int32
 from mltree.system.values import Value
@@ -63,6 +72,8 @@ class Role(enum.Enum):
     """The first of the parts that the record is about."""
     PARTS = "parts"
     """How many those are."""
+    GROUP = "group"
+    """The group of lengths whose end lets a pass leave the record out, or NO_CELL."""
 
 
 _ROLES: dict[np.dtype[np.void], dict[str, Role]] = {}
@@ -71,10 +82,7 @@ NAMES: dict[np.dtype[np.void], str] = {}
 
 
 def record(text: str, name: str = "") -> np.dtype[np.void]:
-    """Define a record of ``name`` and ``name:role`` fields.
-
-    ``name``: kernels know its fields as ``NAME_FIELD``.
-    """
+    """Define a record of ``name`` and ``name:role`` fields, ``NAME_FIELD`` to kernels."""
     named = [item.partition(":") for item in text.split()]
     layout = np.dtype([(item, np.int32) for item, _, _ in named])
     _ROLES[layout] = {item: Role(role) for item, _, role in named if role}
@@ -83,15 +91,20 @@ def record(text: str, name: str = "") -> np.dtype[np.void]:
     return layout
 
 
-def roles(layout: np.dtype[np.void]) -> dict[str, Role]:
-    """Roles of a record's fields, but for plain numbers."""
-    return _ROLES[layout]
-
-
 @cache
-def fields(layout: np.dtype[np.void], *asked: Role) -> tuple[str, ...]:
+def fields(layout: np.dtype[np.void], *roles: Role) -> tuple[str, ...]:
     """Fields of a record that have one of the roles."""
-    return tuple(field for field, role in _ROLES[layout].items() if role in asked)
+    return tuple(field for field, role in _ROLES[layout].items() if role in roles)
+
+
+class Row:
+    """A record whose fields are attributes."""
+
+    def __init__(self, record: np.void) -> None:
+        self._record = record
+
+    def __getattr__(self, field: str) -> int:
+        return int(self._record[field])
 
 
 STAGE = record("op first count aux", "STAGE")
@@ -124,6 +137,22 @@ def moved(records: Records, name: str, start: int, unit: Records) -> Records:
     counted = records.copy()
     counted[name] = start + len(unit.dtype.names or ()) * records[name]
     return counted
+
+
+def table(layout: np.dtype[np.void], rows: int, **columns: Int32 | int) -> Records:
+    """A table of so many records, column by column; fields that are not named are left open."""
+    records: Records = np.empty(rows, layout)
+    for name, column in columns.items():
+        records[name] = column
+    return records
+
+
+def shifted(records: Records, by: int, *roles: Role) -> Records:
+    """The records, with ``by`` added to the fields of some roles."""
+    others = records.copy()
+    for name in fields(records.dtype, *roles):
+        others[name] += by
+    return others
 
 
 def joined(tables: Sequence[Records]) -> Records:
@@ -165,13 +194,15 @@ class Driver(Protocol):
         """Return whether one of so many groups still moves."""
 
 
-class Operation(Value):
+class Operation(Value, ABC):
     """Records of a stage or a run, and what they mean."""
 
     name: ClassVar[str]
     """In listings, and in kernels behind ``OP_`` (a stage) or ``DO_`` (a run)."""
     number: ClassVar[int]
     """On the wire; runs and stages are numbered apart, each from 0 on without a gap."""
+    kinds: ClassVar[dict[int, Any]]
+    """Runs or stages by their numbers."""
     function: ClassVar[Function]
     """The function that its time and work count as."""
     line: ClassVar[str]
@@ -180,9 +211,16 @@ class Operation(Value):
     """Cells that a record adds to, from its CELL on; 0 where a field of the record says how many,
     which all records of a run then share."""
 
-    def all_records(self) -> tuple[Records, ...]:
+    def __init_subclass__(cls, **options: bool) -> None:
+        super().__init_subclass__(**options)
+        if "number" in vars(cls):
+            assert cls.kinds.setdefault(cls.number, cls) is cls, f"{cls.name}: number is taken"
+
+    def all_records(self) -> list[Records]:
         """Every record table: tasks before their steps."""
-        return tuple(table for table in vars(self).values() if isinstance(table, np.ndarray))
+        values = vars(self).values()
+        every = (value if isinstance(value, tuple) else (value,) for value in values)
+        return [table for several in every for table in several if isinstance(table, np.ndarray)]
 
     def changed(self: _Self, change: Callable[[Records], Records]) -> _Self:
         """The operation with ``change`` made to each of its tables."""
@@ -194,27 +232,25 @@ class Operation(Value):
                 values[name] = tuple(map(change, value))
         return type(self)(**values)
 
+    def columns(self, role: Role) -> list[Int32]:
+        """int32[n] each: fields of the role, of every table."""
+        return [table[name] for table in self.all_records() for name in fields(table.dtype, role)]
+
     def slots_read(self) -> Int32:
         """int32[n]: slots of CLAs that are read."""
-        return slots([*self._columns(Role.READS, Role.TAKES)])
+        return _slots([*self.columns(Role.READS), *self.columns(Role.TAKES)])
 
     def slots_written(self) -> Int32:
         """int32[n]: slots of CLAs that are written."""
-        return slots([*self._columns(Role.WRITES)])
+        return _slots(self.columns(Role.WRITES))
 
     def highest_slot(self) -> int:
         """The highest slot of a CLA that is read or written; -1 where there is none."""
-        highest = -1
-        for column in self._columns(Role.READS, Role.WRITES):
-            highest = max(highest, int(column.max(initial=-1)))
-        for column in self._columns(Role.TAKES):
-            highest = max(highest, int(column.max(initial=-1, where=column != RESULT)))
-        return highest
-
-    def _columns(self, *asked: Role) -> Iterator[Int32]:
-        for table in self.all_records():
-            for name in fields(table.dtype, *asked):
-                yield table[name]
+        columns = self.columns(Role.READS) + self.columns(Role.WRITES)
+        highest = [column.max(initial=-1) for column in columns]
+        taken = self.columns(Role.TAKES)
+        highest += [column.max(initial=-1, where=column != RESULT) for column in taken]
+        return int(max(highest, default=-1))
 
 
 RUNS: dict[int, type[Run]] = {}
@@ -224,36 +260,49 @@ RUNS: dict[int, type[Run]] = {}
 class Run(Operation):
     """Records of one kind in a SITES stage, which do not depend on each other."""
 
-    records: Records
+    kinds = RUNS
     layout: ClassVar[np.dtype[np.void]]
     """Layout of the record, which several operations may share."""
     keeps_sites: ClassVar[bool] = False
     """True where it leaves the lnL of every pattern in the row of its case's number."""
     reads_sites: ClassVar[bool] = False
     """True where it reads that row, which an earlier run of its stream left."""
-    formula: ClassVar[Callable[..., None]]
-    """Compute a record, given as its fields, for the part at hand."""
 
-    def __init_subclass__(cls, **options: bool) -> None:
-        super().__init_subclass__(**options)
-        if "number" in vars(cls):
-            assert RUNS.setdefault(cls.number, cls) is cls, f"{cls.name}: number is taken"
+    records: Records
+
+    @abstractmethod
+    def formula(self, state: ReferenceState, record: Row, /) -> None:
+        """Compute a record for the part at hand."""
 
     def compute(self, state: ReferenceState) -> None:
         """Compute every record for the part at hand."""
-        for fields_of_record in self.records.tolist():
-            self.formula(state, *fields_of_record)
+        for record in self.records:
+            self.formula(state, Row(record))
 
     def counts(self) -> Counts:
         """The work of its records."""
-        count = len(self.records)
-        clas, tips = operands(self.records)
-        written = count * len(fields(self.records.dtype, Role.WRITES))
-        return self.function, (count, clas + written, tips)
+        return self.function, (len(self.records), *operands(self.records))
 
     def lines(self) -> list[str]:
         """A line a record, for a reader."""
-        return [f"{self.name} {listed(self.line, item)}" for item in self.records]
+        return [f"{self.name} {_listed(self.line, item)}" for item in self.records]
+
+
+class Kernel(NamedTuple):
+    """A kernel of the worker, which runs a stage and, beside it, those that all kernels run."""
+
+    front: str
+    """The front file, ``opencl/<front>.cl``."""
+    has_stack: bool = False
+    """True where work-groups have a stack of CLAs."""
+    registers: int = 128
+    """Most registers of a work-item on NVIDIA's GPUs, where its vectors are small: a compute unit
+    then holds four groups. On an H200 walks of 15 taxa x 262,144 patterns took 0.73 of the time
+    that they took with 255, derivatives 0.8, scans 0.6, though a few vectors wait in memory."""
+    rounds: tuple[float, float] = 64, 2
+    """Rounds of work-groups that surely fit together, above which every stage gets a launch of its
+    own: the device then holds as many as really fit and hands out their work. A launch costs 20 us.
+    The second number is for devices where one work-group a compute unit is all that is sure."""
 
 
 STAGES: dict[int, type[Stage]] = {}
@@ -261,32 +310,17 @@ STAGES: dict[int, type[Stage]] = {}
 
 
 class Stage(Operation):
-    """An entry of a program. What most stages do not have is none here."""
+    """An entry of a program: a table of records, or tasks and their steps."""
 
+    kinds = STAGES
     layouts: ClassVar[tuple[np.dtype[np.void], ...]] = ()
     """The records of its own tables."""
-    worker: ClassVar[str] = ""
-    """The front file whose kernel runs it; empty where all kernels do."""
-    has_stack: ClassVar[bool] = False
-    """True where that kernel's work-groups have a stack of CLAs."""
-    registers: ClassVar[int] = 128
-    """Most registers of that kernel's work-items on NVIDIA's GPUs, where their vectors are small: a
-    compute unit then holds four groups. On an H200 walks of 15 taxa x 262,144 patterns took 0.73 of
-    the time that they took with 255, derivatives 0.8, scans 0.6, though a few vectors wait in
-    memory."""
-    rounds: ClassVar[tuple[float, float]] = 64, 2
-    """Rounds of work-groups that surely fit together, above which every stage gets a launch of its
-    own: the device then holds as many as really fit and hands out their work. A launch costs 20 us.
-    The second number is for devices where one work-group a compute unit is all that is sure."""
-    is_control: ClassVar[bool] = False
-    """True where it follows on sums, of all devices (:meth:`control`)."""
-    is_product: ClassVar[bool] = False
-    """True where its sums are products of patterns' rows, not of cells."""
+    kernel: ClassVar[Kernel | None] = None
+    """The kernel that runs it; None where all kernels do."""
 
-    def __init_subclass__(cls, **options: bool) -> None:
-        super().__init_subclass__(**options)
-        if "number" in vars(cls):
-            assert STAGES.setdefault(cls.number, cls) is cls, f"{cls.name}: number is taken"
+    @abstractmethod
+    def jobs(self, shape: LaunchShape) -> int:
+        """Work-groups that it can make use of; 0 counts as 1."""
 
     @property
     def title(self) -> str:
@@ -295,17 +329,37 @@ class Stage(Operation):
 
     def lines(self) -> list[str]:
         """A line a record, for a reader."""
-        return []
+        tables = self.all_records()
+        tasks = [_listed(self.line, item) for table in tables[:1] for item in table]
+        return tasks + [_step_line(item) for table in tables[1:] for item in table]
 
-    @property
-    def stack_levels(self) -> int:
-        """CLAs on a work-group's stack at most."""
-        return 1
+    def counts(self) -> Iterator[Counts]:
+        """The work of its records, function by function."""
+        for tasks in self.all_records()[:1]:
+            yield self.function, (len(tasks), *operands(tasks))
 
-    @property
-    def site_steps(self) -> int:
-        """Records that every pattern goes through."""
+    def encode(self, words: Words) -> tuple[int, int]:
+        """Append its tables; returns ``first`` and ``count`` of its :data:`STAGE`."""
+        tasks, *others = self.all_records()
+        for steps in others:
+            tasks = moved(tasks, "first_step", words.add(steps), steps)
+        return words.add(tasks), len(tasks)
+
+    def aux(self, cases: Records) -> int:
+        """``aux`` of its :data:`STAGE`: a number for its kernel, where that needs one."""
         return 0
+
+    def writing(self) -> Stage | None:
+        """The stage without what writes neither CLAs nor P matrices; None where nothing does."""
+        return self if self.columns(Role.MAKES) or self.slots_written().size else None
+
+
+class WorkStage(Stage):
+    """A stage that work-groups compute, by a formula that the reference computes too."""
+
+    @abstractmethod
+    def compute(self, state: ReferenceState) -> None:
+        """Compute it by NumPy, as its formula says."""
 
     @property
     def keeps_sites(self) -> bool:
@@ -313,99 +367,72 @@ class Stage(Operation):
         return False
 
     @property
-    def control_records(self) -> int:
-        """Groups of branch lengths that it steps."""
-        return 0
-
-    @property
-    def passes(self) -> int:
-        """Times that it goes back to an earlier stage, at most."""
-        return 0
-
-    def loop(self, at: int) -> range:
-        """The stages that those passes repeat, where it is stage ``at``."""
-        return range(at, at)
-
-    @property
     def rests(self) -> bool:
-        """True where a worker leaves out what belongs to a group that has settled."""
-        return False
+        """True where passes leave out each record, or stream, whose group has settled."""
+        groups = self.columns(Role.GROUP)
+        return bool(groups) and all((group != NO_CELL).all() for group in groups)
 
-    def matrices(self, cases: Records) -> int:
-        """One more than the highest P matrix that it makes."""
-        return 0
 
-    def sums(self) -> tuple[Records, Int32]:
-        """Records that make sums, from their ``sum`` on, and int32[n]: how many each makes."""
-        return _NO_SUMS, np.zeros(0, np.int32)
+class ControlStage(Stage):
+    """A stage that follows on sums, of all devices."""
 
-    def counts(self) -> Iterator[Counts]:
-        """The work of its records, function by function."""
-        return iter(())
-
-    def writing(self) -> Stage | None:
-        """The stage without what writes no CLA; None where nothing does."""
-        return self if self.slots_written().size else None
-
-    def jobs(self, shape: LaunchShape) -> int:
-        """Work-groups that it can make use of; 0 counts as 1."""
-        return 1
-
-    def encode(self, words: Words) -> tuple[int, int]:
-        """Append its tables; returns ``first`` and ``count`` of its :data:`STAGE`."""
-        raise NotImplementedError
-
-    def aux(self, cases: Records) -> int:
-        """``aux`` of its :data:`STAGE`."""
-        return 0
-
-    def compute(self, state: ReferenceState) -> None:
-        """Compute it by NumPy, as its formula says."""
-        raise NotImplementedError
-
+    @abstractmethod
     def control(self, driver: Driver, at: int, repeats: int) -> int:
-        """Do control stage ``at`` after so many repeats; returns the stage that follows."""
-        raise NotImplementedError
+        """Do it, as stage ``at``, after so many repeats; returns the stage that follows."""
 
 
-def workers() -> dict[str, type[Stage]]:
-    """Front files of the worker, and the stage that each is for."""
-    return {kind.worker: kind for _, kind in sorted(STAGES.items()) if kind.worker}
-
-
-class TableStage(Stage):
-    """A stage of one table of records, or of two: tasks, and their steps."""
+class TableStage(WorkStage):
+    """Records that work-groups compute side by side."""
 
     records: Records
-    formula: ClassVar[Callable[..., None]]
-    """Compute a record, given as its fields, for the part at hand."""
 
-    def lines(self) -> list[str]:
-        tasks, *others = self.all_records()
-        lines = [listed(self.line, item) for item in tasks]
-        return lines + [_step_line(item) for table in others for item in table]
-
-    def counts(self) -> Iterator[Counts]:
-        yield self.function, (len(self.records), *operands(self.records))
-
-    def encode(self, words: Words) -> tuple[int, int]:
-        tasks, *others = self.all_records()
-        for steps in others:
-            tasks = moved(tasks, "first_step", words.add(steps), steps)
-        return words.add(tasks), len(tasks)
+    @abstractmethod
+    def formula(self, state: ReferenceState, record: Row, /) -> None:
+        """Compute a record for the part at hand; for all of its parts where it has no case."""
 
     def compute(self, state: ReferenceState) -> None:
         """Compute every record on every part of its case."""
-        cases = self.records["case"].tolist()
-        for fields_of_record, case in zip(self.records.tolist(), cases, strict=True):
-            for _ in state.parts_of(case):
-                self.formula(state, *fields_of_record)
+        for record in map(Row, self.records):
+            for _ in state.parts_of(record.case):
+                self.formula(state, record)
 
 
-_NO_SUMS: Records = np.zeros(0, [("sum", np.int32)])
+class WalkStage(TableStage):
+    """Tasks of steps one after the other, with results on a stack between them.
+
+    ``first_step`` of a task counts records of ``steps`` here, words on the wire.
+    """
+
+    steps: Records
+
+    @property
+    @abstractmethod
+    def stack_levels(self) -> int:
+        """CLAs on a work-group's stack at most."""
+
+    def jobs(self, shape: LaunchShape) -> int:
+        return len(self.records) * shape.spans
 
 
-def slots(columns: list[Int32]) -> Int32:
+class SumStage(TableStage):
+    """Records that leave sums, from their ``sum`` on; each about the parts that it names."""
+
+    @abstractmethod
+    def sums(self) -> Int32:
+        """int32[n]: how many sums each record leaves."""
+
+    def compute(self, state: ReferenceState) -> None:
+        for record in self.records:
+            self.formula(state, Row(record))
+
+
+def kernels() -> dict[str, Kernel]:
+    """The worker's kernels, by their front files."""
+    kinds = (kind for _, kind in sorted(STAGES.items()))
+    return {kind.kernel.front: kind.kernel for kind in kinds if kind.kernel}
+
+
+def _slots(columns: list[Int32]) -> Int32:
     """int32[n]: the slots among operands."""
     every = np.concatenate(columns) if columns else np.zeros(0, np.int32)
     kept: Int32 = every[(every >= 0) & (every != RESULT)]
@@ -413,20 +440,21 @@ def slots(columns: list[Int32]) -> Int32:
 
 
 def operands(*tables: Records) -> tuple[int, int]:
-    """Numbers of operands that are CLAs, and of those that are tips."""
+    """Numbers of CLAs that are read and written, and of tips that are read."""
     clas = tips = 0
     for records in tables:
-        for role in (Role.READS, Role.TAKES):
-            for name in fields(records.dtype, role):
-                operand = records[name]
-                of_tips = int(np.count_nonzero(operand < 0))
-                results = np.count_nonzero(operand == RESULT) if role is Role.TAKES else 0
-                tips += of_tips
-                clas += len(operand) - of_tips - int(results)
+        for name in fields(records.dtype, Role.READS, Role.TAKES):
+            of_tips = int(np.count_nonzero(records[name] < 0))
+            tips += of_tips
+            clas += len(records) - of_tips
+        for name in fields(records.dtype, Role.TAKES):
+            clas -= int(np.count_nonzero(records[name] == RESULT))
+        for name in fields(records.dtype, Role.WRITES):
+            clas += int(np.count_nonzero(records[name] >= 0))
     return clas, tips
 
 
-_WRITTEN_AS: dict[Role | None, str] = {
+_WRITTEN_AS = {
     Role.READS: "cla[{}]",
     Role.TAKES: "cla[{}]",
     Role.WRITES: "cla[{}]",
@@ -438,25 +466,25 @@ _WRITTEN_AS: dict[Role | None, str] = {
 }
 
 
-def listed(text: str, item: np.void) -> str:
+def _listed(text: str, item: np.void) -> str:
     """A record's line, from a text with its fields in braces."""
-    return text.format_map(_fields_as(item))
+    return text.format_map(_for_reader(item))
 
 
 def _step_line(step: np.void) -> str:
-    return " ".join(f"{name}={value}" for name, value in _fields_as(step).items())
+    return " ".join(f"{name}={value}" for name, value in _for_reader(step).items())
 
 
-def _fields_as(item: np.void) -> dict[str, str]:
+def _for_reader(item: np.void) -> dict[str, str]:
     """The fields of a record for a reader."""
-    role_of, names = roles(item.dtype), item.dtype.names or ()
-    return {name: _written_as(role_of.get(name), int(item[name])) for name in names}
+    roles = _ROLES[item.dtype]
+    return {name: _written(roles.get(name), int(item[name])) for name in item.dtype.names or ()}
 
 
-def _written_as(role: Role | None, value: int) -> str:
+def _written(role: Role | None, value: int) -> str:
     """A field's value for a reader."""
     if role in {Role.READS, Role.TAKES, Role.TIP} and value < 0:
         return f"tip[{~value}]"
     if role is Role.TAKES and value == RESULT:
         return "result"
-    return _WRITTEN_AS.get(role, "{}").format(value)
+    return (_WRITTEN_AS.get(role, "{}") if role else "{}").format(value)

@@ -2,8 +2,8 @@
 
 A group moves together. A better trial becomes the best and gives a new aim; a worse one halves the
 step from the best towards its aim. A group ends on its best lengths where a step promises less than
-ENOUGH of its epsilon, where it has no hope of its floor, after its last pass, or when the step is
-spent.
+LEAST_PROMISE of its epsilon, where GAIN_PER_PROMISE times as much ends below its floor, after its
+last pass, or when the step is spent.
 
 What a step promises is the quadratic's gain, half of slope times step. It says nothing where the
 step was cut short on the way to a length far above, or where a length is so far beyond saturation
@@ -17,58 +17,33 @@ a matter of passes without it. Should the next trial be worse, it is the plain s
 
 from __future__ import annotations
 
-from typing import ClassVar, NamedTuple
+from typing import NamedTuple
 
 import numpy as np
 import numpy.typing as npt
 
-from mltree.program.contract import (
-    ENOUGH,
-    HOPE,
-    LEAST_REACH,
-    MAX_STEP_HALVINGS,
-    MOST_GROWTH,
-    MOST_MIXED,
-    RIDGE,
-    SATURATED,
-    STEP_GROWTH,
-    UPHILL,
-    Control,
-    Function,
-    GroupKind,
-)
-from mltree.program.ops.operation import (
-    Driver,
-    LaunchShape,
-    Records,
-    Stage,
-    TableStage,
-    Words,
-    record,
-)
+from mltree.program import contract
+from mltree.program.contract import Control, Function, GroupKind
+from mltree.program.ops.operation import ControlStage, Driver, LaunchShape, Records, Words, record
 from mltree.system.arrays import Float64
 
 GROUP = record("kind first_length:length count lnl_sum first_sum", "GROUP")
 
 
-class Optimise(TableStage):
+class Optimise(ControlStage):
     """One guarded Newton step of every group; ``alone`` for many small groups."""
 
-    name: ClassVar = "OPTIMISE"
-    number: ClassVar = 3
-    layouts: ClassVar = (GROUP,)
-    is_control: ClassVar = True
-    function: ClassVar = Function.OPTIMISE
-    line: ClassVar = (
+    name = "OPTIMISE"
+    number = 3
+    layouts = (GROUP,)
+    function = Function.OPTIMISE
+    line = (
         "kind {kind}: {count} lengths from {first_length} on, by sum[{lnl_sum}] and "
         "sum[{first_sum}...]"
     )
 
+    records: Records
     alone: bool = False
-
-    @property
-    def control_records(self) -> int:
-        return len(self.records)
 
     def jobs(self, shape: LaunchShape) -> int:
         groups = len(self.records)
@@ -130,15 +105,16 @@ class LengthOptimiser:
         if better:
             aim = self._aim(self.lengths[span], group, sums)
             at_end = not aim.is_far and (
-                aim.promise < ENOUGH * epsilon or lnl + HOPE * aim.promise < control[Control.FLOOR]
+                aim.promise < contract.LEAST_PROMISE * epsilon
+                or lnl + contract.GAIN_PER_PROMISE * aim.promise < control[Control.FLOOR]
             )
             goes_on = first or aim.is_far or gain >= epsilon * control[Control.STEP]
             is_mixed = not first and group["kind"] == GroupKind.DIAGONAL
             following = self._mixed(span, aim) if is_mixed else aim.target
             self.best[span], self.target[span] = self.lengths[span], aim.target
             control[Control.BEST] = lnl
-        step = min(1.0, control[Control.STEP] * (STEP_GROWTH if goes_on else 0.5))
-        spent = not goes_on and step * 2.0**MAX_STEP_HALVINGS < 1
+        step = min(1.0, control[Control.STEP] * (contract.STEP_GROWTH if goes_on else 0.5))
+        spent = not goes_on and step * 2.0**contract.MAX_STEP_HALVINGS < 1
         done = at_end or spent or passes >= control[Control.MAX_PASSES]
         if done:
             self.lengths[span] = self.best[span]
@@ -167,11 +143,11 @@ class LengthOptimiser:
                 step = np.where(step > 0, lengths * step / (lengths + step), step)
         step = step if joint is None else joint
         newton = np.isfinite(step)
-        blind = np.where(slope > 0, UPHILL * lengths, lengths / UPHILL)
+        blind = np.where(slope > 0, contract.UPHILL * lengths, lengths / contract.UPHILL)
         following = np.where(newton, lengths - step, blind)
         target = self._within_reach(lengths, following)
-        too_far = following > MOST_GROWTH * lengths + LEAST_REACH
-        far = (target != lengths) & np.where(newton, too_far, lengths > SATURATED)
+        too_far = following > contract.MOST_GROWTH * lengths + contract.LEAST_REACH
+        far = (target != lengths) & np.where(newton, too_far, lengths > contract.SATURATED)
         promise = np.where(newton, slope / 2, slope) * (target - lengths)
         weights = np.maximum(-curve, 0.0)
         return _Aim(target, abs(float(promise.sum())), bool(far.any()), weights)
@@ -183,13 +159,15 @@ class LengthOptimiser:
         change = residual - before
         size = float((aim.weights * change**2).sum())
         share = float((aim.weights * residual * change).sum()) / size if size > 0 else 0.0
-        share = max(share, -MOST_MIXED) if share < 1 else 0.0  # steps that grow tell nothing
+        share = (
+            max(share, -contract.MOST_MIXED) if share < 1 else 0.0
+        )  # steps that grow tell nothing
         return self._within_reach(lengths, aim.target - share * (aim.target - self.target[span]))
 
     def _within_reach(self, lengths: Float64, following: Float64) -> Float64:
         """The lengths that follow, cut to the reach of a step and to the bounds."""
-        highest = MOST_GROWTH * lengths + LEAST_REACH
-        reached = np.clip(following, lengths / MOST_GROWTH, highest)
+        highest = contract.MOST_GROWTH * lengths + contract.LEAST_REACH
+        reached = np.clip(following, lengths / contract.MOST_GROWTH, highest)
         return np.asarray(np.clip(reached, self.min_length, self.max_length))
 
 
@@ -204,9 +182,9 @@ def solve_triplet(gradient: Float64, hessian: Float64) -> Float64 | None:
     first, second = np.array([[0, 0, 1], [1, 2, 2]])
     curves, gradient = np.where(alone, -1.0, hessian[:3]), np.where(alone, 0.0, gradient)
     between = np.where(alone[first] | alone[second], 0.0, hessian[3:])
-    step = _cramer(gradient, np.append(curves, between), RIDGE**2)
+    step = _cramer(gradient, np.append(curves, between), contract.RIDGE**2)
     if step is None:
-        step = _cramer(gradient, np.append(curves * (1 + RIDGE), between), 0.0)
+        step = _cramer(gradient, np.append(curves * (1 + contract.RIDGE), between), 0.0)
     return None if step is None else np.where(alone, np.inf, step)
 
 
@@ -234,12 +212,11 @@ def _cramer(gradient: Float64, hessian: Float64, least: float) -> Float64 | None
 # REPEAT: back to an earlier stage while a group of branch lengths moves.
 
 
-class Repeat(Stage):
+class Repeat(ControlStage):
     """Back to stage ``to`` while one of ``groups`` groups is active, at most ``times``."""
 
-    name: ClassVar = "REPEAT"
-    number: ClassVar = 4
-    is_control: ClassVar = True
+    name = "REPEAT"
+    number = 4
 
     to: int
     times: int
@@ -250,12 +227,8 @@ class Repeat(Stage):
         of = f"{self.groups} groups moves, at most {self.times} times"
         return f"REPEAT from {self.to:03d} while one of {of}"
 
-    @property
-    def passes(self) -> int:
-        return self.times
-
-    def loop(self, at: int) -> range:
-        return range(self.to, at)
+    def jobs(self, shape: LaunchShape) -> int:
+        return 1
 
     def encode(self, words: Words) -> tuple[int, int]:
         return self.to, self.times

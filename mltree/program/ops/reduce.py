@@ -7,12 +7,11 @@ left, one for each reduction lane of the shard.
 from __future__ import annotations
 
 from collections.abc import Iterator
-from typing import ClassVar
 
 import numpy as np
 
 from mltree.program.contract import RELL_TILE, Function
-from mltree.program.ops.operation import Counts, LaunchShape, Records, TableStage, record
+from mltree.program.ops.operation import Counts, Kernel, LaunchShape, Records, Row, SumStage, record
 from mltree.program.ops.state import ReferenceState
 from mltree.system.arrays import Int32
 from mltree.system.errors import NumericalError
@@ -24,42 +23,29 @@ REDUCERS = 32
 """Work-items of a GPU that sum a cell together."""
 
 
-class Reduce(TableStage):
+class Reduce(SumStage):
     """Sums of cells over the chunks of some parts."""
 
-    name: ClassVar = "REDUCE"
-    number: ClassVar = 2
-    layouts: ClassVar = (REDUCTION,)
-    function: ClassVar = Function.OPTIMISE
-    line: ClassVar = (
-        "sum[{sum}...] = {count} cells from cell[{cell}] on, {parts} parts from {first_part} on"
-    )
+    name = "REDUCE"
+    number = 2
+    layouts = (REDUCTION,)
+    function = Function.OPTIMISE
+    line = "sum[{sum}...] = {count} cells from cell[{cell}] on, {parts} parts from {first_part} on"
 
-    @classmethod
-    def of(cls, count: int, parts: int = 1) -> Reduce:
-        """Return sums 0 .. count - 1 of as many cells, over all parts."""
-        return cls(np.array([(0, 0, count, 0, parts)], REDUCTION))
-
-    @staticmethod
-    def formula(
-        state: ReferenceState, cell: int, first_sum: int, count: int, first_part: int, parts: int
-    ) -> None:
-        cells = state.cells[cell : cell + count, first_part : first_part + parts]
-        state.sums[first_sum : first_sum + count] = cells.sum(axis=1)
+    def formula(self, state: ReferenceState, row: Row) -> None:
+        parts = slice(row.first_part, row.first_part + row.parts)
+        cells = state.cells[row.cell : row.cell + row.count, parts]
+        state.sums[row.sum : row.sum + row.count] = cells.sum(axis=1)
         if not np.isfinite(cells).all():
             raise NumericalError("a log-likelihood came out as NaN or infinite")
         cells[:] = 0.0  # a FLOW that follows adds to them
-
-    def compute(self, state: ReferenceState) -> None:
-        for fields_of_record in self.records.tolist():
-            self.formula(state, *fields_of_record)
 
     def counts(self) -> Iterator[Counts]:
         """None: its time counts, its work is not worth counting."""
         return iter(())
 
-    def sums(self) -> tuple[Records, Int32]:
-        return self.records, self.records["count"]
+    def sums(self) -> Int32:
+        return np.asarray(self.records["count"])
 
     def jobs(self, shape: LaunchShape) -> int:
         return -(-int(self.records["count"].sum()) // max(1, shape.items // REDUCERS))
@@ -74,44 +60,33 @@ class Reduce(TableStage):
 # Resampled estimated log-likelihoods (Kishino, Miyata, Hasegawa 1990) of many trees under many rows
 # of weights.
 
-RELL = record(
-    "first_row rows first_weights weights sum first_part:first parts:parts", "RELL"
-)  # fmt: skip
+RELL = record("first_row rows first_weights weights sum first_part:first parts:parts", "RELL")
 
 
-class Rell(TableStage):
+class Rell(SumStage):
     """Products of kept lnL and rows of weights."""
 
-    name: ClassVar = "RELL"
-    number: ClassVar = 8
-    layouts: ClassVar = (RELL,)
-    worker: ClassVar = "rell"
-    is_product: ClassVar = True
-    function: ClassVar = Function.RELL
-    line: ClassVar = (
+    name = "RELL"
+    number = 8
+    layouts = (RELL,)
+    kernel = Kernel("rell")
+    function = Function.RELL
+    line = (
         "sum[{sum}...] = {rows} rows from {first_row} on * {weights} rows of weights from "
         "{first_weights} on"
     )
 
-    @staticmethod
-    def formula(
-        state: ReferenceState, row: int, rows: int, first: int, weights: int, at: int,
-        first_part: int, parts: int,
-    ) -> None:  # fmt: skip
-        span = state.patterns(first_part, parts)
-        lnl = state.site_lnl[row : row + rows, span]
-        products = lnl @ state.weights[first : first + weights, span].T
-        state.sums[at : at + rows * weights] = products.ravel()
-
-    def compute(self, state: ReferenceState) -> None:
-        for fields_of_record in self.records.tolist():
-            self.formula(state, *fields_of_record)
+    def formula(self, state: ReferenceState, block: Row) -> None:
+        patterns = state.patterns(block.first_part, block.parts)
+        lnl = state.site_lnl[block.first_row :][: block.rows, patterns]
+        products = lnl @ state.weights[block.first_weights :][: block.weights, patterns].T
+        state.sums[block.sum :][: products.size] = products.ravel()
 
     def counts(self) -> Iterator[Counts]:
-        yield self.function, (int(self.sums()[1].sum()), 0, 0)
+        yield self.function, (int(self.sums().sum()), 0, 0)
 
-    def sums(self) -> tuple[Records, Int32]:
-        return self.records, self.records["rows"] * self.records["weights"]
+    def sums(self) -> Int32:
+        return np.asarray(self.records["rows"] * self.records["weights"])
 
     def jobs(self, shape: LaunchShape) -> int:
         high = 2 * RELL_TILE  # tiles of a patch: rell.cl

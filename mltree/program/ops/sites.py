@@ -5,64 +5,47 @@ Each stream of runs has a range of parts to itself.
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
-from typing import ClassVar
+from collections.abc import Iterator
 
 import numpy as np
 
-from mltree.program.contract import NO_CELL
 from mltree.program.ops.operation import (
     RUNS,
     Counts,
+    Kernel,
     LaunchShape,
     Records,
     Role,
     Run,
-    Stage,
     Words,
+    WorkStage,
     fields,
-    joined,
     moved,
     record,
 )
 from mltree.program.ops.state import ReferenceState
 
-STREAM = record("first_part:first parts:parts first_run runs group", "STREAM")
+STREAM = record("first_part:first parts:parts first_run runs group:group", "STREAM")
 """Runs on some parts. Passes leave it out once its ``group`` of lengths moves no more: what it has
 made stands. NO_CELL where it has none of its own."""
 RUN = record("kind first count", "RUN")
 
 
-class Sites(Stage):
+class Sites(WorkStage):
     """Runs (:class:`mltree.program.ops.operation.Run`) in order, in streams side by side.
 
     ``first_run`` of a stream (:data:`STREAM`) counts ``runs`` here, ``first`` of a run
     (:data:`RUN`) the records of the table that has its kind's record; words on the wire.
     """
 
-    name: ClassVar = "SITES"
-    number: ClassVar = 1
-    layouts: ClassVar = (STREAM, RUN)
-    worker: ClassVar = "sites"
+    name = "SITES"
+    number = 1
+    layouts = (STREAM, RUN)
+    kernel = Kernel("sites")
 
     streams: Records
     runs: Records
     tables: tuple[Records, ...]
-
-    @classmethod
-    def of(cls, runs: Sequence[Run], first_part: int = 0, parts: int = 1) -> Sites:
-        """Return a single stream of runs on some parts."""
-        tables: dict[np.dtype[np.void], list[Records]] = {}
-        rows = []
-        for run in runs:
-            table = tables.setdefault(run.layout, [])
-            rows.append((run.number, sum(map(len, table)), len(run.records)))
-            table.append(run.records)
-        return cls(
-            np.array([(first_part, parts, 0, len(rows), NO_CELL)], STREAM),
-            np.array(rows, RUN),
-            tuple(map(joined, tables.values())),
-        )
 
     def each(self) -> Iterator[tuple[range, Run]]:
         """The parts of every run, and the run, stream after stream."""
@@ -71,23 +54,12 @@ class Sites(Stage):
             for row in self.runs[stream["first_run"] :][: stream["runs"]]:
                 yield parts, RUNS[row["kind"]](self._records(row))
 
-    def all_records(self) -> tuple[Records, ...]:
-        return self.tables
-
     def lines(self) -> list[str]:
         return [line for _, run in self.each() for line in run.lines()]
 
     @property
-    def site_steps(self) -> int:
-        return sum(map(len, self.tables))
-
-    @property
     def keeps_sites(self) -> bool:
         return any(kind.keeps_sites for kind in self._kinds())
-
-    @property
-    def rests(self) -> bool:
-        return bool((self.streams["group"] != NO_CELL).all())
 
     def counts(self) -> Iterator[Counts]:
         for kind in self._kinds():

@@ -18,41 +18,46 @@ from mltree.models.portable import product
 from mltree.program import contract
 from mltree.program.contract import FAR_COUNT, SCALE_BITS_DOUBLE
 from mltree.system.arrays import Bool, Float64, Int32
-from mltree.system.values import Value
-
-# Models as the flat rows that engines read.
 
 
 class ModelRow(NamedTuple):
-    """The numbers of a row, category by category: K categories, S states.
+    """A model, category by category; tables have an axis of patterns, or of one for all, in front.
 
-    The tables of eigen systems may have an axis of patterns, or of one for all, in front.
+    K categories, S states, L patterns.
     """
 
     eigenvalues: Float64
-    """f64[K, S]"""
+    """f64[L or 1, K, S]"""
     right: Float64
-    """f64[K, S, S], as all the squares"""
+    """f64[L or 1, K, S, S], as left and generator"""
     left: Float64
     generator: Float64
     """Q"""
-    generator_2: Float64
-    """Q Q"""
     frequencies: Float64
-    """f64[K, S]"""
+    """f64[L or 1, K, S]"""
     rates: Float64
     """f64[K]"""
     weights: Float64
     """f64[K]"""
 
-    def of_patterns(self, tables: Sequence[Float64] | None) -> ModelRow:
-        """With other tables, of patterns (`tables_of`), or with its own for all of them."""
-        *squares, rates, weights = self
-        return ModelRow._make([*(tables or [table[None] for table in squares]), rates, weights])
+    @classmethod
+    def of(cls, model: ModelArrays) -> ModelRow:
+        """The tables of each eigen system, once for every category."""
+        systems, states = model.n_systems, model.n_states
+        vectors = model.eigenvalues, model.frequencies
+        squares = model.right, model.left, model.generator
+        each = model.n_categories // systems
+        values, frequencies = (
+            table.reshape(1, systems, states).repeat(each, 1) for table in vectors
+        )
+        right, left, generator = (
+            table.reshape(1, systems, states, states).repeat(each, 1) for table in squares
+        )
+        return cls(values, right, left, generator, frequencies, model.rates, model.weights)
 
 
 def tables_of(systems: SiteSystems) -> tuple[Float64, ...]:
-    """The tables of a `ModelRow` of patterns with their own eigen systems.
+    """The tables of a `ModelRow` of patterns with eigen systems of their own.
 
     f64[L, 1, S] and f64[L, 1, S, S]: those of a pattern are the same in all categories.
     """
@@ -60,40 +65,8 @@ def tables_of(systems: SiteSystems) -> tuple[Float64, ...]:
     rates = systems.exchangeabilities[np.triu_indices(states, 1)]
     each = np.broadcast_to(rates, (len(systems.roots), len(rates)))
     generator = rate_matrix(each, systems.frequencies)
-    squares = systems.right, systems.left, generator
-    tables = systems.eigenvalues, *squares, product(generator, generator), systems.roots**2
+    tables = systems.eigenvalues, systems.right, systems.left, generator, systems.roots**2
     return tuple(table[:, None] for table in tables)
-
-
-class RowLayout(Value):
-    """Offsets in a model row of S states, K categories and M eigen systems."""
-
-    states: int
-    categories: int
-    systems: int = 1
-
-    @property
-    def words(self) -> int:
-        """Numbers in a row."""
-        return self.systems * self._system + 2 * self.categories
-
-    @property
-    def _system(self) -> int:
-        """Numbers of an eigen system."""
-        return 2 * self.states + contract.MODEL_SQUARES * self.states**2
-
-    def unpack(self, rows: Float64) -> list[ModelRow]:
-        """Rows f64[n, words], each category by category."""
-        s, k = self.states, self.categories
-        sizes = [s, *[s * s] * contract.MODEL_SQUARES, s]
-        shapes = [(s,), *[(s, s)] * contract.MODEL_SQUARES, (s,)]
-        count, words = rows.shape
-        systems, rates, weights = np.split(rows, [words - 2 * k, words - k], axis=1)
-        of_system = systems.reshape(count, self.systems, -1)
-        of_category = of_system.repeat(k // self.systems, axis=1)
-        parts = np.split(of_category, np.cumsum(sizes)[:-1], axis=2)
-        tables = [part.reshape(count, k, *shape) for part, shape in zip(parts, shapes, strict=True)]
-        return [ModelRow._make(row) for row in zip(*tables, rates, weights, strict=True)]
 
 
 def model_rows(models: Sequence[ModelArrays]) -> Float64:
@@ -159,7 +132,8 @@ class ReferenceState:
 
     def __init__(self, patterns: Patterns, categories: int, systems: int) -> None:
         self.ranges = patterns.parts
-        self.row = RowLayout(len(patterns.alphabet.states), categories, systems)
+        self.states = len(patterns.alphabet.states)
+        self.categories, self.systems = categories, systems
         self.part = 0
         """The part at hand."""
         self.cla: dict[tuple[int, int], ScaledCla] = {}
@@ -186,11 +160,11 @@ class ReferenceState:
 
     def load_models(self, models: Sequence[ModelArrays]) -> None:
         """Take models, a row each; patterns with eigen systems of their own have those instead."""
-        self._models = self.row.unpack(model_rows(models))
+        self._models = list(map(ModelRow.of, models))
         direct = np.array([model.direct for model in models]).reshape(len(models), -1)
         if self._tables is not None:
             direct = np.zeros_like(direct)  # as small as their frequencies may be
-        self.is_indirect = np.repeat(direct == 0.0, self.row.categories // self.row.systems, 1)
+        self.is_indirect = np.repeat(direct == 0.0, self.categories // self.systems, 1)
 
     def load_patterns(self, first_part: int, patterns: Patterns) -> None:
         """Take other patterns for as many parts; ValueError where those are of other sizes."""
@@ -204,11 +178,9 @@ class ReferenceState:
             for table, fresh in zip(self._tables, tables_of(patterns.systems), strict=True):
                 table[span] = fresh
 
-    def begin(
-        self, cases: npt.NDArray[np.void], cells: int, sums: int, site_rows: int, lengths: Float64
-    ) -> None:
-        """Make room for a program, which reads ``lengths`` as they change."""
-        self._cases, self.lengths = cases.tolist(), lengths
+    def begin(self, cases: npt.NDArray[np.void], cells: int, sums: int, site_rows: int) -> None:
+        """Make room for a program."""
+        self._cases = cases.tolist()
         self.cells = np.zeros((cells, len(self.ranges)))
         self.sums = np.zeros(sums)
         if site_rows > len(self.site_lnl):
@@ -232,8 +204,11 @@ class ReferenceState:
 
     def model(self, model: int) -> ModelRow:
         """A case's model of the part at hand."""
-        tables = None if self._tables is None else [table[self.range] for table in self._tables]
-        return self._models[model + self.part].of_patterns(tables)
+        row = self._models[model + self.part]
+        if self._tables is None:
+            return row
+        tables = [table[self.range] for table in self._tables]
+        return ModelRow._make([*tables, row.rates, row.weights])
 
     def add_up(self, row: int, of_patterns: Float64) -> Float64:
         """The sum over the part's patterns f64[L, ...], under a row of weights."""
@@ -245,7 +220,7 @@ class ReferenceState:
         if x >= 0:
             return self.cla[x, self.part]
         of_part = self._tips[~x][self.range]
-        tip = np.repeat(of_part[:, None, :], self.row.categories, axis=1)
+        tip = np.repeat(of_part[:, None, :], self.categories, axis=1)
         return ScaledCla(tip, np.zeros(tip.shape[:2], dtype=np.int64))
 
     def across(self, x: ScaledCla, p: int) -> ScaledCla:

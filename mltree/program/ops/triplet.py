@@ -2,17 +2,15 @@
 
 from __future__ import annotations
 
-from typing import ClassVar
-
 import numpy as np
 
 from mltree.program.contract import TRIPLET_CELLS, Function
-from mltree.program.ops.operation import LaunchShape, TableStage, record
+from mltree.program.ops.operation import Kernel, LaunchShape, Row, TableStage, record
 from mltree.program.ops.state import LN_SCALE, ReferenceState, over_categories
 
 TRIPLET = record(
     "proximal:reads distal:reads pendant:reads proximal_p:matrix distal_p:matrix pendant_p:matrix "
-    "case:case model:model weights:weights cell:cell group",
+    "case:case model:model weights:weights cell:cell group:group",
     "TRIPLET",
 )
 """Left out of a pass once its ``group`` moves no more."""
@@ -30,30 +28,25 @@ assert len(_ORDERS) == TRIPLET_CELLS
 class Triplets(TableStage):
     """Sums around insertion points: proximal, distal and pendant branch."""
 
-    name: ClassVar = "TRIPLET"
-    number: ClassVar = 6
-    layouts: ClassVar = (TRIPLET,)
-    worker: ClassVar = "triplet"
-    registers: ClassVar = 255
-    rounds: ClassVar = (64, 64)
-    """Passes would cost a wait each."""
-    function: ClassVar = Function.TRIPLET
-    line: ClassVar = (
+    name = "TRIPLET"
+    number = 6
+    layouts = (TRIPLET,)
+    kernel = Kernel("triplet", registers=255, rounds=(64, 64))
+    """In more launches passes would cost a wait each."""
+    function = Function.TRIPLET
+    line = (
         "{cell}... at {proximal_p} {proximal}, {distal_p} {distal}, {pendant_p} {pendant}, {case}, "
         "group {group}"
     )
-    cells: ClassVar = TRIPLET_CELLS
+    cells = TRIPLET_CELLS
 
-    @staticmethod
-    def formula(
-        state: ReferenceState, proximal: int, distal: int, pendant: int, proximal_p: int,
-        distal_p: int, pendant_p: int, _: int, model: int, weights: int, cell: int, group: int,
-    ) -> None:  # fmt: skip
-        del group  # to leave it out would only save work
-        row = state.model(model)
+    def formula(self, state: ReferenceState, point: Row) -> None:
+        """Leaving out a group that has settled would only save work."""
+        row = state.model(point.model)
         three = [
-            state.across(state.operand(x), p)
-            for x, p in ((proximal, proximal_p), (distal, distal_p), (pendant, pendant_p))
+            state.across(state.operand(point.proximal), point.proximal_p),
+            state.across(state.operand(point.distal), point.distal_p),
+            state.across(state.operand(point.pendant), point.pendant_p),
         ]
         flow = row.rates[:, None, None] * row.generator
         orders = []
@@ -71,17 +64,10 @@ class Triplets(TableStage):
         ratio = total / total[0]
         sums = [np.log(total[0]) - least * LN_SCALE, *ratio[1:4]]
         sums += [ratio[4 + h] - ratio[a] * ratio[b] for h, (a, b) in enumerate(_HESSIAN_PAIRS)]
-        state.cells[cell : cell + TRIPLET_CELLS, state.part] = state.add_up(
-            weights, np.stack(sums, axis=1)
+        of_patterns = np.stack(sums, axis=1)
+        state.cells[point.cell :][:TRIPLET_CELLS, state.part] = state.add_up(
+            point.weights, of_patterns
         )
-
-    @property
-    def site_steps(self) -> int:
-        return len(self.records)
-
-    @property
-    def rests(self) -> bool:
-        return True
 
     def jobs(self, shape: LaunchShape) -> int:
         return len(self.records) * shape.spans

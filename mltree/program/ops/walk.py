@@ -3,12 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from typing import ClassVar
 
 import numpy as np
 
 from mltree.program.contract import NO_CELL, RESULT, Function
-from mltree.program.ops.operation import Counts, LaunchShape, Records, TableStage, operands, record
+from mltree.program.ops.operation import Counts, Kernel, Records, Row, WalkStage, operands, record
 from mltree.program.ops.state import ReferenceState, ScaledCla
 
 WALK = record(
@@ -22,66 +21,53 @@ RESULT is the result of a step before: the right one of the last step, the left 
 that no other has taken."""
 
 
-class Walk(TableStage):
+class Walk(WalkStage):
     """Depth-first walks of trees, or of pieces of them that later ones go on from.
 
-    ``records`` (:data:`WALK`): ``first_step`` counts records of ``steps``; ``levels``: results that
-    wait at most for their sibling, beside the last one; ``sites``: True where lnL of every pattern
-    are kept.
+    ``levels``: results that wait at most for their sibling, beside the last one; ``sites``: True
+    where lnL of every pattern are kept.
     """
 
-    name: ClassVar = "WALK"
-    number: ClassVar = 7
-    layouts: ClassVar = (WALK, WALK_STEP)
-    worker: ClassVar = "walk"
-    has_stack: ClassVar = True
-    function: ClassVar = Function.NEWVIEW
-    line: ClassVar = (
-        "{cell} or {slot} from {steps} steps from {first_step} on, to {p} {tip}, {case}"
-    )
-    cells: ClassVar = 1
+    name = "WALK"
+    number = 7
+    layouts = (WALK, WALK_STEP)
+    kernel = Kernel("walk", has_stack=True)
+    function = Function.NEWVIEW
+    line = "{cell} or {slot} from {steps} steps from {first_step} on, to {p} {tip}, {case}"
+    cells = 1
 
-    steps: Records
     levels: int
     sites: bool = False
 
-    def formula(
-        self, state: ReferenceState, tip: int, p: int, case: int, model: int, weights: int,
-        cell: int, slot: int, first: int, count: int,
-    ) -> None:  # fmt: skip
+    def formula(self, state: ReferenceState, walk: Row) -> None:
         waiting: list[ScaledCla] = []
-        for left, left_p, right, right_p in self.steps[first : first + count].tolist():
+        steps = self.steps[walk.first_step :][: walk.steps]
+        for left, left_p, right, right_p in steps.tolist():
             b = waiting.pop() if right == RESULT else state.operand(right)
             a = waiting.pop() if left == RESULT else state.operand(left)
             waiting.append(state.across(a, left_p).times(state.across(b, right_p)))
         root = waiting.pop()
-        if slot != NO_CELL:
-            state.cla[slot, state.part] = root
+        if walk.slot != NO_CELL:
+            state.cla[walk.slot, state.part] = root
             return
-        lnl = state.lnl_across(root, state.across(state.operand(tip), p), model)
-        state.cells[cell, state.part] = state.add_up(weights, lnl)
+        tip = state.across(state.operand(walk.tip), walk.p)
+        lnl = state.lnl_across(root, tip, walk.model)
+        state.cells[walk.cell, state.part] = state.add_up(walk.weights, lnl)
         if self.sites:
-            state.site_lnl[case, state.range] = lnl
+            state.site_lnl[walk.case, state.range] = lnl
 
     @property
     def stack_levels(self) -> int:
         return self.levels
 
     @property
-    def site_steps(self) -> int:
-        return len(self.records) + len(self.steps)
-
-    @property
     def keeps_sites(self) -> bool:
         return self.sites
 
     def counts(self) -> Iterator[Counts]:
-        clas, tips = operands(self.steps)
-        kept = int(np.count_nonzero(self.records["slot"] >= 0))  # and read once
-        yield self.function, (len(self.steps), clas + kept, tips + len(self.records) - kept)
-
-    def jobs(self, shape: LaunchShape) -> int:
-        return len(self.records) * shape.spans
+        clas, tips = operands(self.records, self.steps)
+        scored = int(np.count_nonzero(self.records["slot"] == NO_CELL))
+        yield self.function, (len(self.steps), clas, tips + scored)
 
     def aux(self, cases: Records) -> int:
         """1 where the lnL of every pattern is kept."""

@@ -10,7 +10,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from mltree.program.contract import HOPE, Control, GroupKind
+from mltree.program.contract import GAIN_PER_PROMISE, Control, GroupKind
 from mltree.program.ops.optimise import LengthOptimiser, solve_triplet
 from mltree.program.planner import control_records, group_records
 
@@ -172,7 +172,7 @@ def test_what_cannot_reach_its_floor_is_left_early(floor: float) -> None:
     optimiser, seen = optimise(function, start, floor=floor)
     if floor > 0:
         assert 2 < len(seen) < len(whole)
-        assert HOPE * -seen[-2] > floor  # what there was to gain, a step before
+        assert GAIN_PER_PROMISE * -seen[-2] > floor  # what there was to gain, a step before
     else:
         assert seen == whole
         assert optimiser.control[0, Control.BEST] == pytest.approx(0.0, abs=1e-6)

@@ -12,8 +12,8 @@ from scipy.linalg import expm
 
 from mltree.data.alphabet import DNA, PROTEIN
 from mltree.data.patterns import Patterns
+from mltree.likelihood.categories import empirical_rates
 from mltree.likelihood.likelihood import Likelihood
-from mltree.likelihood.site_rates import empirical_rates
 from mltree.models.eigen import ModelArrays, rate_matrix
 from mltree.models.grammar import parse_model
 from mltree.models.partitioned import PartitionModel
@@ -66,7 +66,7 @@ def test_they_are_bayes_s(case: int, open_native: Callable[..., Any]) -> None:
     whole = PartitionModel(tuple(models), ("a", "b")[: len(models)], scalers=scalers)
     arrays = whole.arrays()
     likelihood = Likelihood(open_native(patterns, max(whole.categories)), BOUNDS)
-    found = empirical_rates(likelihood, tree, arrays, [patterns])
+    found = empirical_rates(likelihood.single_log_likelihoods, tree, arrays, [patterns])
     for model, scale, where in zip(models, scalers, patterns.parts, strict=True):
         own = model.arrays()
         q = rate_matrix(model.rates, model.frequencies)
@@ -100,7 +100,7 @@ def test_classes_of_a_mixture_are_summed_over(make_problem: Callable[..., Any]) 
     model = parse_model("LG+C10+I{0.2}+G2{0.5}", PROTEIN)
     arrays = model.arrays()
     likelihood = Likelihood(ReferenceEngine(patterns, arrays.n_categories, BOUNDS, 10), BOUNDS)
-    found = empirical_rates(likelihood, tree, [arrays], [patterns])
+    found = empirical_rates(likelihood.single_log_likelihoods, tree, [arrays], [patterns])
     joint: dict[float, np.ndarray] = {}
     for own in separate(arrays):
         q = (own.right * own.eigenvalues) @ own.left
