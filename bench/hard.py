@@ -30,8 +30,7 @@ from mltree.fit.settings import PerturbationSettings, SearchSettings, preset
 from mltree.models.grammar import parse_model
 from mltree.runs.engines import Resources, Workload, open_engines
 from mltree.runs.problem import load_problem
-from mltree.runs.steps import fit_topology, prepare_search
-from mltree.runs.trees import read_tree
+from mltree.runs.trees import fit_topology, prepare_search, read_tree
 from mltree.system.arrays import UInt8
 from mltree.system.events import ignore
 from mltree.tree.moves import nni

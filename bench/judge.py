@@ -17,7 +17,7 @@ from mltree.fit.settings import ModelSettings, SearchSettings
 from mltree.program.cases import Case
 from mltree.runs.engines import Engines, Resources, Workload
 from mltree.runs.problem import load_problem
-from mltree.runs.steps import FIXED_TOPOLOGY, fit_topology
+from mltree.runs.trees import FIXED_TOPOLOGY, fit_topology
 from mltree.system.events import ignore
 from mltree.tree.newick import read_newick
 from mltree.tree.splits import topology_key

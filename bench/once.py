@@ -27,7 +27,7 @@ from mltree.program.cases import Case  # noqa: E402
 from mltree.program.contract import Function  # noqa: E402
 from mltree.program.engine import Engine  # noqa: E402
 from mltree.runs.problem import Problem, load_problem  # noqa: E402
-from mltree.runs.steps import TreeResult, prepare_search  # noqa: E402
+from mltree.runs.trees import TreeResult, prepare_search  # noqa: E402
 from mltree.system.events import ignore  # noqa: E402
 from mltree.tree.newick import write_newick  # noqa: E402
 from mltree.tree.topology import Tree  # noqa: E402

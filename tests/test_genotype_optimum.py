@@ -22,7 +22,7 @@ from mltree.data.patterns import compress, with_unseen
 from mltree.models.grammar import parse_model
 from mltree.models.partitioned import alone
 from mltree.runs.engines import Engines, Resources, Workload
-from mltree.runs.steps import fit_topology
+from mltree.runs.trees import fit_topology
 from mltree.tree.newick import read_newick
 
 BOUNDS = (1e-6, 100.0)

@@ -20,7 +20,7 @@ from mltree.models.partitioned import SCALER_MAX, SCALER_MIN, Linkage, Partition
 from mltree.models.substitution import Model
 from mltree.program.cases import Case
 from mltree.runs.engines import Engines, Resources, Workload
-from mltree.runs.steps import fit_topology
+from mltree.runs.trees import fit_topology
 from mltree.system.events import Event, StoppedShort
 from mltree.tree.topology import Tree, uniform_tree
 

@@ -26,7 +26,7 @@ from mltree.models.eigen import ModelArrays
 from mltree.runs.engines import Workload, open_engines
 from mltree.runs.problem import Problem
 from mltree.runs.request import by_kind, command_result, deliver, load
-from mltree.runs.steps import TreeResult
+from mltree.runs.trees import TreeResult
 from mltree.system import __version__
 from mltree.system.arrays import Float64
 from mltree.system.events import RunStarted, TreeScored

@@ -44,8 +44,14 @@ from mltree.runs.request import (
     show_times,
 )
 from mltree.runs.results import BootstrapResult, PhyloTree, support_facts
-from mltree.runs.steps import FIXED_TOPOLOGY, TreeSearch, fit_topology, mark, without_copies
-from mltree.runs.trees import read_tree
+from mltree.runs.trees import (
+    FIXED_TOPOLOGY,
+    TreeSearch,
+    fit_topology,
+    mark,
+    read_tree,
+    without_copies,
+)
 from mltree.runs.workspace import Entry, Head, Journal, MemoryJournal, RunLog, Workspace
 from mltree.supports.bootstrap import STEP, bootstop
 from mltree.supports.consensus import Consensus, split_table

@@ -32,8 +32,7 @@ from mltree.report import tables
 from mltree.report.lines import describe
 from mltree.runs.engines import Engines, Resources, Workload
 from mltree.runs.problem import Problem, is_choice, load_problem, read_problem, refuse_gap_taxa
-from mltree.runs.steps import search_workload
-from mltree.runs.trees import check_possible, read_tree
+from mltree.runs.trees import check_possible, read_tree, search_workload
 from mltree.system.errors import DeviceError, MltreeError, NumericalError
 from mltree.system.events import (
     AlignmentChecked,

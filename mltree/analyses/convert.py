@@ -2,10 +2,9 @@
 
 from __future__ import annotations
 
-import gzip
 import json
 import re
-from collections.abc import Iterable, Mapping
+from collections.abc import Mapping
 from dataclasses import asdict
 from datetime import date
 from itertools import count
@@ -14,12 +13,12 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from mltree.analyses.options import ConvertOptions, DrawOptions, OutOptions
+from mltree.analyses.options import ConvertOptions, DrawOptions
 from mltree.data.alignments import read_alignment
 from mltree.data.formats import FORMATS, format_of, write_alignment
 from mltree.data.source import read_text
 from mltree.report.drawing import Style, draw, figure, svg
-from mltree.runs.request import command_result
+from mltree.runs.request import write_out
 from mltree.runs.workspace import claim_files
 from mltree.system import __version__
 from mltree.system.errors import InputError
@@ -31,7 +30,6 @@ from mltree.system.events import (
     RunStarted,
     TreesWritten,
 )
-from mltree.system.files import write_together
 from mltree.tree.clades import WrittenTree, read_written
 from mltree.tree.newick import nexus_trees
 
@@ -159,30 +157,6 @@ def run_draw(options: DrawOptions, reporter: Reporter) -> None:
     picture = svg(scene).encode() if kind == "svg" else figure(scene, kind)
     event, values = TreesWritten(str(out), 1, len(tree.tips)), {"taxa": len(tree.tips)}
     write_out("draw", options, {"out": picture}, files, [event], values, reporter)
-
-
-def write_out(
-    command: str,
-    options: OutOptions,
-    contents: Mapping[str, bytes],
-    files: Mapping[str, str],
-    events: Iterable[Event],
-    values: Mapping[str, Any],
-    reporter: Reporter,
-) -> None:
-    """Write the contents to files, ``out`` compressed if it ends in .gz, and end the command.
-
-    events, values  facts about the files, for the log and for JSON
-    """
-    paths = {name: Path(file) for name, file in files.items()}
-    claim_files(list(paths.values()), options.inputs, options.redo)  # another may have been quicker
-    if paths["out"].suffix == ".gz":
-        contents = {**contents, "out": gzip.compress(contents["out"], mtime=0)}
-    write_together({path: contents[name] for name, path in paths.items()})
-    for event in events:
-        reporter(event)
-    result = command_result(command, options.line, values, files, options.inputs, reporter)
-    reporter.finish(command, result)
 
 
 # Trees and results in the formats of auspice (Nextstrain), iTOL and MultiQC. iTOL names an inner

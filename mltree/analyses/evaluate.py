@@ -26,8 +26,15 @@ from mltree.runs.site_frequencies import (
     check_classes,
     frequencies_file,
 )
-from mltree.runs.steps import FIXED_TOPOLOGY, TreeResult, as_reported, fit_topology
-from mltree.runs.trees import check_possible, lone_trees, read_trees
+from mltree.runs.trees import (
+    FIXED_TOPOLOGY,
+    TreeResult,
+    as_reported,
+    check_possible,
+    fit_topology,
+    lone_trees,
+    read_trees,
+)
 from mltree.system import __version__
 from mltree.system.errors import ModelError
 from mltree.system.events import Emit, RunStarted, ignore

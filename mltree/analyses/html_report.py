@@ -9,12 +9,11 @@ from typing import TYPE_CHECKING
 
 from mltree.analyses.options import ReportOptions
 from mltree.data.alignments import read_alignment
-from mltree.data.checks import summarise
 from mltree.data.patterns import compress
 from mltree.data.source import read_text
 from mltree.report.page import PartModel, Subject, document
 from mltree.report.record import Facts, facts_of
-from mltree.runs.problem import read_model
+from mltree.runs.problem import read_model, summarise
 from mltree.runs.request import by_kind, command_result, input_files
 from mltree.runs.workspace import Workspace
 from mltree.system import __version__

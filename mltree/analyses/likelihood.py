@@ -29,8 +29,7 @@ from mltree.runs.inputs import AlignmentLike, TreeLike, newick_of, source_of
 from mltree.runs.options import one_of
 from mltree.runs.problem import load_problem
 from mltree.runs.results import PhyloTree
-from mltree.runs.steps import with_own_lengths
-from mltree.runs.trees import read_trees
+from mltree.runs.trees import read_trees, with_own_lengths
 from mltree.system.arrays import Float64
 from mltree.system.errors import InputError
 from mltree.system.events import ignore

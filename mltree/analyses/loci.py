@@ -51,8 +51,13 @@ from mltree.runs.request import (
     result_text,
     share_loci,
 )
-from mltree.runs.steps import without_copies
-from mltree.runs.trees import StartSpec, starting_trees_of_each, terms_of, usual_terms
+from mltree.runs.trees import (
+    StartSpec,
+    starting_trees_of_each,
+    terms_of,
+    usual_terms,
+    without_copies,
+)
 from mltree.runs.workspace import Head, LineJournal, RunLog
 from mltree.system import __version__
 from mltree.system.errors import InputError, ModelError, NumericalError

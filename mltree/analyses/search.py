@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
+import json
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
-from dataclasses import replace
+from dataclasses import asdict, replace
 from functools import partial
 from typing import TYPE_CHECKING, NamedTuple
 
@@ -26,18 +27,13 @@ from mltree.analyses.bootstrap import (
 )
 from mltree.analyses.evaluate import check_rates, site_rates
 from mltree.analyses.html_report import REPORT, write_report
-from mltree.analyses.model_selection import (
-    TABLE,
-    choice_kinds,
-    chosen,
-    criterion_of,
-    scheme_of,
-)
-from mltree.analyses.options import SearchOptions
+from mltree.analyses.model_selection import TABLE, choice_kinds, chosen, criterion_of, scheme_of
+from mltree.analyses.options import RunOptions, SearchOptions
 from mltree.analyses.tree_sets import CONSENSUS_FILES, METRICS, SUPPORT_KINDS, support_kinds
 from mltree.analyses.tree_tests import BRANCHES, LocalTests
 from mltree.analyses.ufboot import ULTRAFAST_KINDS, UltrafastPlan, ultrafast_texts
 from mltree.data.alignments import MIN_TAXA, MemoryAlignment, Source
+from mltree.device.discovery import choose_devices
 from mltree.device.layout_choice import KeptLayouts
 from mltree.fit.settings import SearchSettings, preset
 from mltree.models.partitioned import PartitionModel
@@ -46,12 +42,12 @@ from mltree.report.record import expect_record
 from mltree.runs.calls import Call, taking
 from mltree.runs.demand import RowCounts
 from mltree.runs.inputs import written
-from mltree.runs.merging import check_mergeable
-from mltree.runs.options import one_of
+from mltree.runs.options import AUTO, one_of
 from mltree.runs.problem import Problem, read_problem
 from mltree.runs.request import (
     LOCI_KINDS,
     LoggedRun,
+    input_files,
     load,
     model_text,
     open_log,
@@ -59,15 +55,23 @@ from mltree.runs.request import (
     share_replicates,
 )
 from mltree.runs.results import SearchResult, SupportResult, support_facts
+from mltree.runs.scheme import check_mergeable
 from mltree.runs.site_frequencies import SITE_FREQUENCIES, frequencies_file
-from mltree.runs.steps import TreeResult, TreeSearch, prepare_search
-from mltree.runs.trees import expect_starts
+from mltree.runs.trees import TreeResult, TreeSearch, expect_starts, prepare_search
 from mltree.runs.workspace import Journal, RunLog, Workspace
 from mltree.supports.consensus import Consensus
 from mltree.system import __version__
 from mltree.system.errors import InputError
-from mltree.system.events import Emit, Notice, RunStarted, SearchPlanned, StartsEnded, SupportsDrawn
-from mltree.system.files import is_there
+from mltree.system.events import (
+    Emit,
+    Notice,
+    RunStarted,
+    SearchPlanned,
+    StartsEnded,
+    SupportsDrawn,
+    ignore,
+)
+from mltree.system.files import is_there, read_own
 from mltree.system.process import ExitMessage, on_signal
 from mltree.system.ranks import LONE, Ranks, current_ranks
 from mltree.system.values import Value
@@ -309,7 +313,7 @@ def draw_supports(
 
 
 class MemoryOutput:
-    """What a search leaves to its caller: nothing is written, nothing goes on later."""
+    """A search that leaves everything to its caller: nothing is written, or goes on later."""
 
     checkpoint: Checkpoint | None = None
     ranks: Ranks = LONE
@@ -592,3 +596,88 @@ def search(options: SearchOptions, source: Source, call: Call) -> SearchResult:
         labelled=supports,
         bootstrap=result_of(supports.texts, call) if options.bootstrap else None,
     )
+
+
+# ``mltree run``: from an alignment to a tree with supports and its report, in one command.
+#
+# It is ``mltree search`` with other defaults: models are chosen, supports computed that the data
+# and the device allow, and the report written. docs/run.md has them all.
+
+CPU_WORK, GPU_WORK = 5e6, 1e8
+"""Taxa² x patterns up to which replicates are searched unasked: 64 taxa x 890 patterns, 3.6e6, took
+one core 2 s a replicate, 101 x 1,630, 1.7e7, 15 s, and 100 to 300 are usual. A GPU is taken to be
+20 times as fast, which was not measured."""
+
+ULTRAFAST = 1000
+"""Replicates of the ultrafast bootstrap that stands in for them elsewhere: what is usual."""
+
+
+def run_pipeline(options: RunOptions, reporter: Reporter) -> None:
+    """Choose, search, compute supports, write the report; or what of it is not done yet.
+
+    Raises:
+        InputError: the data cannot be used, or there are results of an earlier run.
+    """
+    search = _search_options(options)
+    notes: tuple[str, ...] = ()
+    SupportPlan.asked_by(search)  # raises what cannot be asked for
+    search.workspace.check([RESULT, CHECKPOINT, REPORT])
+    if options.bootstrap is None and options.ufboot is None:
+        search, notes = _with_bootstrap(search)
+    if _lacks_report(search):
+        workspace = search.workspace
+        reporter(Notice(f"{workspace.path(RESULT)} is this command's: its report alone is missing"))
+        reporter.say(f"Wrote {write_report(workspace, reporter, alignment=search.alignment)}")
+        return
+    run_search(search, reporter, notes)
+
+
+def _search_options(options: RunOptions) -> SearchOptions:
+    """The search that the command is, before the data tell which bootstrap is made."""
+    shared = {name: getattr(options, name) for name in ("line", "origins", *options.described())}
+    if (options.bootstrap or "none").strip().lower() == "none":
+        shared["bootstrap"] = None
+    return SearchOptions(**shared, report=True)
+
+
+def _lacks_report(options: SearchOptions) -> bool:
+    """True if the same run of the same data has ended and only its report is missing."""
+    workspace = options.workspace
+    has_ended = is_there(workspace.path(RESULT)) and not is_there(workspace.path(CHECKPOINT))
+    if options.redo or not has_ended or is_there(workspace.path(REPORT)):
+        return False
+    try:
+        before = json.loads(read_own(workspace.path(RESULT)))
+        return bool(
+            before["asked"] == options.asked
+            and before["version"] == __version__
+            and before["run"]["inputs"] == [asdict(file) for file in input_files(options.inputs)]
+        )
+    except (ValueError, KeyError, TypeError):
+        return False
+
+
+def _with_bootstrap(options: SearchOptions) -> tuple[SearchOptions, tuple[str, ...]]:
+    """With replicates until they converge, where they cost little, else with the ultrafast ones.
+
+    Also returns notes that say which, and what would change it.
+    """
+    problem = load_for_search(options, ignore)
+    if len(problem.taxa) < MIN_TAXA:
+        return options, ()
+    on_cpu = all(device.is_cpu for device in choose_devices(options.device))
+    if replicates_pay(len(problem.taxa), problem.n_patterns, on_cpu):
+        note = "supports: SH-aLRT and bootstrap; --bootstrap none leaves replicates out"
+        origins = {**options.origins, "bootstrap": (AUTO, "by cost")}
+        return replace(options, bootstrap=AUTO, origins=origins), (note,)
+    note = (
+        "supports: SH-aLRT and the ultrafast bootstrap, for the standard one would take long "
+        "here; --bootstrap auto wants it all the same"
+    )
+    origins = {**options.origins, "ufboot": (ULTRAFAST, "by cost")}
+    return replace(options, ufboot=ULTRAFAST, bnni=False, origins=origins), (note,)
+
+
+def replicates_pay(taxa: int, patterns: int, on_cpu: bool) -> bool:
+    """True if a few hundred replicates of data of this size are a matter of minutes."""
+    return taxa**2 * patterns <= (CPU_WORK if on_cpu else GPU_WORK)

@@ -15,7 +15,6 @@ from typing import TYPE_CHECKING
 import numpy as np
 from numpy.typing import NDArray
 
-from mltree.analyses.convert import write_out
 from mltree.analyses.options import SimulateOptions
 from mltree.data.alignments import MIN_TAXA, Alignment, read_alignment, refuse_few
 from mltree.data.alphabet import Alphabet
@@ -27,6 +26,7 @@ from mltree.models.partitioned import model_alphabet
 from mltree.models.rates import SiteRates
 from mltree.models.substitution import Model
 from mltree.runs.problem import model_text, read_model
+from mltree.runs.request import write_out
 from mltree.runs.workspace import claim_files
 from mltree.system import __version__
 from mltree.system.arrays import Float64, UInt8

@@ -26,12 +26,7 @@ from mltree.runs.options import SeedOptions, WrittenOptions, one_of
 from mltree.runs.request import command_result, finish
 from mltree.runs.results import PhyloTree, support_facts
 from mltree.runs.workspace import Workspace
-from mltree.supports.bootstrap import (
-    STEP,
-    bootstop,
-    drawn_supports,
-    labelled,
-)
+from mltree.supports.bootstrap import STEP, bootstop, drawn_supports, labelled
 from mltree.supports.concordance import (
     Branches,
     GeneConcordance,
@@ -64,12 +59,7 @@ from mltree.system.events import (
     TreesLoaded,
     ignore,
 )
-from mltree.tree.clades import (
-    Clades,
-    read_clades,
-    read_gene_trees,
-    read_labelled,
-)
+from mltree.tree.clades import Clades, read_clades, read_gene_trees, read_labelled
 from mltree.tree.newick import listed
 
 if TYPE_CHECKING:

@@ -26,8 +26,7 @@ from mltree.runs.demand import RowCounts
 from mltree.runs.engines import Engines, Workload, open_engines
 from mltree.runs.problem import Problem
 from mltree.runs.request import load
-from mltree.runs.steps import FIXED_TOPOLOGY, TreeResult
-from mltree.runs.trees import check_possible, read_tree, tell_mended
+from mltree.runs.trees import FIXED_TOPOLOGY, TreeResult, check_possible, read_tree, tell_mended
 from mltree.supports.consensus import members, sides, unit_bits
 from mltree.supports.resampling import Resampling, share_error
 from mltree.supports.tree_tests import TESTS, BranchTests, TreeTest, local_tests, tree_tests

@@ -29,7 +29,7 @@ from mltree.program.cases import Case
 from mltree.program.engine import Weights
 from mltree.runs.demand import keeps_drawn
 from mltree.runs.engines import Engines
-from mltree.runs.steps import TreeResult, TreeSearch
+from mltree.runs.trees import TreeResult, TreeSearch
 from mltree.supports.bootstrap import CORRELATION, Ultrafast
 from mltree.supports.consensus import Consensus, SplitTable, consensus, members, split_table
 from mltree.supports.resampling import Resampling

@@ -31,6 +31,7 @@ from mltree.system.ranks import this_process
 if TYPE_CHECKING:
     from mltree.report.progress import Reporter
 
+
 KEYWORD_ONLY = inspect.Parameter.KEYWORD_ONLY
 
 
@@ -239,7 +240,7 @@ ANALYSES = {
         "--model primates.mltree.bestModel"),
     "devices": Analysis(options.DevicesOptions, "check:run_devices", ""),
     "check": Analysis(options.CheckOptions, "check:run_check", "datasets/frogs.phy"),
-    "run": Analysis(options.RunOptions, "pipeline:run_pipeline",
+    "run": Analysis(options.RunOptions, "search:run_pipeline",
         "datasets/primates.phy --prefix primates"),
     "bootstrap": Analysis(options.BootstrapOptions, "bootstrap:run_bootstrap",
         "datasets/primates.phy --replicates 100 --tree primates.mltree.bestTree "

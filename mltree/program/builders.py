@@ -20,9 +20,8 @@ from mltree.program.ops.edges import EDGE, FLOW, Derive, Evaluate, EvaluateSites
 from mltree.program.ops.operation import Records, Run, Stage, table
 from mltree.program.ops.optimise import Optimise, Repeat
 from mltree.program.ops.reduce import RELL, Reduce, Rell
-from mltree.program.ops.scan import Scan
+from mltree.program.ops.scan import TRIPLET, Scan, Triplets
 from mltree.program.ops.sites import Sites
-from mltree.program.ops.triplet import TRIPLET, Triplets
 from mltree.program.ops.walk import WALK, WALK_STEP, Walk
 from mltree.program.planner import Piece, ScanTasks
 from mltree.program.program import Program

@@ -22,6 +22,7 @@ from mltree.tree.clades import ascii_drawing
 if TYPE_CHECKING:
     from rich.console import RenderableType
 
+
 MIB = 2**20
 
 NAMES = {"bic": "BIC", "aic": "AIC", "aicc": "AICc"}

@@ -24,7 +24,7 @@ from mltree.runs.engines import Engines, Resources
 from mltree.runs.inputs import AlignmentLike, newick_of, source_of
 from mltree.runs.options import AnalysisOptions, one_of, size_of
 from mltree.runs.request import breakdown_of
-from mltree.runs.steps import TreeResult
+from mltree.runs.trees import TreeResult
 from mltree.system.events import Event, ignore
 
 if TYPE_CHECKING:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import gzip
 import hashlib
 import json
 import os
@@ -30,10 +31,10 @@ from mltree.report.lines import describe
 from mltree.report.methods import Methods, methods_text, without_values
 from mltree.report.tables import Timed, time_spent
 from mltree.runs.engines import Engines
-from mltree.runs.options import AnalysisOptions, shown
+from mltree.runs.options import AnalysisOptions, WrittenOptions, shown
 from mltree.runs.problem import Problem, load_problem
-from mltree.runs.steps import TreeResult
-from mltree.runs.workspace import RunLog, Workspace
+from mltree.runs.trees import TreeResult
+from mltree.runs.workspace import RunLog, Workspace, claim_files
 from mltree.system import __version__
 from mltree.system.errors import InputError, ModelError
 from mltree.system.events import (
@@ -48,6 +49,7 @@ from mltree.system.events import (
     StartsEnded,
     Unsaved,
 )
+from mltree.system.files import write_together
 from mltree.system.process import ExitMessage, on_signal, set_exit_message, threads, uninterrupted
 from mltree.system.rank_start import start
 from mltree.system.ranks import current_ranks
@@ -255,6 +257,30 @@ def finish(
     files = deliver(workspace, {**texts, kind: result_text(document)}, reporter, spent)
     reporter.say("\n".join(f"Wrote {file}" for file in files))
     reporter.finish(command, document)
+
+
+def write_out(
+    command: str,
+    options: WrittenOptions,
+    contents: Mapping[str, bytes],
+    files: Mapping[str, str],
+    events: Iterable[Event],
+    values: Mapping[str, Any],
+    reporter: Reporter,
+) -> None:
+    """Write the contents to files, ``out`` compressed if it ends in .gz, and end the command.
+
+    events, values  facts about the files, for the log and for JSON
+    """
+    paths = {name: Path(file) for name, file in files.items()}
+    claim_files(list(paths.values()), options.inputs, options.redo)  # another may have been quicker
+    if paths["out"].suffix == ".gz":
+        contents = {**contents, "out": gzip.compress(contents["out"], mtime=0)}
+    write_together({path: contents[name] for name, path in paths.items()})
+    for event in events:
+        reporter(event)
+    result = command_result(command, options.line, values, files, options.inputs, reporter)
+    reporter.finish(command, result)
 
 
 def by_kind(paths: Iterable[Path]) -> dict[str, str]:

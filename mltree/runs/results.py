@@ -21,7 +21,7 @@ from mltree.runs.inputs import TreeLike, newick_of, newicks_of
 from mltree.runs.options import one_of
 from mltree.runs.problem import Problem
 from mltree.runs.request import RESULT_FORMAT, model_text, part_trees
-from mltree.runs.steps import TreeResult
+from mltree.runs.trees import TreeResult
 from mltree.supports.consensus import distances, split_table, weighted_distances
 from mltree.system import __version__
 from mltree.system.errors import InputError

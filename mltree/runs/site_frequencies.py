@@ -27,8 +27,7 @@ from mltree.models.substitution import Mixed, Model, Profiles
 from mltree.program.cases import Case
 from mltree.runs.engines import Resources, Workload, open_engines
 from mltree.runs.problem import Problem
-from mltree.runs.steps import fit_topology
-from mltree.runs.trees import read_tree
+from mltree.runs.trees import fit_topology, read_tree
 from mltree.system.arrays import Float64
 from mltree.system.errors import InputError, ModelError
 from mltree.system.events import Emit, Notice, ignore

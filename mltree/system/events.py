@@ -246,7 +246,7 @@ class AlignmentSummary(Value):
     """Share of gaps in each taxon of ``names``."""
     composition_p_values: tuple[float, ...]
     """P-value of each taxon's χ² test against the composition of all
-    (:mod:`mltree.data.checks`)."""
+    (:mod:`mltree.runs.problem`)."""
     states: Sequence[str]
     frequencies: tuple[float, ...]
     """Frequency of each state, as +FC has them."""

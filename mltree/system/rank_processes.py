@@ -37,6 +37,7 @@ from mltree.system.ranks import Ranks, Result, Task, Work, join_host
 if TYPE_CHECKING:
     from mpi4py import MPI
 
+
 # Messages of ranks, and the transport that carries them.
 
 

@@ -18,13 +18,7 @@ from numpy.typing import NDArray
 
 from mltree.fit.settings import PhaseSettings, RoundSettings
 from mltree.likelihood.likelihood import Likelihood, dealt, in_batches
-from mltree.likelihood.requests import (
-    Answers,
-    Request,
-    Steps,
-    shape_keys,
-    smoothed,
-)
+from mltree.likelihood.requests import Answers, Request, Steps, shape_keys, smoothed
 from mltree.program.cases import Case
 from mltree.program.planner import ScanTasks
 from mltree.system.arrays import Bool, Float64, Int32

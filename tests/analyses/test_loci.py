@@ -16,7 +16,7 @@ from mltree.models.grammar import parse_model
 from mltree.models.partitioned import alone
 from mltree.runs.engines import Resources
 from mltree.runs.problem import read_problem
-from mltree.runs.steps import prepare_search
+from mltree.runs.trees import prepare_search
 from mltree.system.errors import InputError
 from mltree.system.events import Event, LocusDone, LocusSkipped, Notice, ignore
 from mltree.tree.newick import write_newick

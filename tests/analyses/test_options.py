@@ -44,7 +44,7 @@ def test_loci_are_several_alignments() -> None:
     [
         ("mltree.analyses.options", {"numpy", "pyopencl", "rich", "typer", "scipy"}),
         (
-            "mltree.analyses.pipeline, mltree.analyses.tree_sets, mltree.runs.results",
+            "mltree.analyses.search, mltree.analyses.tree_sets, mltree.runs.results",
             {"rich", "typer", "click"},
         ),
     ],

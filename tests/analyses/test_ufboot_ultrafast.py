@@ -17,7 +17,7 @@ from mltree.likelihood.site_rows import rows_of_trees
 from mltree.models.grammar import parse_model
 from mltree.program.cases import Case
 from mltree.runs.problem import load_problem
-from mltree.runs.steps import TreeSearch, prepare_search
+from mltree.runs.trees import TreeSearch, prepare_search
 from mltree.supports.resampling import Resampling
 from mltree.system.events import TreesOffered
 from mltree.tree.moves import nni

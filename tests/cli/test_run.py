@@ -14,7 +14,7 @@ import pytest
 from typer.testing import Result
 
 from mltree.analyses.options import RunOptions
-from mltree.analyses.pipeline import replicates_pay, run_pipeline
+from mltree.analyses.search import replicates_pay, run_pipeline
 from mltree.cli.main import ANALYSES
 from mltree.report.progress import Reporter, Verbosity, progress_terminal
 from mltree.runs.workspace import Workspace
@@ -119,8 +119,8 @@ def test_it_goes_on_wherever_it_was_stopped(data: str, case: int) -> None:
 
 @pytest.mark.usefixtures("few_models")
 def test_without_searched_replicates(run: Run, data: str, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("mltree.analyses.pipeline.CPU_WORK", 100.0)
-    monkeypatch.setattr("mltree.analyses.pipeline.GPU_WORK", 100.0)
+    monkeypatch.setattr("mltree.analyses.search.CPU_WORK", 100.0)
+    monkeypatch.setattr("mltree.analyses.search.GPU_WORK", 100.0)
     options = ("--model", "HKY+G4", "--preset", "fast", "--sh-alrt", "50", "--prefix", "x")
     result = fine(run("run", data, *options))
     assert "SH-aLRT and the ultrafast bootstrap" in result.stderr

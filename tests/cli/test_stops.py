@@ -246,7 +246,7 @@ def test_another_search_does_not_go_on_from_it(
     old, new = {"data": ("AAGC", "AAGT"), "taxa": ("Pongo ", "Pango ")}.get(change, ("", ""))
     (tmp_path / "data").write_text(text.replace(old, new, 1))
     if change == "version":
-        monkeypatch.setattr("mltree.runs.steps.__version__", "another")
+        monkeypatch.setattr("mltree.runs.trees.__version__", "another")
     before = kept_files()
     more = shlex.split(CHANGES.get(change, "").format(folder=tmp_path))
     result = run("search", tmp_path / "data", *QUICK, *more)

@@ -10,9 +10,9 @@ import numpy as np
 import pytest
 
 from mltree.data.alignments import read_alignment
-from mltree.data.checks import summarise
 from mltree.data.patterns import compress
 from mltree.report.tables import warning_lines
+from mltree.runs.problem import summarise
 from mltree.system.errors import InputError
 
 ROOT = Path(__file__).parents[2]

@@ -9,9 +9,9 @@ import pytest
 
 from mltree.data.alignments import read_alignment
 from mltree.data.alphabet import DNA, PHASED, UNKNOWN, UNPHASED, Alphabet
-from mltree.data.checks import summarise
 from mltree.data.datatype import Letters, alphabet_named
 from mltree.data.patterns import compress
+from mltree.runs.problem import summarise
 from mltree.system.errors import InputError
 
 LETTERS = {

@@ -9,14 +9,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from mltree.fit.optimisers import (
-    FLAT_CURVATURE,
-    MAX_STEP,
-    Quadratic,
-    Stencil,
-    TrustRegion,
-    advance,
-)
+from mltree.fit.optimisers import FLAT_CURVATURE, MAX_STEP, Quadratic, Stencil, TrustRegion, advance
 
 Function = Callable[[np.ndarray], np.ndarray]
 """f64 [n] values at f64 [n, variables]."""

@@ -24,8 +24,7 @@ import pytest
 from mltree.models.names import from_elsewhere
 from mltree.runs.engines import Resources, Workload, open_engines
 from mltree.runs.problem import load_problem
-from mltree.runs.steps import fit_topology
-from mltree.runs.trees import read_tree
+from mltree.runs.trees import fit_topology, read_tree
 from mltree.system.events import ignore
 
 FOLDER = Path(__file__).parent

@@ -41,8 +41,7 @@ from mltree.device.discovery import REFERENCE
 from mltree.models.partitioned import Linkage
 from mltree.runs.engines import Resources, Workload, open_engines
 from mltree.runs.problem import load_problem
-from mltree.runs.steps import fit_topology
-from mltree.runs.trees import read_tree, read_trees
+from mltree.runs.trees import fit_topology, read_tree, read_trees
 from mltree.system.events import ignore
 
 FOLDER = Path(__file__).parent

@@ -17,9 +17,8 @@ from mltree.program.ops.newview import Newview, PMatrices
 from mltree.program.ops.operation import Run, joined
 from mltree.program.ops.optimise import Optimise, Repeat
 from mltree.program.ops.reduce import REDUCTION, Reduce
-from mltree.program.ops.scan import Scan
+from mltree.program.ops.scan import TRIPLET, Scan, Triplets
 from mltree.program.ops.sites import RUN, STREAM, Sites
-from mltree.program.ops.triplet import TRIPLET, Triplets
 from mltree.program.ops.walk import Walk
 from mltree.program.program import Program
 from mltree.system.errors import WorkerFault

@@ -13,9 +13,8 @@ from mltree.program.contract import CONTROL_WORDS, RESULT, Control, Function
 from mltree.program.ops.edges import Derive, Evaluate
 from mltree.program.ops.newview import Newview
 from mltree.program.ops.operation import Stage
-from mltree.program.ops.scan import Scan
+from mltree.program.ops.scan import Scan, Triplets
 from mltree.program.ops.sites import Sites
-from mltree.program.ops.triplet import Triplets
 from mltree.program.ops.walk import Walk
 from mltree.program.program import Count, Program, no_work
 from mltree.tree.topology import Tree, random_topology

@@ -12,11 +12,11 @@ import pytest
 from mltree.analyses.simulate import letters, sites
 from mltree.data.alignments import Alignment
 from mltree.data.alphabet import DNA, PROTEIN
-from mltree.data.checks import summarise
 from mltree.data.patterns import compress
 from mltree.models.grammar import parse_model
 from mltree.report.page import PartModel, Scale, Subject, document, duration, log_ticks, ticks
 from mltree.report.record import Facts, Point
+from mltree.runs.problem import summarise
 from mltree.tree.clades import read_written
 from mltree.tree.newick import write_newick
 from mltree.tree.topology import uniform_tree

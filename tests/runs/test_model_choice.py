@@ -26,7 +26,7 @@ from mltree.runs.model_choice import (
     matrices,
 )
 from mltree.runs.problem import Problem, load_problem
-from mltree.runs.steps import FIXED_TOPOLOGY, fit_topology
+from mltree.runs.trees import FIXED_TOPOLOGY, fit_topology
 from mltree.system.events import CandidatesScored, Emit, Event, ModelChosen, ignore
 from mltree.tree.topology import Tree, random_topology
 

@@ -15,12 +15,7 @@ from mltree.tree.moves import SprLengths, spr
 from mltree.tree.splits import same_topology, splits, topology_key
 from mltree.tree.topology import Tree, random_topology
 from mltree.treesearch.checkpoint import CandidateTree
-from mltree.treesearch.spr import (
-    Neighbourhood,
-    RescoredMoves,
-    fully_smoothed_moves,
-    rescore,
-)
+from mltree.treesearch.spr import Neighbourhood, RescoredMoves, fully_smoothed_moves, rescore
 
 if TYPE_CHECKING:
     from simulated import Simulated

@@ -12,10 +12,10 @@ from mltree.device.discovery import REFERENCE
 from mltree.fit.settings import preset
 from mltree.models.grammar import format_model
 from mltree.program.cases import Case
-from mltree.runs import steps
+from mltree.runs import trees as steps
 from mltree.runs.engines import Engines, Resources, Workload, open_engines
 from mltree.runs.problem import Problem, load_problem
-from mltree.runs.steps import (
+from mltree.runs.trees import (
     FIXED_TOPOLOGY,
     TreeSearch,
     fit_topology,

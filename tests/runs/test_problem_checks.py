@@ -7,8 +7,8 @@ from pathlib import Path
 import pytest
 
 from mltree.data.alignments import read_alignment
-from mltree.data.checks import summarise
 from mltree.data.patterns import compress
+from mltree.runs.problem import summarise
 from mltree.system.events import AlignmentSummary, Suspicion
 
 DATASETS = Path(__file__).parents[2] / "datasets"

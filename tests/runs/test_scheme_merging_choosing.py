@@ -19,7 +19,7 @@ from mltree.likelihood.requests import perform
 from mltree.models.grammar import parse_model
 from mltree.models.partitioned import Linkage, alone
 from mltree.program.cases import Case
-from mltree.runs import merging
+from mltree.runs import scheme as merging
 from mltree.runs.engines import Engines, Resources, Workload
 from mltree.runs.problem import Problem, load_problem
 from mltree.system.events import Event, MemoryPlanned, ignore

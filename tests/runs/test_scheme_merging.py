@@ -14,12 +14,12 @@ from mltree.data.alphabet import DNA
 from mltree.models.grammar import parse_model
 from mltree.models.parameters import free_parameters
 from mltree.models.partitioned import Linkage
-from mltree.runs import merging
+from mltree.runs import scheme as merging
 from mltree.runs.engines import Resources, Workload, open_engines
-from mltree.runs.merging import check_mergeable, merge_parts, regrouped
 from mltree.runs.model_choice import CandidateModel, Criterion, RankedModels, ScoredModel
 from mltree.runs.problem import Problem, load_problem
-from mltree.runs.steps import fit_topology
+from mltree.runs.scheme import check_mergeable, merge_parts, regrouped
+from mltree.runs.trees import fit_topology
 from mltree.system.errors import InputError
 from mltree.system.events import Event, PartsMerged, ignore
 from mltree.tree.topology import Tree, random_topology

@@ -47,7 +47,7 @@ from mltree.runs.model_choice import (
     padded_categories,
 )
 from mltree.runs.problem import Problem, in_parts
-from mltree.runs.steps import TreeResult, with_own_lengths
+from mltree.runs.trees import TreeResult, with_own_lengths
 from mltree.system.arrays import Float64
 from mltree.system.errors import InputError
 from mltree.system.events import Emit, PartsMerged, ignore

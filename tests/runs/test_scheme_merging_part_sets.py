@@ -14,8 +14,8 @@ from mltree.models.eigen import ModelArrays
 from mltree.models.grammar import parse_model
 from mltree.program.cases import Case
 from mltree.program.engine import ReferenceEngine
-from mltree.runs import merging
-from mltree.runs.merging import PartSets
+from mltree.runs import scheme as merging
+from mltree.runs.scheme import PartSets
 from mltree.tree.topology import random_topology
 
 BOUNDS = (1e-6, 100.0)

@@ -10,8 +10,8 @@ from scipy.stats import chi2
 
 from mltree.data.alignments import Alignment, read_alignment
 from mltree.data.alphabet import DNA, PROTEIN
-from mltree.data.checks import composition_p_values
 from mltree.data.patterns import compress
+from mltree.runs.problem import composition_p_values
 
 DATASETS = Path(__file__).parents[2] / "datasets"
 

@@ -22,8 +22,8 @@ from mltree.likelihood.requests import PartLogLikelihoods, Request, SmoothTrees
 from mltree.models.grammar import parse_model
 from mltree.models.partitioned import Linkage, PartitionModel, alone
 from mltree.program.engine import Engine
-from mltree.runs import steps as among_ranks
-from mltree.runs.steps import AmongRanks
+from mltree.runs import trees as among_ranks
+from mltree.runs.trees import AmongRanks
 from mltree.system.errors import InputError
 from mltree.system.ranks import Ranks
 from mltree.tree.topology import random_topology
