@@ -410,7 +410,7 @@ def test_a_guide_tree_is_used_when_all_else_is_fine(
     def compute(*_: object, **__: object) -> None:
         raise AssertionError("computes")
 
-    monkeypatch.setattr("mltree.runs.site_frequencies.evaluate", compute)
+    monkeypatch.setattr("mltree.runs.site_frequencies.fit_topology", compute)
     Path("p.fa").write_text(PROTEIN)
     Path("t.nwk").write_text(TREE)
     Path("others.nwk").write_text("((a,b),c,e);")
