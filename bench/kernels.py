@@ -21,7 +21,7 @@ from bench.limits import Limits, measure_limits
 from bench.results import Row, Run, repeated
 from bench.workloads import Workload, workload
 from mltree.fit.settings import BranchSettings
-from mltree.likelihood.likelihood import Likelihood
+from mltree.likelihood.likelihood import TreeLikelihood
 from mltree.program import builders
 from mltree.program.cases import Case
 from mltree.program.contract import CONTROL_WORDS
@@ -143,7 +143,9 @@ def _beagle(run: Run, size: Size, data: Workload, library: ctypes.CDLL, repetiti
 def _reference_lnl(data: Workload) -> float:
     bounds = BranchSettings().bounds(data.patterns.n_sites)
     engine = ReferenceEngine(data.patterns, data.model.n_categories, bounds)
-    return float(Likelihood(engine, bounds).log_likelihoods([data.tree], [Case((data.model,))])[0])
+    return float(
+        TreeLikelihood(engine, bounds).log_likelihoods([data.tree], [Case((data.model,))])[0]
+    )
 
 
 def _who(size: Size, contender: Contender) -> Row:
@@ -203,7 +205,7 @@ def _rows(
 
 
 def _operations(engine: Engine, data: Workload, bounds: tuple[float, float]) -> Iterator[Operation]:
-    likelihood = Likelihood(engine, bounds)
+    likelihood = TreeLikelihood(engine, bounds)
     tree, cases, count = data.tree, [Case((data.model,))], data.patterns.n_patterns
     inner, edges, trees = tree.n_tips - 2, tree.n_edges, [data.tree]
     likelihood.log_likelihoods(trees, cases)  # loads the model

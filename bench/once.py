@@ -22,7 +22,7 @@ import numpy as np  # noqa: E402
 
 from bench.contenders import Contender  # noqa: E402
 from mltree.fit.settings import preset  # noqa: E402
-from mltree.likelihood.likelihood import Likelihood  # noqa: E402
+from mltree.likelihood.likelihood import TreeLikelihood  # noqa: E402
 from mltree.program.cases import Case  # noqa: E402
 from mltree.program.contract import Function  # noqa: E402
 from mltree.program.engine import Engine  # noqa: E402
@@ -82,7 +82,7 @@ def _outcome(found: TreeResult, taxa: Sequence[str]) -> dict[str, Any]:
     }
 
 
-def _build(likelihood: Likelihood, tree: Tree, problem: Problem) -> None:
+def _build(likelihood: TreeLikelihood, tree: Tree, problem: Problem) -> None:
     """Have every kernel built and run once on little work."""
     cases = [Case(problem.model.arrays())]
     likelihood.smooth([tree], cases, 1.0, max_passes=1)

@@ -32,7 +32,7 @@ from mltree.device.discovery import DeviceInfo, find_devices
 from mltree.device.layout import Layout, gpu_layout
 from mltree.device.layout_choice import choose_layout
 from mltree.device.session import Session
-from mltree.likelihood.likelihood import Likelihood
+from mltree.likelihood.likelihood import TreeLikelihood
 from mltree.models.eigen import ModelArrays, decompose, random_reversible, site_systems
 from mltree.models.rates import gamma_rates
 from mltree.program.cases import Case
@@ -199,24 +199,24 @@ def open_native(request: pytest.FixtureRequest) -> Callable[..., Session]:
 
 
 @pytest.fixture(scope="session")
-def likelihood() -> Callable[..., Likelihood]:
+def likelihood() -> Callable[..., TreeLikelihood]:
     """likelihood(opener, problem, **session options): the problem's patterns on an engine that
     verifies every program before it runs."""
 
-    def make(open_: Callable[..., Engine], problem: Problem, **options: Any) -> Likelihood:
+    def make(open_: Callable[..., Engine], problem: Problem, **options: Any) -> TreeLikelihood:
         bounds = options.get("bounds", BOUNDS)
         engine = open_(problem.patterns, problem.categories, **options)
-        return Likelihood(VerifiedEngine(engine, problem.patterns.n_tips), bounds)
+        return TreeLikelihood(VerifiedEngine(engine, problem.patterns.n_tips), bounds)
 
     return make
 
 
 @pytest.fixture(scope="session")
-def reference() -> Callable[..., Likelihood]:
+def reference() -> Callable[..., TreeLikelihood]:
     """reference(problem): the problem's patterns on the NumPy reference."""
 
-    def make(problem: Problem, bounds: tuple[float, float] = BOUNDS) -> Likelihood:
-        return Likelihood(ReferenceEngine(problem.patterns, problem.categories, bounds), bounds)
+    def make(problem: Problem, bounds: tuple[float, float] = BOUNDS) -> TreeLikelihood:
+        return TreeLikelihood(ReferenceEngine(problem.patterns, problem.categories, bounds), bounds)
 
     return make
 

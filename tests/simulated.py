@@ -11,7 +11,7 @@ from verifier import VerifiedEngine
 
 from mltree.data.alphabet import DNA
 from mltree.data.patterns import Patterns
-from mltree.likelihood.likelihood import Columns, Likelihood
+from mltree.likelihood.likelihood import Columns, TreeLikelihood
 from mltree.models.eigen import ModelArrays, p_matrices
 from mltree.models.grammar import parse_model
 from mltree.models.partitioned import Linkage, PartitionModel, alone
@@ -35,7 +35,7 @@ class Simulated:
     patterns: Patterns
     tree: Tree
     model: PartitionModel
-    likelihood: Likelihood
+    likelihood: TreeLikelihood
 
     @property
     def under(self) -> Case:
@@ -92,7 +92,7 @@ def simulated(patterns: Patterns, tree: Tree, model: PartitionModel) -> Simulate
     inner = ReferenceEngine(patterns, max(model.categories), BOUNDS)
     engine = VerifiedEngine(inner, patterns.n_tips)
     columns = Columns.of([patterns])
-    return Simulated(patterns, tree, model, Likelihood(engine, BOUNDS, columns))
+    return Simulated(patterns, tree, model, TreeLikelihood(engine, BOUNDS, columns))
 
 
 @pytest.fixture(scope="session")

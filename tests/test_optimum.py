@@ -13,7 +13,7 @@ from scipy.optimize import OptimizeResult, minimize
 from mltree.analyses.simulate import evolve
 from mltree.data.alphabet import DNA, PROTEIN, Alphabet
 from mltree.data.patterns import Patterns
-from mltree.likelihood.likelihood import Likelihood
+from mltree.likelihood.likelihood import TreeLikelihood
 from mltree.models.grammar import format_model, parse_model
 from mltree.models.parameters import arrays_of, bounds, vector
 from mltree.models.partitioned import SCALER_MAX, SCALER_MIN, Linkage, PartitionModel, alone
@@ -68,7 +68,7 @@ class Task:
 
     tree: Tree
     model: PartitionModel
-    likelihood: Likelihood
+    likelihood: TreeLikelihood
     text: str
     patterns: Patterns
 

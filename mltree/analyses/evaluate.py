@@ -10,7 +10,7 @@ import numpy as np
 from mltree.analyses.options import EvaluateOptions
 from mltree.data.alignments import Source
 from mltree.likelihood.categories import EmpiricalRates, empirical_rates
-from mltree.likelihood.likelihood import Likelihood
+from mltree.likelihood.likelihood import TreeLikelihood
 from mltree.models.partitioned import PartitionModel
 from mltree.program.cases import Case
 from mltree.report.record import expect_record
@@ -108,7 +108,7 @@ def check_rates(model: PartitionModel) -> None:
         )
 
 
-def site_rates(likelihood: Likelihood, found: TreeResult, problem: Problem) -> str:
+def site_rates(likelihood: TreeLikelihood, found: TreeResult, problem: Problem) -> str:
     """The content of a .rate file, sites in the order of the file, rates among all of them."""
     if found.per_site is not None:
         rates = _fitted(found.per_site)

@@ -252,7 +252,7 @@ class Likelihood:
 
     # ------------------------------------------------------------------------------ the engine
 
-    def _engine(self) -> likelihood.Likelihood:
+    def _engine(self) -> likelihood.TreeLikelihood:
         if self._engines is None:
             self._engines = open_engines(self._resources, Workload.of(self._problem), ignore)
         return self._engines.likelihood

@@ -18,7 +18,7 @@ from mltree.analyses.options import (
 )
 from mltree.analyses.tree_sets import smaller_sides, words_of, writing
 from mltree.data.patterns import Patterns
-from mltree.likelihood.likelihood import Likelihood
+from mltree.likelihood.likelihood import TreeLikelihood
 from mltree.likelihood.site_rows import rows_of_neighbours, rows_of_trees
 from mltree.models.partitioned import Linkage, PartitionModel
 from mltree.program.cases import Case
@@ -158,7 +158,7 @@ class LocalTests(Value):
 
     def of(
         self,
-        likelihood: Likelihood,
+        likelihood: TreeLikelihood,
         tree: Tree,
         model: PartitionModel,
         groups: Sequence[Patterns],

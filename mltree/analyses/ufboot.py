@@ -21,7 +21,7 @@ from mltree.analyses.options import SearchOptions
 from mltree.analyses.tree_sets import support_texts
 from mltree.fit.settings import SearchSettings
 from mltree.likelihood.interchanges import LEGS, Quartets, interchanged, neighbours
-from mltree.likelihood.likelihood import ONE_STEP, Likelihood
+from mltree.likelihood.likelihood import ONE_STEP, TreeLikelihood
 from mltree.likelihood.requests import perform_all
 from mltree.likelihood.site_rows import optimised_quartets, rows_of_quartets
 from mltree.models.partitioned import PartitionModel
@@ -252,7 +252,7 @@ class _Offers:
 
     def __init__(
         self,
-        likelihood: Likelihood,
+        likelihood: TreeLikelihood,
         case: Case,
         weights: Weights,
         stay: bool,

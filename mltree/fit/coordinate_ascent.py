@@ -22,7 +22,7 @@ from mltree.fit.fits import Fit
 from mltree.fit.model_optimiser import optimise_models
 from mltree.fit.rate_optimiser import SAME_MAXIMUM, FittedAmongSites, Task, fit_profiles
 from mltree.fit.settings import BranchSettings, SearchSettings
-from mltree.likelihood.likelihood import Likelihood
+from mltree.likelihood.likelihood import TreeLikelihood
 from mltree.likelihood.requests import Steps, part_log_likelihoods, perform, smoothed
 from mltree.models.eigen import ModelArrays
 from mltree.models.parameters import bounds, vector, with_vectors
@@ -297,7 +297,7 @@ def within_reach(fits: Sequence[Fit], penalties: Float64) -> Bool:
 
 
 def ascend_promising(
-    likelihood: Likelihood,
+    likelihood: TreeLikelihood,
     fits: Sequence[Fit],
     penalties: Float64,
     best: Float64,
@@ -340,7 +340,7 @@ class RateScreening:
 
     patterns: Patterns
     settings: SearchSettings
-    likelihood_of: Callable[[int], Likelihood]
+    likelihood_of: Callable[[int], TreeLikelihood]
     """Returns the likelihood with so many categories, for trees of a few neighbouring parts."""
     categories: int
     """Categories of the likelihood that profiles are requested from."""
@@ -414,7 +414,7 @@ class RateScreening:
         for likelihood, alike in self._by_categories(fits):
             perform(likelihood, _smooth(alike, self.settings.final_smooth_epsilon))
 
-    def _by_categories(self, fits: Sequence[Fit]) -> Iterator[tuple[Likelihood, list[Fit]]]:
+    def _by_categories(self, fits: Sequence[Fit]) -> Iterator[tuple[TreeLikelihood, list[Fit]]]:
         """Yield the likelihood of each number of categories, and the fits that have so many."""
         for categories in sorted({fit.model.least_categories for fit in fits}):
             alike = [fit for fit in fits if fit.model.least_categories == categories]

@@ -22,7 +22,7 @@ import numpy as np
 
 from mltree.likelihood.interchanges import Alternatives
 from mltree.likelihood.left_out import AscertainedPart, CorrectedScores, LeftOut, Shares, em_lengths
-from mltree.likelihood.likelihood import MAX_PASSES, Columns, Likelihood, in_batches
+from mltree.likelihood.likelihood import MAX_PASSES, Columns, TreeLikelihood, in_batches
 from mltree.models.rate_profiles import Curves
 from mltree.program.cases import Case
 from mltree.program.engine import NO_CONTROL, Engine, Weights
@@ -38,8 +38,8 @@ TURN_EPSILON = 1e-3
 """lnL: turns on a neighbour's five branches end below this gain, as Newton steps do."""
 
 
-class AscertainedLikelihood(Likelihood):
-    """Likelihood of trees over data some parts of which have no constant sites.
+class AscertainedLikelihood(TreeLikelihood):
+    """TreeLikelihood of trees over data some parts of which have no constant sites.
 
     The engine holds the rows of weights that cases name and, behind them, unit rows that select one
     constant pattern each; within :meth:`_expecting` it holds rows with expected numbers instead.

@@ -192,7 +192,7 @@ def empirical_rates(
 ) -> EmpiricalRates:
     """Posterior rates of all patterns of the groups, whose parts have these models.
 
-    log_likelihoods  :meth:`mltree.likelihood.likelihood.Likelihood.single_log_likelihoods`
+    log_likelihoods  :meth:`mltree.likelihood.likelihood.TreeLikelihood.single_log_likelihoods`
     """
     most = max(len(_rates(arrays)) for arrays in models)
     singles = [Case(tuple(_under(arrays, n) for arrays in models)) for n in range(most)]

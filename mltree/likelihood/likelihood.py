@@ -188,7 +188,7 @@ LOCAL_EPSILON = 1e-3
 """Local optimisations stop below this gain in lnL: well under the 0.05 that a move must gain."""
 
 
-class Likelihood:
+class TreeLikelihood:
     """The likelihood of trees over one alignment, computed by one engine."""
 
     def __init__(
@@ -579,8 +579,8 @@ class GroupingEngine(Engine, Protocol):
         """Take the rate category i64[L] of every pattern; drops models and CLAs."""
 
 
-class PerSiteLikelihood(Likelihood):
-    """Likelihood of trees over patterns each of which has one of its model's rates."""
+class PerSiteLikelihood(TreeLikelihood):
+    """TreeLikelihood of trees over patterns each of which has one of its model's rates."""
 
     def __init__(
         self,

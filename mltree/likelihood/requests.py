@@ -16,7 +16,7 @@ from typing import Any, ClassVar, TypeAlias, TypeVar
 
 import numpy as np
 
-from mltree.likelihood.likelihood import Likelihood
+from mltree.likelihood.likelihood import TreeLikelihood
 from mltree.models.rate_profiles import Curves
 from mltree.program.cases import Case
 from mltree.system.arrays import Float64
@@ -59,7 +59,7 @@ class Request(Value, ABC, eq=False):
         )
 
     @abstractmethod
-    def answer(self, likelihood: Likelihood) -> Answers:
+    def answer(self, likelihood: TreeLikelihood) -> Answers:
         """Answer the request, tree by tree."""
 
     def shares(self, count: int) -> Sequence[Request]:  # noqa: ARG002
@@ -103,7 +103,7 @@ class SmoothTrees(_ByTree, eq=False):
         """Requests with the same epsilon can be joined."""
         return super().kind, self.epsilon
 
-    def answer(self, likelihood: Likelihood) -> Float64:
+    def answer(self, likelihood: TreeLikelihood) -> Float64:
         """Return the lnLs f64[n]."""
         floors = np.array(self.floors)
         return likelihood.smooth(self.trees, self.cases, self.epsilon, floors=floors)
@@ -112,7 +112,7 @@ class SmoothTrees(_ByTree, eq=False):
 class PartLogLikelihoods(_ByTree, eq=False):
     """Compute the lnL of every part, f64[n, parts]."""
 
-    def answer(self, likelihood: Likelihood) -> Float64:
+    def answer(self, likelihood: TreeLikelihood) -> Float64:
         """Return the lnLs f64[n, parts]."""
         return likelihood.part_log_likelihoods(self.trees, self.cases)
 
@@ -120,7 +120,7 @@ class PartLogLikelihoods(_ByTree, eq=False):
 class ClassWeights(_ByTree, eq=False):
     """Fit the weights of every part's classes, f64 [classes] each."""
 
-    def answer(self, likelihood: Likelihood) -> list[list[Float64]]:
+    def answer(self, likelihood: TreeLikelihood) -> list[list[Float64]]:
         """Return the weights of the parts of every tree."""
         return likelihood.class_weights(self.trees, self.cases)
 
@@ -135,7 +135,7 @@ class RateCurves(_ByTree, eq=False):
     """Rates of each part of each tree."""
     by_tree = (*Request.by_tree, "rates")
 
-    def answer(self, likelihood: Likelihood) -> list[list[Curves]]:
+    def answer(self, likelihood: TreeLikelihood) -> list[list[Curves]]:
         """Return the curves of the parts of every tree."""
         return [
             [] if likelihood.outruns_host(tree) else likelihood.rate_curves(tree, case, rates)
@@ -146,7 +146,7 @@ class RateCurves(_ByTree, eq=False):
 class FlowSlopes(_ByTree, eq=False):
     """Compute the slopes of every part's lnL in the rates of its classes, f64 [M, S, S] each."""
 
-    def answer(self, likelihood: Likelihood) -> list[list[Float64]]:
+    def answer(self, likelihood: TreeLikelihood) -> list[list[Float64]]:
         """Return the slopes of the parts of every tree."""
         return likelihood.flow_slopes(self.trees, self.cases)
 
@@ -156,7 +156,7 @@ class TopologyKeys(Request, eq=False):
 
     is_quick = True
 
-    def answer(self, likelihood: Likelihood) -> list[int]:  # noqa: ARG002
+    def answer(self, likelihood: TreeLikelihood) -> list[int]:  # noqa: ARG002
         """Return the keys (:meth:`mltree.tree.topology.Forest.topology_keys`)."""
         return Forest(self.trees).topology_keys()
 
@@ -169,7 +169,7 @@ class ShapeKeys(Request, eq=False):
     by_tree = (*Request.by_tree, "shortest")
     is_quick = True
 
-    def answer(self, likelihood: Likelihood) -> list[int]:  # noqa: ARG002
+    def answer(self, likelihood: TreeLikelihood) -> list[int]:  # noqa: ARG002
         """Return the keys (:meth:`mltree.tree.topology.Forest.shape_keys`)."""
         return Forest(self.trees).shape_keys(np.array(self.shortest))
 
@@ -188,7 +188,7 @@ class Stepwise(Request):
     def steps(self) -> Steps[Answers]:
         """Yield the requests that lead to the answer."""
 
-    def answer(self, likelihood: Likelihood) -> Answers:
+    def answer(self, likelihood: TreeLikelihood) -> Answers:
         """Answer the requests of the steps."""
         return perform(likelihood, self.steps())
 
@@ -246,14 +246,14 @@ def flow_slopes(trees: Sequence[Tree], cases: Sequence[Case]) -> Steps[list[list
     return list(answer)
 
 
-def perform(likelihood: Likelihood, steps: Steps[T], ask: Ask | None = None) -> T:
+def perform(likelihood: TreeLikelihood, steps: Steps[T], ask: Ask | None = None) -> T:
     """Run steps alone, to their result; ``ask`` answers in the likelihood's stead."""
     ((_, result),) = perform_all(likelihood, [steps], 1, ask)
     return result
 
 
 def perform_all(
-    likelihood: Likelihood, every: Iterable[Steps[T]], at_once: int, ask: Ask | None = None
+    likelihood: TreeLikelihood, every: Iterable[Steps[T]], at_once: int, ask: Ask | None = None
 ) -> Iterator[tuple[int, T]]:
     """Run many generators of requests at once; yield each one's number and result as it ends.
 

@@ -21,7 +21,7 @@ from mltree.likelihood.interchanges import (
     site_lnls,
 )
 from mltree.likelihood.left_out import MAX_TURNS, Shares
-from mltree.likelihood.likelihood import LOCAL_EPSILON, Likelihood, in_batches, lengths_of
+from mltree.likelihood.likelihood import LOCAL_EPSILON, TreeLikelihood, in_batches, lengths_of
 from mltree.program import builders, planner
 from mltree.program.cases import Case, Cases
 from mltree.program.contract import Control
@@ -44,7 +44,7 @@ RESAMPLED_BYTES = 1 << 28
 class SiteRows(Value):
     """Site lnL of trees, a row each, in an engine that has run no other program since."""
 
-    likelihood: Likelihood
+    likelihood: TreeLikelihood
     weights: Float64
     """f64[L]: weights of the data, which the likelihood returns to."""
     lnl: Float64
@@ -54,7 +54,7 @@ class SiteRows(Value):
 
     @classmethod
     def of(
-        cls, likelihood: Likelihood, weights: Float64, sums: Float64, cases: Sequence[Case]
+        cls, likelihood: TreeLikelihood, weights: Float64, sums: Float64, cases: Sequence[Case]
     ) -> SiteRows:
         """Rows that programs have left in the engine, with their sums f64[rows]."""
         shares = likelihood.shares(cases)
@@ -91,7 +91,7 @@ class SiteRows(Value):
 
 
 def rows_of_trees(
-    likelihood: Likelihood, trees: Sequence[Tree], cases: Sequence[Case], weights: Float64
+    likelihood: TreeLikelihood, trees: Sequence[Tree], cases: Sequence[Case], weights: Float64
 ) -> SiteRows:
     """Rows of trees, each in its case, at the trees' lengths; ``weights`` f64[L]."""
     engine = likelihood.engine
@@ -111,7 +111,7 @@ def rows_of_trees(
 
 
 def rows_of_neighbours(
-    likelihood: Likelihood, tree: Tree, case: Case, weights: Float64, edges: Int32
+    likelihood: TreeLikelihood, tree: Tree, case: Case, weights: Float64, edges: Int32
 ) -> SiteRows:
     """Rows 2k and 2k + 1: both neighbours across the k-th of inner edges; the last row: the tree.
 
@@ -122,7 +122,7 @@ def rows_of_neighbours(
 
 
 def optimised_quartets(
-    likelihood: Likelihood,
+    likelihood: TreeLikelihood,
     tree: Tree,
     case: Case,
     others: Quartets,
@@ -140,7 +140,7 @@ def optimised_quartets(
 
 
 def rows_of_quartets(
-    likelihood: Likelihood, tree: Tree, case: Case, quartets: Quartets, weights: Float64
+    likelihood: TreeLikelihood, tree: Tree, case: Case, quartets: Quartets, weights: Float64
 ) -> SiteRows:
     """A row for each quartet's tree, and a last one for the tree itself."""
     every = quartets.joined(Quartets.of(tree, tree.inner_edges[:1]))
@@ -157,7 +157,7 @@ def rows_of_quartets(
 class _QuartetPrograms(Value):
     """The programs for neighbours of a tree; :class:`.Alternatives`."""
 
-    likelihood: Likelihood
+    likelihood: TreeLikelihood
     tree: Tree
     case: Case
     quartets: Quartets

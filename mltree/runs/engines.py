@@ -39,7 +39,7 @@ from mltree.fit.settings import REPLICATE, SearchSettings, preset
 from mltree.likelihood.ascertainment import AscertainedLikelihood
 from mltree.likelihood.joint import JointEngine
 from mltree.likelihood.left_out import ascertained_parts
-from mltree.likelihood.likelihood import Columns, Likelihood, PerSiteLikelihood
+from mltree.likelihood.likelihood import Columns, PerSiteLikelihood, TreeLikelihood
 from mltree.models.partitioned import PartitionModel
 from mltree.models.rates import rates_for
 from mltree.program.cases import Case
@@ -461,7 +461,7 @@ def _as_many_chunks(layout: Layout, patterns: Patterns, sizes: Sequence[int]) ->
     ]
 
 
-class ReplicateLikelihood(Likelihood):
+class ReplicateLikelihood(TreeLikelihood):
     """The likelihood of trees over what replicates drew, each in a replicate slot.
 
     A *replicate slot* is a range of parts with room for what any replicate drew
@@ -508,7 +508,7 @@ class Engines:
             for patterns, shape, limit in zip(groups, workload.shapes, limits, strict=True)
         ]
         self.plans = self._with_replicates(plans) if workload.replicates else plans
-        self._likelihood: Likelihood | None = None
+        self._likelihood: TreeLikelihood | None = None
         self._replicate_engines: list[Engine] = []
 
     def _with_replicates(self, plans: Sequence[EnginePlan]) -> list[EnginePlan]:
@@ -569,11 +569,11 @@ class Engines:
             plan.show(emit)
 
     @property
-    def likelihood(self) -> Likelihood:
+    def likelihood(self) -> TreeLikelihood:
         """The likelihood of the trees of the workload; see :meth:`open`."""
         return self.open()
 
-    def open(self, emit: Emit = ignore) -> Likelihood:
+    def open(self, emit: Emit = ignore) -> TreeLikelihood:
         """Open the likelihood of the trees of the workload, once.
 
         Raises:
@@ -583,7 +583,7 @@ class Engines:
             self._likelihood = self._opened(emit)
         return self._likelihood
 
-    def _opened(self, emit: Emit) -> Likelihood:
+    def _opened(self, emit: Emit) -> TreeLikelihood:
         groups, bounds, count = self.workload.groups, self.workload.bounds, self.workload.site_rates
         columns = Columns.of(groups)
         if count:
@@ -592,7 +592,7 @@ class Engines:
         engine = self._open_engine(groups, emit)
         if any(patterns.unseen for patterns in groups):
             return AscertainedLikelihood(engine, bounds, columns, ascertained_parts(groups))
-        return Likelihood(engine, bounds, columns, min(plan.planners for plan in self.plans))
+        return TreeLikelihood(engine, bounds, columns, min(plan.planners for plan in self.plans))
 
     def _open_engine(self, groups: Sequence[Patterns], emit: Emit) -> Engine:
         engines = [plan.open(one, emit) for plan, one in zip(self.plans, groups, strict=True)]
@@ -621,7 +621,7 @@ class Engines:
         return Engines(self.exactly, work)
 
     @property
-    def exact(self) -> Likelihood:
+    def exact(self) -> TreeLikelihood:
         """The likelihood that scores results, opened when needed; see :attr:`scoring`."""
         return self.scoring.likelihood
 
@@ -644,7 +644,7 @@ class Engines:
     @contextmanager
     def for_replicates(
         self, replicates: Replicates, numbers: Sequence[int], most: int
-    ) -> Iterator[tuple[Likelihood, ReplicateSlots]]:
+    ) -> Iterator[tuple[TreeLikelihood, ReplicateSlots]]:
         """The likelihood of these replicates, and where each has its weights.
 
         Slots take the memory of the trees' likelihood until the replicates are done; rows of

@@ -28,7 +28,7 @@ from mltree.fit.coordinate_ascent import RateScreening, ascend, ascend_promising
 from mltree.fit.fits import Fit, starting_models
 from mltree.fit.rate_optimiser import FittedAmongSites
 from mltree.fit.settings import PRESETS, ModelSettings
-from mltree.likelihood.likelihood import Likelihood
+from mltree.likelihood.likelihood import TreeLikelihood
 from mltree.likelihood.requests import part_log_likelihoods, perform
 from mltree.models.empirical import PROTEIN_MODELS
 from mltree.models.grammar import parse_model
@@ -253,7 +253,7 @@ class KnownModels(Value):
     """Starting model of each part; or none."""
     matrices: Sequence[Sequence[str]] = ()
     """Matrices to compare, of each part; all matrices if empty."""
-    likelihoods: Mapping[int, Likelihood] = field(default_factory=dict)
+    likelihoods: Mapping[int, TreeLikelihood] = field(default_factory=dict)
     """Open likelihoods of the patterns, by their categories."""
 
 
@@ -576,7 +576,7 @@ class _Chooser:
             if start.candidate.matrix == self._reference and curvature is not None:
                 self._curvatures[start.part, start.candidate.name] = curvature
 
-    def _likelihood(self, categories: int) -> Likelihood:
+    def _likelihood(self, categories: int) -> TreeLikelihood:
         """Return the likelihood of trees of single parts, opened when first asked for.
 
         Raises:

@@ -27,7 +27,7 @@ from mltree.fit.model_optimiser import PartOptimiser, optima_of
 from mltree.fit.optimisers import advance
 from mltree.fit.rate_optimiser import scale_bounds
 from mltree.fit.settings import SearchSettings, preset
-from mltree.likelihood.likelihood import Likelihood
+from mltree.likelihood.likelihood import TreeLikelihood
 from mltree.models.eigen import ModelArrays
 from mltree.models.grammar import parse_model
 from mltree.models.parameters import arrays_of, free_parameters, vector, with_vector
@@ -194,7 +194,7 @@ class _Quick(Value):
     tree: Tree
     models: Sequence[Model] = ()
     """For the parts to begin with; or none."""
-    likelihoods: Sequence[dict[int, Likelihood]] = ()
+    likelihoods: Sequence[dict[int, TreeLikelihood]] = ()
     """Open likelihoods of every kind of data, by categories; empty where none is open."""
 
 
@@ -294,7 +294,7 @@ RECORDS = 50_000
 class PartSets(Value):
     """Sets of the parts of a likelihood."""
 
-    likelihood: Likelihood
+    likelihood: TreeLikelihood
     tree: Tree
     many: int
     """Number of parts of the likelihood."""

@@ -18,7 +18,7 @@ from mltree.data.patterns import (
     site_frequencies_text,
 )
 from mltree.likelihood.categories import class_posteriors, class_weights_of
-from mltree.likelihood.likelihood import Likelihood
+from mltree.likelihood.likelihood import TreeLikelihood
 from mltree.models.eigen import site_systems
 from mltree.models.grammar import format_model
 from mltree.models.partitioned import PartitionModel
@@ -70,7 +70,7 @@ class SiteClasses(Value, eq=False):
 
     @classmethod
     def of(
-        cls, likelihood: Likelihood, tree: Tree, model: PartitionModel, problem: Problem
+        cls, likelihood: TreeLikelihood, tree: Tree, model: PartitionModel, problem: Problem
     ) -> SiteClasses:
         """Classes of an alignment's sites."""
         (arrays,) = model.arrays()

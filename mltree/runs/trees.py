@@ -20,7 +20,7 @@ from mltree.fit.coordinate_ascent import ascend_best
 from mltree.fit.fits import Fit, best_fit, starts_of
 from mltree.fit.model_optimiser import optimise_models
 from mltree.fit.settings import BranchSettings, PerturbationSettings, SearchSettings
-from mltree.likelihood.likelihood import Likelihood, PerSiteLikelihood
+from mltree.likelihood.likelihood import PerSiteLikelihood, TreeLikelihood
 from mltree.likelihood.requests import Answers, Request, Stepwise, perform
 from mltree.models.grammar import format_model
 from mltree.models.partitioned import Linkage, PartitionModel
@@ -294,7 +294,7 @@ class AmongRanks:
     """Answers the requests of a search."""
 
     def __init__(
-        self, likelihood: Likelihood, ranks: Ranks, helping: Callable[[], Likelihood]
+        self, likelihood: TreeLikelihood, ranks: Ranks, helping: Callable[[], TreeLikelihood]
     ) -> None:
         """``helping``: sent to every other rank, and called there for the same likelihood.
 
@@ -332,12 +332,12 @@ def _nodes(request: Request) -> int:
     return sum(tree.n_tips for tree in request.trees)
 
 
-def _helper(helping: Callable[[], Likelihood]) -> Callable[[Request], _Answered]:
+def _helper(helping: Callable[[], TreeLikelihood]) -> Callable[[Request], _Answered]:
     """Return the function that another rank than the first answers with."""
     return partial(_answered, helping())
 
 
-def _answered(likelihood: Likelihood, request: Request) -> _Answered:
+def _answered(likelihood: TreeLikelihood, request: Request) -> _Answered:
     began = time.perf_counter()
     answers = request.answer(likelihood)
     seconds = time.perf_counter() - began
@@ -453,7 +453,7 @@ class TreeSearch(Value, kw_only=True):
         return AmongRanks(likelihood, ranks, helping)
 
 
-def _helping(engines: Engines, name: str) -> Likelihood:
+def _helping(engines: Engines, name: str) -> TreeLikelihood:
     """Return the likelihood that another rank than the first answers with.
 
     Raises: InputError: it would find something else.
@@ -593,7 +593,7 @@ FIXED_TOPOLOGY = SearchSettings(phases=(), perturbation=PerturbationSettings(pat
 
 
 def fit_topology(
-    likelihood: Likelihood,
+    likelihood: TreeLikelihood,
     tree: Tree,
     model: PartitionModel,
     emit: Emit,
@@ -637,7 +637,7 @@ def as_reported(
 
 
 def _optimised(
-    likelihood: Likelihood,
+    likelihood: TreeLikelihood,
     fit: Fit,
     emit: Emit,
     parameters: bool,

@@ -15,7 +15,7 @@ import numpy as np
 
 from mltree.data.patterns import Patterns, drawn
 from mltree.fit.settings import SearchSettings
-from mltree.likelihood.likelihood import Likelihood
+from mltree.likelihood.likelihood import TreeLikelihood
 from mltree.likelihood.requests import Request, Steps
 from mltree.models.partitioned import PartitionModel
 from mltree.supports.resampling import Resampling
@@ -68,7 +68,7 @@ class ReplicateSlots(ABC):
         """Free a slot."""
         self._free.append(slot.number)
 
-    def load(self, likelihood: Likelihood) -> None:
+    def load(self, likelihood: TreeLikelihood) -> None:
         """Load the weights that the likelihood lacks."""
         fresh, self._fresh = self._fresh, {}
         if fresh:
@@ -78,7 +78,7 @@ class ReplicateSlots(ABC):
     def _slot(self, number: int) -> ReplicateSlot: ...
 
     @abstractmethod
-    def _load(self, likelihood: Likelihood, fresh: dict[int, Float64]) -> None: ...
+    def _load(self, likelihood: TreeLikelihood, fresh: dict[int, Float64]) -> None: ...
 
 
 class WeightRows(ReplicateSlots):
@@ -91,7 +91,7 @@ class WeightRows(ReplicateSlots):
     def _slot(self, number: int) -> ReplicateSlot:
         return ReplicateSlot(number, number, 0)
 
-    def _load(self, likelihood: Likelihood, fresh: dict[int, Float64]) -> None:
+    def _load(self, likelihood: TreeLikelihood, fresh: dict[int, Float64]) -> None:
         self._table[list(fresh)] = list(fresh.values())
         likelihood.load_weights(self._table)
 
@@ -114,7 +114,7 @@ class PatternSlots(ReplicateSlots):
     def _slot(self, number: int) -> ReplicateSlot:
         return ReplicateSlot(number, 0, number * len(self._sizes))
 
-    def _load(self, likelihood: Likelihood, fresh: dict[int, Float64]) -> None:
+    def _load(self, likelihood: TreeLikelihood, fresh: dict[int, Float64]) -> None:
         if not isinstance(likelihood, _WithPatternSlots):
             raise ValueError("a likelihood without slots for patterns")
         for number, weights in fresh.items():
@@ -132,7 +132,7 @@ class LoadWeights(Request, eq=False):
         """Requests for the same slots can be joined."""
         return type(self), id(self.slots)
 
-    def answer(self, likelihood: Likelihood) -> Sequence[None]:
+    def answer(self, likelihood: TreeLikelihood) -> Sequence[None]:
         """Load the weights; the answers are empty."""
         self.slots.load(likelihood)
         return [None] * len(self.trees)

@@ -17,7 +17,7 @@ from mltree.fit.coordinate_ascent import ascend_best
 from mltree.fit.fits import best_fit
 from mltree.fit.model_optimiser import optimise_models
 from mltree.fit.settings import PhaseSettings, SearchSettings
-from mltree.likelihood.likelihood import Likelihood
+from mltree.likelihood.likelihood import TreeLikelihood
 from mltree.likelihood.requests import Ask, Steps, part_log_likelihoods, perform
 from mltree.models.partitioned import PartitionModel
 from mltree.system.errors import InputError, MltreeError
@@ -335,7 +335,7 @@ class SearchOutcome(Value):
 
 
 def search(
-    likelihood: Likelihood,
+    likelihood: TreeLikelihood,
     starts: Sequence[StartingTree],
     model: PartitionModel,
     settings: SearchSettings,

@@ -10,7 +10,7 @@ import numpy as np
 
 from mltree.fit.fits import Fit, distant_starts, starts_of
 from mltree.fit.settings import PerturbationSettings, PhaseSettings, SearchSettings
-from mltree.likelihood.likelihood import Likelihood, PerSiteLikelihood
+from mltree.likelihood.likelihood import PerSiteLikelihood, TreeLikelihood
 from mltree.likelihood.requests import Request, Steps, smoothed, topology_keys
 from mltree.models.partitioned import Linkage, PartitionModel
 from mltree.models.rates import FittedRates, SiteRates
@@ -260,7 +260,7 @@ class SearchContext:
 # Rates of sites (+PSR) in a search: fitted to the best tree, between the phases.
 
 
-def _per_site(likelihood: Likelihood) -> PerSiteLikelihood:
+def _per_site(likelihood: TreeLikelihood) -> PerSiteLikelihood:
     if not isinstance(likelihood, PerSiteLikelihood):
         raise ValueError("a likelihood whose patterns have no rates of their own")
     return likelihood
@@ -269,7 +269,7 @@ def _per_site(likelihood: Likelihood) -> PerSiteLikelihood:
 class _SiteRates(Request, eq=False):
     """Fit the site rates of every part of each tree."""
 
-    def answer(self, likelihood: Likelihood) -> list[list[FittedRates]]:
+    def answer(self, likelihood: TreeLikelihood) -> list[list[FittedRates]]:
         """Return the fitted rates of the parts of every tree."""
         return list(map(_per_site(likelihood).site_rates, self.trees, self.cases))
 
@@ -284,7 +284,7 @@ class _GroupPatterns(Request, eq=False):
         """Requests of this kind are not joined."""
         return type(self), id(self)
 
-    def answer(self, likelihood: Likelihood) -> list[None]:
+    def answer(self, likelihood: TreeLikelihood) -> list[None]:
         """Group the patterns; the answers are empty."""
         _per_site(likelihood).group(self.rates)
         return [None] * len(self.trees)

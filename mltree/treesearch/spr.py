@@ -17,7 +17,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from mltree.fit.settings import PhaseSettings, RoundSettings
-from mltree.likelihood.likelihood import Likelihood, dealt, in_batches
+from mltree.likelihood.likelihood import TreeLikelihood, dealt, in_batches
 from mltree.likelihood.requests import Answers, Request, Steps, shape_keys, smoothed
 from mltree.program.cases import Case
 from mltree.program.planner import ScanTasks
@@ -300,7 +300,7 @@ class ScoreMoves(Request, eq=False):
         """ScoredMoves, tree by tree."""
         return [ScoredMoves.of(shares) for shares in zip(*answers, strict=True)]
 
-    def answer(self, likelihood: Likelihood) -> list[ScoredMoves]:
+    def answer(self, likelihood: TreeLikelihood) -> list[ScoredMoves]:
         """Score the moves around every tree, as many trees at once as is best."""
         order = dealt(self.cases).tolist()
         in_order = self._of(order)
@@ -321,7 +321,7 @@ class ScoreMoves(Request, eq=False):
         }
         return replace(self, **chosen)
 
-    def _side_by_side(self, likelihood: Likelihood) -> list[ScoredMoves]:
+    def _side_by_side(self, likelihood: TreeLikelihood) -> list[ScoredMoves]:
         """Score the moves of all trees side by side, some prunes at a time."""
         phase, settings, _ = self.rules
         lnls, forest = np.asarray(self.lnls), Forest(self.trees)
@@ -357,7 +357,7 @@ class ScoreMoves(Request, eq=False):
 
 
 def scan(
-    likelihood: Likelihood,
+    likelihood: TreeLikelihood,
     trees: Trees,
     cases: Sequence[Case],
     lnls: Float64 | Sequence[float],
@@ -418,7 +418,7 @@ def _falling(values: Float64) -> NDArray[np.intp]:
 
 
 def rescore(
-    likelihood: Likelihood,
+    likelihood: TreeLikelihood,
     cases: Sequence[Case],
     region: Neighbourhood,
     selected: Int32,

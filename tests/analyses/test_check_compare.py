@@ -12,7 +12,7 @@ import pytest
 from mltree.analyses.check import TOLERANCE, is_close, is_ok, score_everywhere, self_test
 from mltree.data.alphabet import DNA
 from mltree.device.discovery import find_devices
-from mltree.likelihood.likelihood import Likelihood
+from mltree.likelihood.likelihood import TreeLikelihood
 from mltree.models.grammar import parse_model
 from mltree.models.partitioned import alone
 from mltree.program.cases import Case
@@ -59,13 +59,13 @@ def test_closeness_is_relative() -> None:
 def test_a_device_that_computes_rightly_is_ok(monkeypatch: pytest.MonkeyPatch) -> None:
     device = find_devices()[0]
     assert is_ok(self_test(device))
-    right = Likelihood.derivatives
+    right = TreeLikelihood.derivatives
 
-    def wrong(self: Likelihood, tree: Tree, case: Case) -> tuple[object, ...]:
+    def wrong(self: TreeLikelihood, tree: Tree, case: Case) -> tuple[object, ...]:
         lnl, d1, d2 = right(self, tree, case)
         return (lnl, d1, d2) if isinstance(self.engine, ReferenceEngine) else (lnl + 1, d1, d2)
 
-    monkeypatch.setattr(Likelihood, "derivatives", wrong)
+    monkeypatch.setattr(TreeLikelihood, "derivatives", wrong)
     verdict = self_test(device)
     assert verdict.startswith("wrong: lnL")
     assert not is_ok(verdict)

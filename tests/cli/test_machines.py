@@ -21,7 +21,7 @@ from mltree.data.alignments import read_alignment
 from mltree.data.patterns import compress
 from mltree.device.pocl.linker import SUMS, keep_sum
 from mltree.device.pocl.pocl import KERNELS
-from mltree.likelihood.likelihood import Likelihood
+from mltree.likelihood.likelihood import TreeLikelihood
 from mltree.models.grammar import parse_model
 from mltree.program.cases import Case
 from mltree.program.engine import ReferenceEngine
@@ -56,7 +56,7 @@ def scored(tmp_path_factory: pytest.TempPathFactory) -> tuple[Path, float]:
     path.write_text(write_newick(tree, patterns.taxa) + "\n")
     model = parse_model(MODEL, patterns.alphabet).arrays()
     engine = ReferenceEngine(patterns, model.n_categories, (1e-6, 100.0))
-    (lnl,) = Likelihood(engine, (1e-6, 100.0)).log_likelihoods([tree], [Case((model,))])
+    (lnl,) = TreeLikelihood(engine, (1e-6, 100.0)).log_likelihoods([tree], [Case((model,))])
     return path, float(lnl)
 
 

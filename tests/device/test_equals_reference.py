@@ -17,7 +17,7 @@ from hypothesis import strategies as st
 
 from mltree.device.layout import cpu_layout, gpu_layout
 from mltree.device.session import Session
-from mltree.likelihood.likelihood import Likelihood
+from mltree.likelihood.likelihood import TreeLikelihood
 from mltree.program import builders
 from mltree.program.contract import NO_CELL
 from mltree.program.engine import NO_CONTROL
@@ -73,7 +73,7 @@ def all_lengths(problem: Problem) -> np.ndarray:
     return np.concatenate([tree.lengths for tree in problem.trees])
 
 
-def assert_same_sums(problem: Problem, device: Likelihood, reference: Likelihood) -> None:
+def assert_same_sums(problem: Problem, device: TreeLikelihood, reference: TreeLikelihood) -> None:
     arguments = (problem.trees, problem.cases)
     expected = reference.log_likelihoods(*arguments)
     got = device.log_likelihoods(*arguments)
@@ -143,8 +143,8 @@ def assert_same_sums(problem: Problem, device: Likelihood, reference: Likelihood
 def test_sums(
     open_device: Callable[..., Session],
     make_problem: Callable[..., Problem],
-    likelihood: Callable[..., Likelihood],
-    reference: Callable[..., Likelihood],
+    likelihood: Callable[..., TreeLikelihood],
+    reference: Callable[..., TreeLikelihood],
     size: tuple[tuple[int, int], bool],
     tips: int,
     patterns: int,
@@ -176,8 +176,8 @@ def test_sums(
 def test_insertions_and_their_optima(
     open_device: Callable[..., Session],
     make_problem: Callable[..., Problem],
-    likelihood: Callable[..., Likelihood],
-    reference: Callable[..., Likelihood],
+    likelihood: Callable[..., TreeLikelihood],
+    reference: Callable[..., TreeLikelihood],
     states: int,
     categories: int,
     own: bool,
@@ -206,8 +206,8 @@ def test_insertions_and_their_optima(
 def test_smoothing(
     open_device: Callable[..., Session],
     make_problem: Callable[..., Problem],
-    likelihood: Callable[..., Likelihood],
-    reference: Callable[..., Likelihood],
+    likelihood: Callable[..., TreeLikelihood],
+    reference: Callable[..., TreeLikelihood],
 ) -> None:
     problem = make_problem(12, 300, trees=2)
     results = []
@@ -223,7 +223,7 @@ def test_smoothing(
 def test_the_scan_stores_what_it_scores(
     open_device: Callable[..., Session],
     make_problem: Callable[..., Problem],
-    likelihood: Callable[..., Likelihood],
+    likelihood: Callable[..., TreeLikelihood],
 ) -> None:
     """One task's walk in full equals the same walk with most outputs left out."""
     problem = make_problem(9, 40)
@@ -244,7 +244,7 @@ def test_the_scan_stores_what_it_scores(
 def test_a_walk_is_a_traversal(
     open_device: Callable[..., Session],
     make_problem: Callable[..., Problem],
-    likelihood: Callable[..., Likelihood],
+    likelihood: Callable[..., TreeLikelihood],
     tips: int,
     longest: int,
 ) -> None:
@@ -264,8 +264,8 @@ SINGLE_TOLERANCE = 2e-6
 def test_single_precision_is_close(
     open_native: Callable[..., Session],
     make_problem: Callable[..., Problem],
-    likelihood: Callable[..., Likelihood],
-    reference: Callable[..., Likelihood],
+    likelihood: Callable[..., TreeLikelihood],
+    reference: Callable[..., TreeLikelihood],
 ) -> None:
     problem = make_problem(12, 300, alpha=0.5)
     patterns = problem.patterns

@@ -25,7 +25,7 @@ from mltree.device.session import Session
 from mltree.device.shards import DeviceSpec, ShardedEngine
 from mltree.device.worker import Worker
 from mltree.fit.settings import PhaseSettings, RoundSettings
-from mltree.likelihood.likelihood import Likelihood
+from mltree.likelihood.likelihood import TreeLikelihood
 from mltree.likelihood.requests import perform
 from mltree.system.errors import DeviceError
 from mltree.treesearch.checkpoint import CandidateTree
@@ -47,7 +47,7 @@ def problem(make_problem: Callable[..., Problem]) -> Problem:
 
 def searched(engine: Any, problem: Problem) -> list[np.ndarray]:
     """What a round makes of several trees: it smooths, scans, re-scores and tries."""
-    likelihood, trees = Likelihood(engine, BOUNDS), [tree.copy() for tree in problem.trees]
+    likelihood, trees = TreeLikelihood(engine, BOUNDS), [tree.copy() for tree in problem.trees]
     lnls = likelihood.smooth(trees, [problem.case] * len(trees), 0.1)
     candidates = [CandidateTree(tree, lnl, "start") for tree, lnl in zip(trees, lnls, strict=True)]
     phase, settings = PhaseSettings(8, 60.0, fully_smoothed=3), RoundSettings(keep=4, window=60.0)

@@ -13,7 +13,7 @@ from verifier import VerifiedEngine
 
 from mltree.data.patterns import Patterns
 from mltree.device.rate_groups import RateGroupEngine, unrated
-from mltree.likelihood.likelihood import Columns, Likelihood, PerSiteLikelihood
+from mltree.likelihood.likelihood import Columns, PerSiteLikelihood, TreeLikelihood
 from mltree.likelihood.site_rows import rows_of_neighbours, rows_of_trees
 from mltree.models.rates import GRID, SiteRates
 from mltree.program.cases import Case
@@ -59,7 +59,7 @@ class PerSite:
         used.group(self.forms)
         return used
 
-    def of_pattern(self, reference: Callable[..., Likelihood], place: int, n: int) -> Callable:
+    def of_pattern(self, reference: Callable[..., TreeLikelihood], place: int, n: int) -> Callable:
         """The lnL of one pattern of weight 1, under one rate, of any tree in case n."""
         own = slice(place, place + 1)
         lone = replace(
@@ -76,7 +76,7 @@ class PerSite:
 
         return lnl
 
-    def sites(self, reference: Callable[..., Likelihood], tree: Tree, n: int) -> np.ndarray:
+    def sites(self, reference: Callable[..., TreeLikelihood], tree: Tree, n: int) -> np.ndarray:
         count = self.patterns.n_patterns
         return np.array([self.of_pattern(reference, at, n)(tree) for at in range(count)])
 
@@ -108,7 +108,9 @@ def per_site(make_problem: Callable[..., Problem], case: int) -> PerSite:
 
 
 @pytest.mark.cases(2, 60)
-def test_lnls(open_engine: Open, reference: Callable[..., Likelihood], per_site: PerSite) -> None:
+def test_lnls(
+    open_engine: Open, reference: Callable[..., TreeLikelihood], per_site: PerSite
+) -> None:
     """Of patterns, parts and trees, under several rows of weights."""
     used, trees = per_site.opened(open_engine), per_site.problem.trees
     weights = np.stack([per_site.patterns.weights, np.arange(24.0)])
@@ -129,7 +131,7 @@ def test_lnls(open_engine: Open, reference: Callable[..., Likelihood], per_site:
 
 @pytest.mark.cases(1, 20)
 def test_lengths(
-    open_engine: Open, reference: Callable[..., Likelihood], per_site: PerSite
+    open_engine: Open, reference: Callable[..., TreeLikelihood], per_site: PerSite
 ) -> None:
     """Derivatives by differences of lnLs, and a smoothing that ends where those are 0."""
     used, tree, case = per_site.opened(open_engine), per_site.problem.tree, per_site.cases[0]
@@ -153,7 +155,9 @@ def test_lengths(
 
 
 @pytest.mark.cases(1, 20)
-def test_moves(open_engine: Open, reference: Callable[..., Likelihood], per_site: PerSite) -> None:
+def test_moves(
+    open_engine: Open, reference: Callable[..., TreeLikelihood], per_site: PerSite
+) -> None:
     """Insertions that are scored and optimised, against the lnL of the trees that they make."""
     used, tree, case = per_site.opened(open_engine), per_site.problem.tree, per_site.cases[0]
     weights = per_site.patterns.weights
@@ -173,7 +177,7 @@ def test_moves(open_engine: Open, reference: Callable[..., Likelihood], per_site
 
 @pytest.mark.cases(1, 40)
 def test_the_rates_that_suit_patterns_best(
-    open_engine: Open, reference: Callable[..., Likelihood], per_site: PerSite
+    open_engine: Open, reference: Callable[..., TreeLikelihood], per_site: PerSite
 ) -> None:
     """As another optimiser finds them, pattern by pattern; where all of the grid are kept."""
     used, tree = per_site.opened(open_engine), per_site.problem.tree

@@ -16,7 +16,7 @@ from mltree.device import build, worker
 from mltree.device.layout import PIECE, Layout, cpu_layout, gpu_layout, longest_walk
 from mltree.device.session import Session
 from mltree.device.worker import Worker
-from mltree.likelihood.likelihood import Likelihood
+from mltree.likelihood.likelihood import TreeLikelihood
 from mltree.program import builders
 from mltree.program.contract import Function
 from mltree.program.ops.sites import Sites
@@ -28,12 +28,12 @@ if TYPE_CHECKING:
 
 OpenDevice = Callable[..., Session]
 MakeProblem = Callable[..., "Problem"]
-MakeLikelihood = Callable[..., Likelihood]
+MakeLikelihood = Callable[..., TreeLikelihood]
 
 NO_CONTROL = np.zeros((0, 8))
 
 
-def everything(engine: Likelihood, problem: Problem) -> list[np.ndarray]:
+def everything(engine: TreeLikelihood, problem: Problem) -> list[np.ndarray]:
     """All that a search asks for, of two trees side by side."""
     trees, cases = [tree.copy() for tree in problem.trees], problem.cases
     found = Neighbourhood(trees[0])

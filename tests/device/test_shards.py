@@ -12,7 +12,7 @@ from launches import Beside
 
 from mltree.device.session import Session
 from mltree.device.shards import PROGRAMS, DeviceSpec, ShardedEngine, ShardGroup
-from mltree.likelihood.likelihood import Likelihood
+from mltree.likelihood.likelihood import TreeLikelihood
 from mltree.program import builders
 from mltree.program.engine import NO_CONTROL
 from mltree.system.errors import DeviceError, NumericalError
@@ -61,7 +61,7 @@ def test_what_goes_wrong_elsewhere_is_raised_here(
 ) -> None:
     """As it is where it went wrong: a search may know what to do."""
     session = open_native(problem.patterns, problem.categories)
-    likelihood = Likelihood(shared(session, problem, Beside(2)), BOUNDS)
+    likelihood = TreeLikelihood(shared(session, problem, Beside(2)), BOUNDS)
     tree = problem.tree.copy()
     tree.lengths[0] = np.nan
     with pytest.raises(NumericalError, match=r"a sum of stage 2 \(Reduce\)"):

@@ -15,7 +15,7 @@ from mltree.data.patterns import drawn, empty_slots
 from mltree.device.layout import without_fp64
 from mltree.device.session import Session
 from mltree.device.shards import DeviceSpec, ShardedEngine, ShardGroup
-from mltree.likelihood.likelihood import Columns, Likelihood
+from mltree.likelihood.likelihood import Columns, TreeLikelihood
 from mltree.program import builders
 from mltree.program.cases import Case, Cases
 from mltree.program.contract import CONTROL_WORDS, Control, Function
@@ -68,7 +68,7 @@ def slices(
     )  # fmt: skip
 
 
-def everything(engine: Likelihood, problem: Problem) -> list[np.ndarray]:
+def everything(engine: TreeLikelihood, problem: Problem) -> list[np.ndarray]:
     """All that a search asks for, of two trees side by side, in an order that needs old CLAs."""
     trees, cases = [tree.copy() for tree in problem.trees], problem.cases
     found = Neighbourhood(trees[0])
@@ -90,7 +90,7 @@ def everything(engine: Likelihood, problem: Problem) -> list[np.ndarray]:
 @pytest.fixture(scope="module")
 def lone(chunk: int, open_device: OpenDevice, problem: Problem) -> list[np.ndarray]:
     session = open_device(problem.patterns, problem.categories)
-    return everything(Likelihood(session, BOUNDS), problem)
+    return everything(TreeLikelihood(session, BOUNDS), problem)
 
 
 def assert_same_bits(got: list[np.ndarray], expected: list[np.ndarray]) -> None:
@@ -189,8 +189,8 @@ def test_devices_with_and_without_fp64(
     session = open_native(problem.patterns, problem.categories)
     layouts = [session.layout if has else without_fp64(session.layout) for has in has_fp64]
     specs = [DeviceSpec(session.device, layout) for layout in layouts]
-    both = Likelihood(ShardedEngine(problem.patterns, specs, BOUNDS, 100), BOUNDS)
-    alone = Likelihood(session, BOUNDS)
+    both = TreeLikelihood(ShardedEngine(problem.patterns, specs, BOUNDS, 100), BOUNDS)
+    alone = TreeLikelihood(session, BOUNDS)
     expected = alone.log_likelihoods(problem.trees, problem.cases)
     got = both.log_likelihoods(problem.trees, problem.cases)
     np.testing.assert_allclose(got, expected, rtol=1e-5)
@@ -216,7 +216,7 @@ def test_shared_between_devices(
     session = open_device(problem.patterns, problem.categories)
     engine = slices(session, problem, shares)
     assert engine.n_slices == len(shares)
-    got = everything(Likelihood(engine, BOUNDS), problem)
+    got = everything(TreeLikelihood(engine, BOUNDS), problem)
     assert_same_bits(got, lone)
     assert engine.timings()[Function.NEWVIEW] > 0
 
@@ -244,7 +244,7 @@ def test_shared_between_ranks(
         limit = max(limit, 100 * session.layout.cla_bytes(256))
     beside = Beside(ranks)
     engine = slices(session, problem, shares, limit, ranks=beside)
-    assert_same_bits(everything(Likelihood(engine, BOUNDS), problem), lone)
+    assert_same_bits(everything(TreeLikelihood(engine, BOUNDS), problem), lone)
     assert f"{ranks} ranks share the patterns" in engine.notice
     assert engine.name == slices(session, problem, shares).name
     assert engine.timings()[Function.NEWVIEW] > 0
@@ -265,7 +265,7 @@ def test_more_than_the_memory(
     engine = slices(session, problem, shares, whole // 3)
     assert engine.n_slices > len(shares)
     assert "slices, one after the other" in engine.notice
-    got = everything(Likelihood(engine, BOUNDS), problem)
+    got = everything(TreeLikelihood(engine, BOUNDS), problem)
     assert_same_bits(got, lone)
 
 
@@ -274,7 +274,7 @@ def test_a_fault_while_clas_are_written_again_is_told(
 ) -> None:
     session = open_native(problem.patterns, problem.categories)
     limit = 100 * session.layout.cla_bytes(problem.patterns.n_patterns) // 3
-    engine = Likelihood(slices(session, problem, (1.0,), limit), BOUNDS)
+    engine = TreeLikelihood(slices(session, problem, (1.0,), limit), BOUNDS)
     found = Neighbourhood(problem.tree)
     scan = found.scan(found.extend(4))
     engine.insertions([problem.tree], [problem.case], scan)
@@ -295,7 +295,7 @@ def test_slices_become_smaller_where_more_is_asked(
     limit = 60 * session.layout.cla_bytes(problem.patterns.n_patterns)
     engine = slices(session, problem, (1.0,), limit, slots=5)
     assert engine.n_slices == 1
-    got = everything(Likelihood(engine, BOUNDS), problem)
+    got = everything(TreeLikelihood(engine, BOUNDS), problem)
     assert_same_bits(got, lone)
 
 
@@ -308,7 +308,7 @@ def test_a_limit_that_holds_no_chunk_is_an_error(open_device: OpenDevice, proble
 
 def test_a_sum_that_is_no_number_is_an_error(open_native: OpenDevice, problem: Problem) -> None:
     session = open_native(problem.patterns, problem.categories)
-    engine = Likelihood(slices(session, problem, (1.0, 1.0)), BOUNDS)
+    engine = TreeLikelihood(slices(session, problem, (1.0, 1.0)), BOUNDS)
     tree = problem.tree.copy()
     tree.lengths[0] = np.nan
     with pytest.raises(NumericalError, match=r"a sum of stage 2 \(Reduce\)"):
@@ -325,8 +325,8 @@ def test_fewer_chunks_than_devices(
     session = open_native(problem.patterns, problem.categories)
     engine = slices(session, problem, (1.0, 2.0))
     assert engine.n_slices == 1
-    expected = everything(Likelihood(session, BOUNDS), problem)
-    assert_same_bits(everything(Likelihood(engine, BOUNDS), problem), expected)
+    expected = everything(TreeLikelihood(session, BOUNDS), problem)
+    assert_same_bits(everything(TreeLikelihood(engine, BOUNDS), problem), expected)
 
 
 @pytest.mark.parametrize("longest", [4, 100])
@@ -374,7 +374,7 @@ def test_trees_beside_a_tree_do_not_change_its_bits(
     open_device: OpenDevice, problem: Problem
 ) -> None:
     """More CLAs make smaller tiles."""
-    engine = Likelihood(open_device(problem.patterns, problem.categories), BOUNDS)
+    engine = TreeLikelihood(open_device(problem.patterns, problem.categories), BOUNDS)
     alone = engine.log_likelihoods([problem.tree], [problem.case])
     many = engine.log_likelihoods([problem.tree] * 30, [problem.case] * 30)
     np.testing.assert_array_equal(many, alone[0])

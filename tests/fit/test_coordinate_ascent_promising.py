@@ -12,7 +12,7 @@ from mltree.data.alphabet import DNA
 from mltree.data.patterns import Patterns
 from mltree.fit.coordinate_ascent import SCREENING_MARGIN, ascend, ascend_promising, within_reach
 from mltree.fit.fits import Fit
-from mltree.likelihood.likelihood import Likelihood
+from mltree.likelihood.likelihood import TreeLikelihood
 from mltree.likelihood.requests import perform
 from mltree.models.grammar import parse_model
 from mltree.models.parameters import free_parameters
@@ -44,7 +44,7 @@ class Data:
             weights=np.ones(codes.shape[1]), alphabet=DNA, ends=(SITES, 2 * SITES),
             site_pattern=np.arange(codes.shape[1], dtype=np.int32),
         )  # fmt: skip
-        self.likelihood: Likelihood = Engines(
+        self.likelihood: TreeLikelihood = Engines(
             Resources(), Workload.of_patterns(self.patterns, 1, FITTING.branches.bounds(SITES))
         ).likelihood
         self.tree.lengths *= np.exp(rng.normal(0.0, 0.3, self.tree.n_edges))

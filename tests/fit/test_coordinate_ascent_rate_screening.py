@@ -15,7 +15,7 @@ from mltree.data.patterns import Patterns
 from mltree.device.discovery import REFERENCE
 from mltree.fit.coordinate_ascent import RateScreening, ascend
 from mltree.fit.fits import Fit, starting_models
-from mltree.likelihood.likelihood import Likelihood
+from mltree.likelihood.likelihood import TreeLikelihood
 from mltree.likelihood.requests import perform
 from mltree.models.grammar import parse_model
 from mltree.models.partitioned import alone
@@ -56,9 +56,9 @@ class Data:
         self.tree = uniform_tree(int(rng.integers(5, 8)), 0.2, rng)
         truths = ["JC+R3{0.05/0.8/4}{0.5/0.3/0.2}", "HKY{3}+FU{0.4/0.2/0.1/0.3}+IU{0.3}+G4{0.7}"]
         self.patterns = patterns_of(self.tree, truths, 150, rng)
-        likelihoods: dict[int, Likelihood] = {}
+        likelihoods: dict[int, TreeLikelihood] = {}
 
-        def likelihood_of(categories: int) -> Likelihood:
+        def likelihood_of(categories: int) -> TreeLikelihood:
             if categories not in likelihoods:
                 placed = Engines(on, Workload.of_patterns(self.patterns, categories, BOUNDS))
                 likelihoods[categories] = placed.likelihood

@@ -14,7 +14,7 @@ from mltree.data.alphabet import PROTEIN
 from mltree.fit.fits import Fit
 from mltree.fit.model_optimiser import share_exchangeabilities
 from mltree.fit.settings import ModelSettings
-from mltree.likelihood.likelihood import Columns, Likelihood
+from mltree.likelihood.likelihood import Columns, TreeLikelihood
 from mltree.likelihood.requests import perform
 from mltree.models.grammar import parse_model
 from mltree.models.parameters import (
@@ -35,10 +35,10 @@ SHORT = 0.05
 
 
 @pytest.fixture
-def make_fit(make_problem: Callable[..., Any]) -> Callable[..., tuple[Fit, Likelihood]]:
+def make_fit(make_problem: Callable[..., Any]) -> Callable[..., tuple[Fit, TreeLikelihood]]:
     """A tree of few proteins under PROTGTR and two random profiles."""
 
-    def make(case: int) -> tuple[Fit, Likelihood]:
+    def make(case: int) -> tuple[Fit, TreeLikelihood]:
         rng = np.random.default_rng([case, 9])
         profiles = Profiles(
             name="C10", weights=np.array([0.3, 0.7]), frequencies=rng.dirichlet(np.full(20, 1.0), 2)
@@ -46,14 +46,14 @@ def make_fit(make_problem: Callable[..., Any]) -> Callable[..., tuple[Fit, Likel
         model = replace(parse_model("PROTGTR", PROTEIN), mixture=profiles, frequency_mode="model")
         problem = make_problem(5, 30, states=20, seed=case)
         engine = ReferenceEngine(problem.patterns, 2, BOUNDS, 2)
-        likelihood = Likelihood(engine, BOUNDS, Columns.of([problem.patterns]))
+        likelihood = TreeLikelihood(engine, BOUNDS, Columns.of([problem.patterns]))
         return Fit(problem.tree, alone(model)), likelihood
 
     return make
 
 
 @pytest.mark.cases(1, 20)
-def test_as_good_as_scipy_s(case: int, make_fit: Callable[..., tuple[Fit, Likelihood]]) -> None:
+def test_as_good_as_scipy_s(case: int, make_fit: Callable[..., tuple[Fit, TreeLikelihood]]) -> None:
     fit, likelihood = make_fit(case)
     (model,) = fit.model.models
     count = shared_exchangeabilities(model)

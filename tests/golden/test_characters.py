@@ -20,7 +20,7 @@ from mltree.data.datatype import Letters
 from mltree.data.patterns import compress, with_unseen
 from mltree.likelihood.ascertainment import AscertainedLikelihood
 from mltree.likelihood.left_out import ascertained_parts
-from mltree.likelihood.likelihood import Columns, Likelihood
+from mltree.likelihood.likelihood import Columns, TreeLikelihood
 from mltree.models.grammar import parse_model
 from mltree.program.cases import Case
 from mltree.program.engine import Engine
@@ -67,7 +67,7 @@ def test_lnl(
     tree, _ = read_newick(FOLDER / "trees" / f"{data}.nwk", patterns.taxa)
     arrays = parsed.arrays()
     engine, columns = open_native(patterns, arrays.n_categories), Columns.of([patterns])
-    used = Likelihood(engine, BOUNDS, columns)
+    used = TreeLikelihood(engine, BOUNDS, columns)
     if patterns.unseen:
         used = AscertainedLikelihood(engine, BOUNDS, columns, ascertained_parts([patterns]))
     assert used.log_likelihoods([tree], [Case((arrays,))])[0] == pytest.approx(lnl, abs=1e-3)

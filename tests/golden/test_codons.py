@@ -24,7 +24,7 @@ from mltree.data.alignments import Alignment, read_alignment
 from mltree.data.alphabet import UNKNOWN
 from mltree.data.codons import codon_alphabet
 from mltree.data.patterns import compress
-from mltree.likelihood.likelihood import Likelihood
+from mltree.likelihood.likelihood import TreeLikelihood
 from mltree.models.grammar import parse_model
 from mltree.program.cases import Case
 from mltree.program.engine import Engine
@@ -73,5 +73,5 @@ def test_lnl(
     parsed = parse_model(model, alignment.alphabet).with_empirical_frequencies(patterns)
     tree, _ = read_newick(FOLDER / "trees" / f"{data}.nwk", patterns.taxa)
     arrays = parsed.arrays()
-    used = Likelihood(open_native(patterns, arrays.n_categories), BOUNDS)
+    used = TreeLikelihood(open_native(patterns, arrays.n_categories), BOUNDS)
     assert used.log_likelihoods([tree], [Case((arrays,))])[0] == pytest.approx(lnl, abs=1e-3)

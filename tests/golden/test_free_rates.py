@@ -14,7 +14,7 @@ import pytest
 
 from mltree.data.alignments import read_alignment
 from mltree.data.patterns import compress
-from mltree.likelihood.likelihood import Likelihood
+from mltree.likelihood.likelihood import TreeLikelihood
 from mltree.models.grammar import parse_model
 from mltree.program.cases import Case
 from mltree.program.engine import Engine
@@ -44,5 +44,5 @@ def test_lnl(data: str, model: str, lnl: float, open_native: Callable[..., Engin
     patterns = compress(read_alignment(DATASETS / f"{data}.phy"))
     tree, _ = read_newick(FOLDER / "trees" / f"{data}.nwk", patterns.taxa)
     arrays = parse_model(model, patterns.alphabet).arrays()
-    likelihood = Likelihood(open_native(patterns, arrays.n_categories), (0.0, 100.0))
+    likelihood = TreeLikelihood(open_native(patterns, arrays.n_categories), (0.0, 100.0))
     assert likelihood.log_likelihoods([tree], [Case((arrays,))])[0] == pytest.approx(lnl, abs=1e-3)

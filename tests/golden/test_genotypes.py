@@ -19,7 +19,7 @@ import pytest
 from mltree.data.alignments import Alignment, read_alignment
 from mltree.data.alphabet import HETEROZYGOTES, UNPHASED
 from mltree.data.patterns import compress
-from mltree.likelihood.likelihood import Columns, Likelihood
+from mltree.likelihood.likelihood import Columns, TreeLikelihood
 from mltree.models.grammar import parse_model
 from mltree.program.cases import Case
 from mltree.program.engine import Engine
@@ -69,5 +69,5 @@ def test_lnl(data: str, model: str, lnl: float, open_native: Callable[..., Engin
     arrays = parse_model(model, UNPHASED).with_empirical_frequencies(patterns).arrays()
     tree, _ = read_newick(FOLDER / "trees" / f"{data}.nwk", patterns.taxa)
     engine = open_native(patterns, arrays.n_categories)
-    used = Likelihood(engine, (0.0, 100.0), Columns.of([patterns]))
+    used = TreeLikelihood(engine, (0.0, 100.0), Columns.of([patterns]))
     assert used.log_likelihoods([tree], [Case((arrays,))])[0] == pytest.approx(lnl, abs=1e-3)

@@ -18,7 +18,7 @@ import pytest
 
 from mltree.data.alignments import read_alignment
 from mltree.data.patterns import Patterns, compress
-from mltree.likelihood.likelihood import Likelihood
+from mltree.likelihood.likelihood import TreeLikelihood
 from mltree.models.grammar import parse_model
 from mltree.program.cases import Case
 from mltree.program.engine import Engine
@@ -80,7 +80,7 @@ def test_lnl(name: str, open_engine: Callable[..., Engine]) -> None:
     for categories in sorted({model.n_categories for model in models}):
         mine = [n for n, model in enumerate(models) if model.n_categories == categories]
         engine = open_engine(patterns, categories)
-        lnl = Likelihood(engine, (0.0, 100.0)).log_likelihoods(
+        lnl = TreeLikelihood(engine, (0.0, 100.0)).log_likelihoods(
             [tree] * len(mine), [Case((models[n],)) for n in mine]
         )
         expected = [rows[n].raxmlng for n in mine]

@@ -9,7 +9,7 @@ import pytest
 
 from mltree.data.alignments import read_alignment
 from mltree.data.patterns import compress
-from mltree.likelihood.likelihood import Likelihood
+from mltree.likelihood.likelihood import TreeLikelihood
 from mltree.models.empirical import PROTEIN_MODELS
 from mltree.models.grammar import parse_model
 from mltree.program.cases import Case
@@ -39,7 +39,7 @@ def found(open_native: Callable[..., Engine]) -> dict[str, float]:
     tree, _ = read_newick(FOLDER / "trees" / "proteins.nwk", patterns.taxa)
     texts = [f"{name}+G4{{0.7}}" for name in ROWS]
     cases = [Case((parse_model(text, patterns.alphabet).arrays(),)) for text in texts]
-    likelihood = Likelihood(open_native(patterns, 4), (0.0, 100.0))
+    likelihood = TreeLikelihood(open_native(patterns, 4), (0.0, 100.0))
     return dict(zip(ROWS, likelihood.log_likelihoods([tree] * len(ROWS), cases), strict=True))
 
 

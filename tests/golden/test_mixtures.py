@@ -15,7 +15,7 @@ import pytest
 
 from mltree.data.alignments import read_alignment
 from mltree.data.patterns import compress
-from mltree.likelihood.likelihood import Likelihood
+from mltree.likelihood.likelihood import TreeLikelihood
 from mltree.models.grammar import parse_model
 from mltree.program.cases import Case
 from mltree.program.engine import Engine
@@ -40,5 +40,5 @@ def test_lnl(model: str, lnl: float, open_native: Callable[..., Engine]) -> None
     tree, _ = read_newick(FOLDER / "trees" / "proteins.nwk", patterns.taxa)
     arrays = parse_model(model, patterns.alphabet).arrays()
     engine = open_native(patterns, arrays.n_categories, systems=arrays.n_systems)
-    found = Likelihood(engine, (0.0, 100.0)).log_likelihoods([tree], [Case((arrays,))])[0]
+    found = TreeLikelihood(engine, (0.0, 100.0)).log_likelihoods([tree], [Case((arrays,))])[0]
     assert found == pytest.approx(lnl, abs=1e-3)

@@ -16,7 +16,7 @@ from mltree.likelihood.ascertainment import AscertainedLikelihood
 from mltree.likelihood.interchanges import interchanged, neighbours
 from mltree.likelihood.joint import JointEngine
 from mltree.likelihood.left_out import ascertained_parts
-from mltree.likelihood.likelihood import Columns, Likelihood
+from mltree.likelihood.likelihood import Columns, TreeLikelihood
 from mltree.likelihood.site_rows import (
     optimised_quartets,
     rows_of_neighbours,
@@ -62,7 +62,7 @@ def test_formulas(
     extended = with_unseen(problem.patterns, [about])
     engine = open_native(extended, problem.categories)
     found = corrected(engine, extended).log_likelihoods(problem.trees, problem.cases)
-    plain = Likelihood(ReferenceEngine(extended, problem.categories, BOUNDS), BOUNDS)
+    plain = TreeLikelihood(ReferenceEngine(extended, problem.categories, BOUNDS), BOUNDS)
     for tree, case, lnl in zip(problem.trees, problem.cases, found, strict=True):
         sites = plain.site_log_likelihoods(tree, case)
         seen, unseen = sites[:-states], np.exp(sites[-states:])
@@ -74,7 +74,7 @@ def test_formulas(
             expected += 40.0 * np.log(unseen.sum())
         else:  # those sites themselves
             whole = replace(extended, weights=np.append(weights, about.counts))
-            other = Likelihood(ReferenceEngine(whole, problem.categories, BOUNDS), BOUNDS)
+            other = TreeLikelihood(ReferenceEngine(whole, problem.categories, BOUNDS), BOUNDS)
             expected = float(other.log_likelihoods([tree], [case])[0])
         assert lnl == pytest.approx(expected, rel=1e-9)
 
@@ -234,7 +234,7 @@ def test_resampled_lnls_have_the_correction_of_the_sites_drawn(
     rows = rows_of_trees(device, problem.trees, cases, extended.weights)
     found = rows.resampled(drawn)
     np.testing.assert_allclose(rows.sites() @ drawn.T, found, rtol=1e-9)
-    plain = Likelihood(ReferenceEngine(extended, problem.categories, BOUNDS), BOUNDS)
+    plain = TreeLikelihood(ReferenceEngine(extended, problem.categories, BOUNDS), BOUNDS)
     for tree, own, lnls in zip(problem.trees, cases, found, strict=True):
         sites = plain.site_log_likelihoods(tree, own)
         expected = drawn @ sites

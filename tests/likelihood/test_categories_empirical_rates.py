@@ -13,7 +13,7 @@ from scipy.linalg import expm
 from mltree.data.alphabet import DNA, PROTEIN
 from mltree.data.patterns import Patterns
 from mltree.likelihood.categories import empirical_rates
-from mltree.likelihood.likelihood import Likelihood
+from mltree.likelihood.likelihood import TreeLikelihood
 from mltree.models.eigen import ModelArrays, rate_matrix
 from mltree.models.grammar import parse_model
 from mltree.models.partitioned import PartitionModel
@@ -65,7 +65,7 @@ def test_they_are_bayes_s(case: int, open_native: Callable[..., Any]) -> None:
     scalers = np.array([0.6, 1.4])[: len(models)] if case % 2 else np.ones(1)
     whole = PartitionModel(tuple(models), ("a", "b")[: len(models)], scalers=scalers)
     arrays = whole.arrays()
-    likelihood = Likelihood(open_native(patterns, max(whole.categories)), BOUNDS)
+    likelihood = TreeLikelihood(open_native(patterns, max(whole.categories)), BOUNDS)
     found = empirical_rates(likelihood.single_log_likelihoods, tree, arrays, [patterns])
     for model, scale, where in zip(models, scalers, patterns.parts, strict=True):
         own = model.arrays()
@@ -99,7 +99,7 @@ def test_classes_of_a_mixture_are_summed_over(make_problem: Callable[..., Any]) 
     )  # fmt: skip
     model = parse_model("LG+C10+I{0.2}+G2{0.5}", PROTEIN)
     arrays = model.arrays()
-    likelihood = Likelihood(ReferenceEngine(patterns, arrays.n_categories, BOUNDS, 10), BOUNDS)
+    likelihood = TreeLikelihood(ReferenceEngine(patterns, arrays.n_categories, BOUNDS, 10), BOUNDS)
     found = empirical_rates(likelihood.single_log_likelihoods, tree, [arrays], [patterns])
     joint: dict[float, np.ndarray] = {}
     for own in separate(arrays):

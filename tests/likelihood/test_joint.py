@@ -10,7 +10,7 @@ import numpy as np
 import pytest
 
 from mltree.likelihood.joint import JointEngine
-from mltree.likelihood.likelihood import Likelihood
+from mltree.likelihood.likelihood import TreeLikelihood
 from mltree.program import builders, planner
 from mltree.program.cases import Case, Cases
 from mltree.program.contract import Control
@@ -145,7 +145,7 @@ def test_models_come_for_the_parts_that_are_asked_for(
         *((p.model.n_states, p.patterns.n_patterns) for p in problems), strict=True
     )
     engines = [open_parted(open_native)(p.patterns, p.categories) for p in problems]
-    used = Likelihood(JointEngine(engines, states, widths, BOUNDS), BOUNDS)
+    used = TreeLikelihood(JointEngine(engines, states, widths, BOUNDS), BOUNDS)
     cases = [Case((models[part],), first_part=part) for part in order]
     found = used.log_likelihoods([tree] * len(order), cases)
     expected = [

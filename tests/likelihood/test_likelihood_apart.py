@@ -12,7 +12,7 @@ import pytest
 from mltree.data.patterns import Patterns
 from mltree.device.memory import Memory
 from mltree.device.session import Session
-from mltree.likelihood.likelihood import Likelihood, trees_at_once, turns_at_once
+from mltree.likelihood.likelihood import TreeLikelihood, trees_at_once, turns_at_once
 from mltree.models.eigen import random_reversible
 from mltree.program.cases import Case, Cases
 from mltree.program.engine import Room
@@ -40,7 +40,7 @@ class Apart:
     trees: list[Tree]
     cases: list[Case]
 
-    def answers(self, used: Likelihood) -> list[np.ndarray]:
+    def answers(self, used: TreeLikelihood) -> list[np.ndarray]:
         """LnLs, lengths and the parts' own columns of the patterns' lnLs."""
         trees = [tree.copy() for tree in self.trees]
         lnls = used.smooth(trees, self.cases, 1e-3)
@@ -80,12 +80,12 @@ def assert_same_bits(got: list[np.ndarray], expected: list[np.ndarray]) -> None:
 def test_no_bit_depends_on_the_budget(open_device: OpenSession, apart: Apart) -> None:
     """And CLAs take no more than it, or what one tree of the largest part does."""
     whole = open_device(apart.patterns, CATEGORIES)
-    expected = apart.answers(Likelihood(whole, BOUNDS))
+    expected = apart.answers(TreeLikelihood(whole, BOUNDS))
     slot = whole.layout.cla_bytes(whole._blocks.width)
     slots = 3 * (apart.patterns.n_tips - 2)
     for rows in (1, LEAST_ROWS, 3 * slots):
         used = open_device(apart.patterns, CATEGORIES, apart=True, memory_limit=2 * rows * slot)
-        assert_same_bits(apart.answers(Likelihood(used, BOUNDS)), expected)
+        assert_same_bits(apart.answers(TreeLikelihood(used, BOUNDS)), expected)
         held = used.memory.size("cla") + used.memory.size("scaler")
         alone = slots * np.diff(used.room.starts).max()
         assert held <= (max(used.room.most, alone) + 1) * slot
@@ -96,7 +96,7 @@ def test_a_device_that_refuses(
     open_native: OpenSession, apart: Apart, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """What it has room for is less than it says: smaller batches, the same bits."""
-    expected = apart.answers(Likelihood(open_native(apart.patterns, CATEGORIES), BOUNDS))
+    expected = apart.answers(TreeLikelihood(open_native(apart.patterns, CATEGORIES), BOUNDS))
     used = open_native(apart.patterns, CATEGORIES, apart=True)
     slots = 3 * (apart.patterns.n_tips - 2)
     slot = used.layout.cla_bytes(used._blocks.width)
@@ -111,7 +111,7 @@ def test_a_device_that_refuses(
         reserve(self, name, size, *rest, **others)
 
     monkeypatch.setattr(Memory, "reserve", grudging)
-    assert_same_bits(apart.answers(Likelihood(used, BOUNDS)), expected)
+    assert_same_bits(apart.answers(TreeLikelihood(used, BOUNDS)), expected)
     assert used.memory.size("cla") <= most
 
 

@@ -10,7 +10,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from mltree.likelihood.likelihood import Likelihood
+from mltree.likelihood.likelihood import TreeLikelihood
 from mltree.models.eigen import ModelArrays
 from mltree.program.cases import Case
 from mltree.program.engine import Engine, Room
@@ -29,7 +29,7 @@ EXAMPLES = settings(max_examples=8, derandomize=True)
 
 Open = Callable[..., Engine]
 MakeProblem = Callable[..., "Problem"]
-MakeLikelihood = Callable[..., Likelihood]
+MakeLikelihood = Callable[..., TreeLikelihood]
 
 
 def renumbered(tree: Tree, edge: int) -> Tree:

@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 
 from mltree.fit.settings import PhaseSettings, RoundSettings
-from mltree.likelihood.likelihood import Likelihood, in_batches, rows_in_batches
+from mltree.likelihood.likelihood import TreeLikelihood, in_batches, rows_in_batches
 from mltree.likelihood.requests import perform
 from mltree.program.engine import Engine, Result, Room
 from mltree.program.program import Program
@@ -58,7 +58,7 @@ def test_no_room_for_a_single_item_is_an_error() -> None:
         in_batches(7, narrow.at_once, narrow.work)
 
 
-def everything(likelihood: Likelihood, problem: Problem) -> list[np.ndarray]:
+def everything(likelihood: TreeLikelihood, problem: Problem) -> list[np.ndarray]:
     """LnLs, smoothed lengths and a round's trees of several trees."""
     trees = [tree.copy() for tree in problem.trees]
     results = [
@@ -87,9 +87,9 @@ def problem(make_problem: Callable[..., Problem]) -> Problem:
     return make_problem(9, 300, trees=5, alpha=0.7)
 
 
-def of_room(engine: Engine, room: Room) -> Likelihood:
+def of_room(engine: Engine, room: Room) -> TreeLikelihood:
     engine.room = room  # type: ignore[misc]
-    return Likelihood(engine, BOUNDS)
+    return TreeLikelihood(engine, BOUNDS)
 
 
 @pytest.mark.parametrize("at_once", [1, 2, 3, 7])
@@ -115,7 +115,7 @@ def test_insertions_are_scored_as_many_at_a_time_as_there_are_cells(
     found.extend(4)
     arguments = problem.trees, problem.cases, found.scan(np.arange(found.size))
     engine = open_native(problem.patterns, problem.categories)
-    used = Likelihood(engine, BOUNDS)
+    used = TreeLikelihood(engine, BOUNDS)
     whole = used.insertions(*arguments)
     engine.room = engine.room._replace(scores=most)  # type: ignore[misc]
     cells, run = [], used.run

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 import pytest
 
-from mltree.likelihood.likelihood import Likelihood
+from mltree.likelihood.likelihood import TreeLikelihood
 from mltree.tree.topology import Tree
 
 if TYPE_CHECKING:
@@ -26,7 +26,7 @@ def beyond(tree: Tree) -> Tree:
 
 @pytest.mark.parametrize("passes", [1, 100])
 def test_smoothing_begins_and_ends_within_the_bounds(
-    passes: int, make_problem: Callable[..., Problem], reference: Callable[..., Likelihood]
+    passes: int, make_problem: Callable[..., Problem], reference: Callable[..., TreeLikelihood]
 ) -> None:
     problem = make_problem(7, 30)
     tree, case = beyond(problem.tree), problem.case

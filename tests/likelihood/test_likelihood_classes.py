@@ -11,7 +11,7 @@ import pytest
 from scipy.optimize import minimize
 
 from mltree.likelihood.categories import best_weights, class_posteriors, class_weights_of
-from mltree.likelihood.likelihood import Columns, Likelihood
+from mltree.likelihood.likelihood import Columns, TreeLikelihood
 from mltree.models.eigen import ModelArrays, random_reversible
 from mltree.program.cases import Case
 from mltree.program.engine import ReferenceEngine
@@ -31,7 +31,7 @@ def mixture(states: int, classes: int, rng: np.random.Generator) -> tuple[ModelA
 
 
 def by_class(problem: Any, alone: list[ModelArrays]) -> np.ndarray:
-    plain = Likelihood(ReferenceEngine(problem.patterns, 2, BOUNDS), BOUNDS)
+    plain = TreeLikelihood(ReferenceEngine(problem.patterns, 2, BOUNDS), BOUNDS)
     return np.stack([plain.site_log_likelihoods(problem.tree, Case((own,))) for own in alone])
 
 
@@ -46,7 +46,7 @@ def test_a_mixture_is_the_sum_of_its_classes(
         open_native(problem.patterns, 2 * classes, systems=classes),
         ReferenceEngine(problem.patterns, 2 * classes, BOUNDS, classes),
     ):
-        used = Likelihood(engine, BOUNDS)
+        used = TreeLikelihood(engine, BOUNDS)
         found = used.site_log_likelihoods(problem.tree, Case((arrays,)))
         np.testing.assert_allclose(found, sites, rtol=1e-9)
 
@@ -58,7 +58,7 @@ def test_weights_are_as_good_as_an_independent_optimiser_s(
     problem = make_problem(6, 40, categories=2, seed=case)
     arrays, (alone, weights) = mixture(4, 3, np.random.default_rng(case))
     engine = open_native(problem.patterns, 6, systems=3)
-    used = Likelihood(engine, BOUNDS, Columns.of([problem.patterns]))
+    used = TreeLikelihood(engine, BOUNDS, Columns.of([problem.patterns]))
     ((found,),) = used.class_weights([problem.tree], [Case((arrays,))])
     likelihoods, counts = np.exp(by_class(problem, alone)), problem.patterns.weights
 
@@ -79,7 +79,7 @@ def test_posteriors_are_bayes_s(make_problem: Callable[..., Any]) -> None:
     weights[1] = 0.0
     shares = np.concatenate([w * own.weights for w, own in zip(weights, alone, strict=True)])
     arrays = replace(arrays, weights=shares)
-    used = Likelihood(ReferenceEngine(problem.patterns, 6, BOUNDS, 3), BOUNDS)
+    used = TreeLikelihood(ReferenceEngine(problem.patterns, 6, BOUNDS, 3), BOUNDS)
     lnls = used.class_log_likelihoods(problem.tree, Case((arrays,)))
     joint = weights[:, None] * np.exp(by_class(problem, alone))
     np.testing.assert_allclose(
@@ -96,6 +96,6 @@ def test_patterns_that_do_not_occur_have_no_say() -> None:
 
 def test_without_columns_there_are_no_weights(make_problem: Callable[..., Any]) -> None:
     problem = make_problem(5, 10)
-    used = Likelihood(ReferenceEngine(problem.patterns, 4, BOUNDS), BOUNDS)
+    used = TreeLikelihood(ReferenceEngine(problem.patterns, 4, BOUNDS), BOUNDS)
     with pytest.raises(ValueError, match="without columns"):
         used.class_weights([problem.tree], [problem.case])

@@ -12,7 +12,7 @@ from verifier import VerifiedEngine
 
 from mltree.device.layout import cpu_layout, gpu_layout
 from mltree.device.shards import DeviceSpec, ShardedEngine
-from mltree.likelihood.likelihood import Likelihood
+from mltree.likelihood.likelihood import TreeLikelihood
 from mltree.models.eigen import ModelArrays, decompose
 from mltree.models.parameters import exchangeability_slopes
 from mltree.program.cases import Case
@@ -38,7 +38,7 @@ def test_slopes_are_differences(case: int, make_problem: Callable[..., Any]) -> 
     rates = np.tile([0.0 if case % 2 else 0.2, rng.uniform(0.5, 2)], classes)
     weights = rng.dirichlet(np.full(2 * classes, 3.0))
     engine = ReferenceEngine(problem.patterns, 2 * classes, BOUNDS, classes)
-    likelihood = Likelihood(VerifiedEngine(engine, taxa), BOUNDS)
+    likelihood = TreeLikelihood(VerifiedEngine(engine, taxa), BOUNDS)
 
     def arrays(logs: np.ndarray) -> ModelArrays:
         every = np.repeat(np.exp(logs)[None], classes, axis=0)
@@ -72,8 +72,8 @@ def mixture(rng: np.random.Generator, states: int, classes: int, each: int) -> M
 
 def compare(device: Any, problem: Any, arrays: ModelArrays, relative: float = RELATIVE) -> None:
     size = arrays.n_categories, BOUNDS, arrays.n_systems
-    reference = Likelihood(ReferenceEngine(problem.patterns, *size), BOUNDS)
-    used = Likelihood(VerifiedEngine(device, problem.patterns.n_tips), BOUNDS)
+    reference = TreeLikelihood(ReferenceEngine(problem.patterns, *size), BOUNDS)
+    used = TreeLikelihood(VerifiedEngine(device, problem.patterns.n_tips), BOUNDS)
     case = Case((arrays,))
     ((expected,),) = reference.flow_slopes([problem.tree], [case])
     ((found,),) = used.flow_slopes([problem.tree], [case])
@@ -110,7 +110,7 @@ def test_in_slices(case: int, open_engine: Callable[..., Any], make_problem: Any
     for most in (1 << 30, 2 * states**2 + 1, 1):
         engine = open_engine(problem.patterns, classes, systems=classes)
         engine.room = engine.room._replace(cells=most)
-        used = Likelihood(VerifiedEngine(engine, 6), BOUNDS)
+        used = TreeLikelihood(VerifiedEngine(engine, 6), BOUNDS)
         found.append(used.flow_slopes([problem.tree], [Case((arrays,))])[0][0])
         if hasattr(engine, "memory"):
             own = min(classes, max(1, most // states**2)) * states**2
@@ -138,7 +138,7 @@ def test_in_slices_of_parts_and_sharded(
     expected: list[Any] = []
     for engine in (lone, sliced, sharded):
         assert (engine.room.cells > 16) == (engine is lone)
-        used = Likelihood(VerifiedEngine(engine, 6), BOUNDS)
+        used = TreeLikelihood(VerifiedEngine(engine, 6), BOUNDS)
         (found,) = used.flow_slopes([problem.tree], cases)
         again = used.flow_slopes([problem.tree], cases)[0]
         expected = expected or found

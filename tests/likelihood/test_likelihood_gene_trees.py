@@ -12,7 +12,7 @@ from verifier import VerifiedEngine
 
 from mltree.data.patterns import Patterns
 from mltree.fit.settings import PhaseSettings, RoundSettings
-from mltree.likelihood.likelihood import Likelihood
+from mltree.likelihood.likelihood import TreeLikelihood
 from mltree.models.eigen import random_reversible
 from mltree.program.cases import Case
 from mltree.program.engine import Engine, ReferenceEngine, Room
@@ -38,11 +38,11 @@ class GeneTrees:
     trees: list[Tree]
     cases: list[Case]
 
-    def likelihood(self, open_: Callable[..., Engine]) -> Likelihood:
+    def likelihood(self, open_: Callable[..., Engine]) -> TreeLikelihood:
         engine = open_(self.patterns, CATEGORIES)
-        return Likelihood(VerifiedEngine(engine, self.patterns.n_tips), BOUNDS)
+        return TreeLikelihood(VerifiedEngine(engine, self.patterns.n_tips), BOUNDS)
 
-    def alone(self, number: int) -> tuple[Likelihood, Case]:
+    def alone(self, number: int) -> tuple[TreeLikelihood, Case]:
         """The reference with nothing but the parts and the taxa of one tree."""
         case, tips = self.cases[number], self.trees[number].n_tips
         ranges = self.patterns.parts[case.first_part :][: len(case.models)]
@@ -54,7 +54,7 @@ class GeneTrees:
             ends=tuple(part.stop - span.start for part in ranges),
         )
         engine = ReferenceEngine(own, CATEGORIES, BOUNDS)
-        return Likelihood(engine, BOUNDS), Case(case.models)
+        return TreeLikelihood(engine, BOUNDS), Case(case.models)
 
     def copies(self) -> list[Tree]:
         return [tree.copy() for tree in self.trees]
@@ -112,7 +112,7 @@ def test_smoothing(open_engine: Callable[..., Engine], gene_trees: GeneTrees) ->
         assert lnl[n] == pytest.approx(lone.smooth([tree], [own], 1e-3)[0], rel=1e-8, abs=1e-3)
 
 
-def scored(used: Likelihood, trees: list[Tree], cases: list[Case]) -> list[ScoredMoves]:
+def scored(used: TreeLikelihood, trees: list[Tree], cases: list[Case]) -> list[ScoredMoves]:
     known = [MoveCache() for _ in trees]
     rules = MoveRules(PHASE, ROUNDS)
     return ScoreMoves(trees, cases, [-1e6] * len(trees), known, rules).answer(used)

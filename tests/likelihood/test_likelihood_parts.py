@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 import pytest
 
-from mltree.likelihood.likelihood import LOCAL_EPSILON, Likelihood
+from mltree.likelihood.likelihood import LOCAL_EPSILON, TreeLikelihood
 from mltree.likelihood.site_rows import rows_of_neighbours, rows_of_trees
 from mltree.models.eigen import ModelArrays
 from mltree.program.cases import Case
@@ -30,7 +30,7 @@ FUZZING = "MLTREE_FUZZ" in os.environ
 """lnL of the same patterns, summed part by part or by another engine."""
 
 Open = Callable[..., Engine]
-MakeLikelihood = Callable[..., Likelihood]
+MakeLikelihood = Callable[..., TreeLikelihood]
 
 
 @dataclass(frozen=True)
@@ -57,12 +57,12 @@ class Parted:
     def of_part(tree: Tree, part: int) -> Tree:
         return Tree(tree.twin.copy(), tree.edge.copy(), tree.lengths[part].copy(), tree.n_tips)
 
-    def opened(self, make: MakeLikelihood, open_: Open) -> Likelihood:
+    def opened(self, make: MakeLikelihood, open_: Open) -> TreeLikelihood:
         used = make(open_, self.problem)
         used.engine.load_weights(self.weights)
         return used
 
-    def alone(self, reference: MakeLikelihood, part: int, weights: int) -> Likelihood:
+    def alone(self, reference: MakeLikelihood, part: int, weights: int) -> TreeLikelihood:
         """The reference with nothing but one part, under one row of weights."""
         patterns = self.problem.patterns
         own = patterns.parts[part]
@@ -224,7 +224,7 @@ def test_an_alignment_cut_in_two_is_the_whole(
     scan = found.scan(found.extend(4))
     some = found.scan(np.arange(0, found.size, 9, dtype=np.int32))
 
-    def everything(used: Likelihood, under: Case) -> list[np.ndarray]:
+    def everything(used: TreeLikelihood, under: Case) -> list[np.ndarray]:
         smoothed = tree.copy()
         return [
             used.log_likelihoods([tree], [under]),
@@ -245,7 +245,7 @@ def test_an_alignment_cut_in_two_is_the_whole(
 class Loaded:
     """Keeps book of the models that an engine is given."""
 
-    def __init__(self, likelihood: Likelihood) -> None:
+    def __init__(self, likelihood: TreeLikelihood) -> None:
         self.models: list[list[ModelArrays]] = []
         load = likelihood.engine.load_models
 

@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 from scipy.optimize import minimize
 
-from mltree.likelihood.likelihood import Likelihood
+from mltree.likelihood.likelihood import TreeLikelihood
 from mltree.program.cases import Case
 from mltree.tree.newick import read_newick
 from mltree.tree.topology import Tree
@@ -62,7 +62,7 @@ def test_another_optimiser_finds_the_same(make_problem: Make, reference: Make, c
     rng = np.random.default_rng(case + 1000)
     n_tips = int(rng.integers(4, 9))
     problem = make_problem(n_tips, 50, seed=case)
-    used: Likelihood = reference(problem)
+    used: TreeLikelihood = reference(problem)
     tree = polytomous(n_tips, rng, 4)
     (lnl,) = used.smooth([tree], [problem.case], 1e-9)
 
@@ -81,7 +81,7 @@ def test_another_optimiser_finds_the_same(make_problem: Make, reference: Make, c
 def test_parts_with_lengths_of_their_own(make_problem: Make, reference: Make) -> None:
     rng = np.random.default_rng(5)
     problem = make_problem(12, 60, seed=5)
-    used: Likelihood = reference(problem)
+    used: TreeLikelihood = reference(problem)
     tree = polytomous(12, rng)
     twin = tree.copy()
     unlinked = tree.with_lengths(tree.lengths[None])
@@ -96,7 +96,7 @@ def test_a_program_is_not_mistaken_for_that_of_the_resolved_tree(
     make_problem: Make, reference: Make
 ) -> None:
     problem = make_problem(9, 60, seed=6)
-    used: Likelihood = reference(problem)
+    used: TreeLikelihood = reference(problem)
     tree = polytomous(9, np.random.default_rng(6), 0)
     binary = tree.resolved(0.1)
     kept, resolved = (used.smooth([one], [problem.case], 1e-6)[0] for one in (tree, binary))

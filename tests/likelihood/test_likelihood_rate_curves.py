@@ -13,7 +13,7 @@ from mltree.data.alphabet import DNA
 from mltree.data.patterns import Ascertainment, Correction, with_unseen
 from mltree.likelihood.ascertainment import AscertainedLikelihood
 from mltree.likelihood.left_out import ascertained_parts
-from mltree.likelihood.likelihood import Columns, Likelihood
+from mltree.likelihood.likelihood import Columns, TreeLikelihood
 from mltree.models.eigen import ModelArrays, random_reversible
 from mltree.models.grammar import parse_model
 from mltree.models.rate_profiles import PROFILED, RateProfiles
@@ -44,7 +44,7 @@ def test_every_part_has_the_lnl_of_sites_of_each_rate(
     rng = np.random.default_rng([case, 50])
     problem = make_problem(7, 30, categories=4, seed=case)
     patterns = replace(problem.patterns, ends=(12, 30))
-    used = Likelihood(open_engine(patterns, 4), BOUNDS, Columns.of([patterns]))
+    used = TreeLikelihood(open_engine(patterns, 4), BOUNDS, Columns.of([patterns]))
     under = Case(tuple(random_reversible(4, rng) for _ in range(2)))
     rates = [random_rates(rng, 9), random_rates(rng, 2)]
     one, two = used.rate_curves(problem.tree, under, rates)
@@ -72,10 +72,10 @@ def test_classes_keep_their_weights_and_speeds(
         weights=np.concatenate([w * own.weights for w, own in zip(weights, alone, strict=True)]),
     )
     columns = Columns.of([problem.patterns])
-    used = Likelihood(open_native(problem.patterns, 6, systems=3), BOUNDS, columns)
+    used = TreeLikelihood(open_native(problem.patterns, 6, systems=3), BOUNDS, columns)
     rates = random_rates(rng, 3)
     (curves,) = used.rate_curves(problem.tree, Case((arrays,)), [rates])
-    plain = Likelihood(ReferenceEngine(problem.patterns, 2, BOUNDS), BOUNDS)
+    plain = TreeLikelihood(ReferenceEngine(problem.patterns, 2, BOUNDS), BOUNDS)
     for row, rate in zip(curves.lnls, rates.tolist(), strict=True):
         each = [
             plain.site_log_likelihoods(problem.tree, Case((one_rate(own, rate * speed),)))

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 import pytest
 
-from mltree.likelihood.likelihood import Likelihood
+from mltree.likelihood.likelihood import TreeLikelihood
 from mltree.program.cases import Case
 from mltree.tree.moves import nni
 from mltree.tree.topology import Tree
@@ -17,10 +17,10 @@ from mltree.treesearch.spr import Neighbourhood
 if TYPE_CHECKING:
     from conftest import Problem
 
-MakeLikelihood = Callable[..., Likelihood]
+MakeLikelihood = Callable[..., TreeLikelihood]
 
 
-def scores(likelihood: Likelihood, tree: Tree, case: Case) -> np.ndarray:
+def scores(likelihood: TreeLikelihood, tree: Tree, case: Case) -> np.ndarray:
     found = Neighbourhood(tree)
     return likelihood.insertions([tree], [case], found.scan(found.extend(25)))
 

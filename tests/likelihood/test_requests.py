@@ -13,7 +13,7 @@ from verifier import VerifiedEngine
 from mltree.data.alphabet import DNA
 from mltree.data.patterns import Patterns
 from mltree.fit.settings import PerturbationSettings, PhaseSettings, RoundSettings, SearchSettings
-from mltree.likelihood.likelihood import Likelihood
+from mltree.likelihood.likelihood import TreeLikelihood
 from mltree.likelihood.requests import (
     PartLogLikelihoods,
     Request,
@@ -299,7 +299,10 @@ def bits(found: SearchOutcome) -> Bits:
 
 
 def assert_as_alone(
-    likelihood: Likelihood, make: Callable[[int], Steps[SearchOutcome]], count: int, at_once: int
+    likelihood: TreeLikelihood,
+    make: Callable[[int], Steps[SearchOutcome]],
+    count: int,
+    at_once: int,
 ) -> list[SearchOutcome]:
     """The bits of each search alone, in fewer launches."""
     engine = Launches(likelihood)
@@ -316,7 +319,7 @@ def assert_as_alone(
 class Launches:
     """Counts what an engine runs."""
 
-    def __init__(self, likelihood: Likelihood) -> None:
+    def __init__(self, likelihood: TreeLikelihood) -> None:
         self.count, run = 0, likelihood.engine.run
 
         def counted(*arguments):  # type: ignore[no-untyped-def]
@@ -326,9 +329,9 @@ class Launches:
         likelihood.engine.run = counted  # type: ignore[method-assign]
 
 
-def verified(patterns: Patterns, open_: Callable[..., Engine] | None = None) -> Likelihood:
+def verified(patterns: Patterns, open_: Callable[..., Engine] | None = None) -> TreeLikelihood:
     inner = open_(patterns, 2) if open_ else ReferenceEngine(patterns, 2, BOUNDS)
-    return Likelihood(VerifiedEngine(inner, patterns.n_tips), BOUNDS)
+    return TreeLikelihood(VerifiedEngine(inner, patterns.n_tips), BOUNDS)
 
 
 def bootstrapped(patterns: Patterns, rows: int) -> np.ndarray:

@@ -12,7 +12,7 @@ import pytest
 from mltree.data.alphabet import DNA, PROTEIN, UNPHASED, Alphabet
 from mltree.data.codons import codon_alphabet
 from mltree.data.patterns import Patterns
-from mltree.likelihood.likelihood import Likelihood
+from mltree.likelihood.likelihood import TreeLikelihood
 from mltree.models.eigen import ModelArrays, decompose, p_matrices, series_of
 from mltree.models.grammar import parse_model
 from mltree.program.cases import Case
@@ -219,7 +219,7 @@ def test_likelihoods_of_short_branches(
         site_pattern=np.arange(9, dtype=np.int32),
         alphabet=alphabet,
     )
-    used = Likelihood(open_engine(patterns, 2), (1e-9, 100.0))
+    used = TreeLikelihood(open_engine(patterns, 2), (1e-9, 100.0))
     lnl, slopes, curves = exact_terms(tree, patterns, arrays)
     told = used.derivatives(tree, Case((arrays,)))
     assert told[0] == pytest.approx(lnl, rel=0, abs=LNL)

@@ -10,7 +10,7 @@ import numpy as np
 import pytest
 
 from mltree.data.alphabet import DNA, PROTEIN
-from mltree.likelihood.likelihood import Likelihood
+from mltree.likelihood.likelihood import TreeLikelihood
 from mltree.models.eigen import fitted, p_matrices
 from mltree.models.grammar import format_model, parse_model
 from mltree.models.partitioned import Linkage, PartitionModel, alone
@@ -49,7 +49,7 @@ def problem(make_problem: Callable[..., Problem]) -> Problem:
 def part_lnls(problem: Problem, tree: Tree, model: PartitionModel) -> np.ndarray:
     """f64[parts] by the reference, all parts of one engine."""
     engine = ReferenceEngine(problem.patterns, max(model.categories), BOUNDS)
-    likelihood = Likelihood(engine, BOUNDS)
+    likelihood = TreeLikelihood(engine, BOUNDS)
     return likelihood.part_log_likelihoods([tree], [Case(model.arrays())])[0]
 
 
@@ -64,7 +64,7 @@ def lone_lnls(problem: Problem, tree: Tree, model: PartitionModel) -> list[float
             ends=(),
         )
         arrays = own.arrays()
-        likelihood = Likelihood(ReferenceEngine(patterns, arrays.n_categories, BOUNDS), BOUNDS)
+        likelihood = TreeLikelihood(ReferenceEngine(patterns, arrays.n_categories, BOUNDS), BOUNDS)
         scaled = Tree(tree.twin, tree.edge, scaler * tree.lengths, tree.n_tips)
         lnls.append(float(likelihood.log_likelihoods([scaled], [Case((arrays,))])[0]))
     return lnls

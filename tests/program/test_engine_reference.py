@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 import pytest
 
-from mltree.likelihood.likelihood import Likelihood
+from mltree.likelihood.likelihood import TreeLikelihood
 from mltree.models.eigen import ModelArrays, p_matrices
 from mltree.tree.topology import Tree
 
@@ -17,7 +17,7 @@ if TYPE_CHECKING:
     from conftest import Problem
 
 MakeProblem = Callable[..., "Problem"]
-Reference = Callable[..., Likelihood]
+Reference = Callable[..., TreeLikelihood]
 
 
 def site_likelihoods(tree: Tree, model: ModelArrays, tips: np.ndarray) -> np.ndarray:

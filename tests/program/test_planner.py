@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 import pytest
 
-from mltree.likelihood.likelihood import Likelihood
+from mltree.likelihood.likelihood import TreeLikelihood
 from mltree.program import builders, planner
 from mltree.tree.moves import nni
 from mltree.tree.topology import Forest, Tree
@@ -19,7 +19,7 @@ if TYPE_CHECKING:
 
 
 def test_a_scan_of_several_trees_scores_each_under_its_own_model(
-    make_problem: Callable[..., Problem], reference: Callable[..., Likelihood]
+    make_problem: Callable[..., Problem], reference: Callable[..., TreeLikelihood]
 ) -> None:
     problem = make_problem(7, 30, trees=3)
     likelihood = reference(problem)
@@ -40,7 +40,7 @@ def test_a_scan_of_several_trees_scores_each_under_its_own_model(
 
 @pytest.mark.cases(25, 1000)
 def test_only_what_a_change_made_stale_is_computed_again(
-    make_problem: Callable[..., Problem], reference: Callable[..., Likelihood], case: int
+    make_problem: Callable[..., Problem], reference: Callable[..., TreeLikelihood], case: int
 ) -> None:
     """Random moves and lengths: the CLAs renewed are those that differ, to the bit of all anew."""
     rng = np.random.default_rng(case)

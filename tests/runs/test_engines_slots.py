@@ -12,7 +12,7 @@ import pytest
 from verifier import VerifiedEngine
 
 from mltree.data.patterns import Patterns, drawn, empty_slots
-from mltree.likelihood.likelihood import Columns, Likelihood
+from mltree.likelihood.likelihood import Columns, TreeLikelihood
 from mltree.program.cases import Case
 from mltree.program.engine import Engine
 from mltree.runs.engines import ReplicateLikelihood
@@ -24,7 +24,7 @@ if TYPE_CHECKING:
     from conftest import Problem
 
 Open = Callable[..., Engine]
-MakeLikelihood = Callable[..., Likelihood]
+MakeLikelihood = Callable[..., TreeLikelihood]
 
 BOUNDS = (1e-6, 100.0)
 TAXA, SLOTS = 6, 3
@@ -88,7 +88,9 @@ def data(request: pytest.FixtureRequest, make_problem: Callable[..., Problem], c
     return Data(problem, Resampling.of([patterns], case, "x").rows(range(4)))
 
 
-def everything(used: Likelihood, trees: Sequence[Tree], cases: Sequence[Case]) -> list[np.ndarray]:
+def everything(
+    used: TreeLikelihood, trees: Sequence[Tree], cases: Sequence[Case]
+) -> list[np.ndarray]:
     """What a search asks for, of all trees side by side: lnLs, then lengths."""
     trees = [tree.copy() for tree in trees]
     around = Neighbourhood(trees)

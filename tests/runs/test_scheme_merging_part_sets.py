@@ -9,7 +9,7 @@ import pytest
 
 from mltree.data.alphabet import DNA
 from mltree.data.patterns import compress_parts
-from mltree.likelihood.likelihood import Likelihood
+from mltree.likelihood.likelihood import TreeLikelihood
 from mltree.models.eigen import ModelArrays
 from mltree.models.grammar import parse_model
 from mltree.program.cases import Case
@@ -41,7 +41,7 @@ def test_sets_have_what_their_parts_have(
         for _ in range(6)
     ]
     arrays = [[_model(rng) for _ in range(int(rng.integers(1, 4)))] for _ in sets]
-    likelihood = Likelihood(ReferenceEngine(patterns, 2, BOUNDS), BOUNDS)
+    likelihood = TreeLikelihood(ReferenceEngine(patterns, 2, BOUNDS), BOUNDS)
     found = PartSets(likelihood, tree, many).lnls(sets, arrays)
     for own, under, lnls in zip(sets, arrays, found, strict=True):
         expected = [sum(_lone(codes, ends, part, tree, one) for part in own) for one in under]
@@ -58,5 +58,5 @@ def _lone(codes: np.ndarray, ends: list[int], part: int, tree, arrays: ModelArra
     """The lnL of a part's own alignment."""
     first, last = [*pairwise([0, *ends])][part]
     patterns = compress_parts(tuple("abcde"), codes[:, first:last], DNA, [last - first])
-    engine = Likelihood(ReferenceEngine(patterns, 2, BOUNDS), BOUNDS)
+    engine = TreeLikelihood(ReferenceEngine(patterns, 2, BOUNDS), BOUNDS)
     return float(engine.log_likelihoods([tree], [Case((arrays,))])[0])

@@ -17,7 +17,7 @@ from mltree.fit.settings import (
     PhaseSettings,
     SearchSettings,
 )
-from mltree.likelihood.likelihood import Likelihood
+from mltree.likelihood.likelihood import TreeLikelihood
 from mltree.likelihood.requests import PartLogLikelihoods, Request, SmoothTrees
 from mltree.models.grammar import parse_model
 from mltree.models.partitioned import Linkage, PartitionModel, alone
@@ -66,7 +66,7 @@ def _sent(content: Any) -> Any:
 
 
 def found_by(
-    ranks: int, open_: Callable[[], Likelihood], model: PartitionModel, tips: int, case: int
+    ranks: int, open_: Callable[[], TreeLikelihood], model: PartitionModel, tips: int, case: int
 ) -> tuple[SearchOutcome, Crew]:
     """What a search finds, and who answered it."""
     rng = np.random.default_rng(case)
@@ -102,8 +102,8 @@ def test_a_search_has_the_bits_of_one_process(
     data = make_case(tips, sites, case)
     model = alone(parse_model("HKY+FE+G2", DNA))
 
-    def open_() -> Likelihood:
-        return Likelihood(open_native(data.patterns, 2), BOUNDS)
+    def open_() -> TreeLikelihood:
+        return TreeLikelihood(open_native(data.patterns, 2), BOUNDS)
 
     lone, _ = found_by(1, open_, model, tips, case)
     size = int(rng.integers(2, 6))

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 import pytest
 
-from mltree.likelihood.likelihood import Likelihood
+from mltree.likelihood.likelihood import TreeLikelihood
 from mltree.system.errors import NumericalError
 from mltree.tree.fitch import find_conflict
 
@@ -21,7 +21,7 @@ MakeProblem = Callable[..., "Problem"]
 
 @pytest.mark.cases(30, 1000)
 def test_a_conflict_is_an_lnl_of_minus_infinity(
-    make_problem: MakeProblem, reference: Callable[..., Likelihood], case: int
+    make_problem: MakeProblem, reference: Callable[..., TreeLikelihood], case: int
 ) -> None:
     """The reference engine, which knows nothing of conflicts, finds a likelihood or none."""
     rng = np.random.default_rng(case)

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 import pytest
 
-from mltree.likelihood.likelihood import Likelihood
+from mltree.likelihood.likelihood import TreeLikelihood
 from mltree.program.engine import ReferenceEngine
 from mltree.tree.splits import robinson_foulds, splits
 from mltree.tree.topology import random_topology
@@ -48,8 +48,8 @@ def test_the_restored_tree_has_the_same_likelihood(doubled: Simulated) -> None:
     tree.lengths[:] = np.random.default_rng(4).uniform(0.01, 0.4, tree.n_edges)
     restored = collapsed.restore(tree)
     restored.validate()
-    small = Likelihood(ReferenceEngine(collapsed.groups[0], 2, BOUNDS), BOUNDS)
-    whole = Likelihood(ReferenceEngine(doubled.patterns, 2, BOUNDS), BOUNDS)
+    small = TreeLikelihood(ReferenceEngine(collapsed.groups[0], 2, BOUNDS), BOUNDS)
+    whole = TreeLikelihood(ReferenceEngine(doubled.patterns, 2, BOUNDS), BOUNDS)
     expected = small.log_likelihoods([tree], [doubled.under])[0]
     assert whole.log_likelihoods([restored], [doubled.under])[0] == pytest.approx(
         expected, rel=1e-13

@@ -22,7 +22,7 @@ from mltree.fit.settings import (
     SearchSettings,
     preset,
 )
-from mltree.likelihood.likelihood import Likelihood
+from mltree.likelihood.likelihood import TreeLikelihood
 from mltree.likelihood.requests import perform, perform_all
 from mltree.models.grammar import parse_model
 from mltree.models.partitioned import PartitionModel, alone
@@ -109,8 +109,8 @@ Open = Callable[..., Engine]
 MakeRugged = Callable[..., Patterns]
 
 
-def likelihood_of(open_native: Open, patterns: Patterns, model: PartitionModel) -> Likelihood:
-    return Likelihood(open_native(patterns, max(model.categories)), BOUNDS)
+def likelihood_of(open_native: Open, patterns: Patterns, model: PartitionModel) -> TreeLikelihood:
+    return TreeLikelihood(open_native(patterns, max(model.categories)), BOUNDS)
 
 
 def random_trees(patterns: Patterns, count: int, seed: int = 9) -> list[Tree]:
@@ -119,7 +119,7 @@ def random_trees(patterns: Patterns, count: int, seed: int = 9) -> list[Tree]:
 
 
 def searched(
-    likelihood: Likelihood,
+    likelihood: TreeLikelihood,
     patterns: Patterns,
     settings: SearchSettings,
     trees: Sequence[Tree],

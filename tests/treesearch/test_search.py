@@ -18,7 +18,7 @@ from mltree.fit.settings import (
     RoundSettings,
     SearchSettings,
 )
-from mltree.likelihood.likelihood import Likelihood
+from mltree.likelihood.likelihood import TreeLikelihood
 from mltree.models.grammar import parse_model
 from mltree.models.partitioned import Linkage, PartitionModel, alone
 from mltree.program.cases import Case
@@ -311,7 +311,7 @@ def test_an_alignment_cut_in_two_is_searched_as_the_whole(
     data = make_case(6, 80, 6, "K80{3}+FE+G2m{0.6}")
     cut = data.patterns.n_patterns // 3
     patterns = replace(data.patterns, ends=(cut, data.patterns.n_patterns))
-    halves = Likelihood(VerifiedEngine(ReferenceEngine(patterns, 2, BOUNDS), 6), BOUNDS)
+    halves = TreeLikelihood(VerifiedEngine(ReferenceEngine(patterns, 2, BOUNDS), 6), BOUNDS)
     both = PartitionModel(data.model.models * 2, ("one", "two"), scalers=np.ones(2))
     whole, parts = (
         search(likelihood, starts(data, 1), model, QUICK, np.random.default_rng(5))

@@ -17,7 +17,7 @@ from mltree.program.planner import control_records, group_records
 if TYPE_CHECKING:
     from conftest import Problem
 
-    from mltree.likelihood.likelihood import Likelihood
+    from mltree.likelihood.likelihood import TreeLikelihood
     from mltree.program.engine import Engine
 
 Function = Callable[[np.ndarray], tuple[float, np.ndarray, np.ndarray]]
@@ -131,8 +131,8 @@ def test_a_halved_step_counts_by_its_share() -> None:
 
 
 def test_smoothing_from_anywhere_ends_where_it_ends_from_a_good_start(
-    open_native: Callable[..., Engine], likelihood: Callable[..., Likelihood],
-    reference: Callable[..., Likelihood], make_problem: Callable[..., Problem],
+    open_native: Callable[..., Engine], likelihood: Callable[..., TreeLikelihood],
+    reference: Callable[..., TreeLikelihood], make_problem: Callable[..., Problem],
 ) -> None:  # fmt: skip
     problem = make_problem(tips=6, patterns=60, seed=4, alpha=30.0)
     device, rng = likelihood(open_native, problem), np.random.default_rng(3)
