@@ -86,70 +86,8 @@ if TYPE_CHECKING:
     from mltree.report.progress import Reporter
 
 
-# Supports of the best tree: tests of its branches, replicates.
-
 MODEL, SUPPORT = "bestModel", "support"
 """Kinds of the files with the search's model, and with the best tree and all its labels."""
-
-
-class SupportPlan(Value):
-    """Supports of the branches of the best tree: tests, and replicates of either bootstrap."""
-
-    tests: LocalTests | None = None
-    bootstrap: BootstrapPlan | None = None
-    ultrafast: UltrafastPlan | None = None
-
-    @classmethod
-    def asked_by(cls, options: SearchOptions) -> SupportPlan:
-        """The plan of these options.
-
-        Raises:
-            InputError: a number is no such number, or something does not go together.
-        """
-        tests, ultrafast = LocalTests.asked_by(options), UltrafastPlan.asked_by(options)
-        support_kinds(options.metric)
-        if options.bootstrap is None:
-            return cls(tests, None, ultrafast)
-        return cls(tests, BootstrapPlan.of(options.bootstrap, options.metric, "--bootstrap"), None)
-
-    @property
-    def kinds(self) -> list[str]:
-        """Kinds of all files that are written for them.
-
-        Raises:
-            InputError: there is no such metric.
-        """
-        every = [SUPPORT, BRANCHES] if self.tests else []
-        every += [SUPPORT, *ULTRAFAST_KINDS] if self.ultrafast else []
-        return [*every, *(bootstrap_kinds(self.bootstrap) if self.bootstrap else ())]
-
-    @property
-    def cited(self) -> dict[str, int | None]:
-        """Supports for a methods paragraph, in the order of labels, with their replicates.
-
-        None where it takes none, or where how many is told by the replicates themselves.
-        """
-        cited: dict[str, int | None] = {}
-        if self.tests:
-            cited |= self.tests.replicates_by_name
-        if self.ultrafast:
-            cited["UFBoot2"] = self.ultrafast.replicates
-        metrics = self.bootstrap.metrics.split(",") if self.bootstrap else ()
-        return cited | {metric.strip().upper(): None for metric in metrics}
-
-    @property
-    def replicates(self) -> int:
-        """Bootstrap replicates that are searched when the search has ended."""
-        return self.bootstrap.trees if self.bootstrap else 0
-
-    @property
-    def rows(self) -> RowCounts:
-        """Rows of weights that the ultrafast bootstrap takes when the search has ended."""
-        return RowCounts(self.ultrafast.replicates if self.ultrafast else 0)
-
-
-Draw = Callable[..., str]
-"""Writes a tree as its file has it, in Newick; ``labels``: of edges, by their ids."""
 
 
 LOG, EVENTS, START, TREE = "log", "events", "startTree", "bestTree"
@@ -185,34 +123,8 @@ OF_OTHERS = (
 """Kinds of files that go with an older search, unless a command has left them that leaves these."""
 
 
-def search_settings(options: SearchOptions) -> SearchSettings:
-    """The preset's, with the user's changes."""
-    settings = preset(options.preset)
-    return settings.nni_only() if options.moves == "nni" else settings
-
-
-def _expect(options: SearchOptions, problem: Problem) -> None:
-    """Make sure that taxa, trees and the constraint are those of the data."""
-    _outgroup(options.outgroup, problem.taxa)
-    constraint = options.constraint
-    groups = read_constraint(constraint, problem.taxa) if constraint else None
-    if options.tree is not None:
-        expect_starts(options.tree, problem.taxa, groups)
-    if options.merge and options.chooses:
-        check_mergeable(problem)
-    if options.site_rates and not options.chooses:
-        check_rates(problem.model)
-
-
-def load_for_search(options: SearchOptions, emit: Emit, source: Source | None = None) -> Problem:
-    """Read the data of a search; see :func:`.request.load`."""
-    return load(options, emit, source, expect=partial(_expect, options), site_rates=True)
-
-
-def _kinds(options: SearchOptions, plan: SupportPlan) -> list[str]:
-    """Kinds of the output files beside the best tree and its model."""
-    frequencies = [SITE_FREQUENCIES] * (options.guide_tree is not None)
-    return [*plan.kinds, *frequencies]
+Draw = Callable[..., str]
+"""Writes a tree as its file has it, in Newick; ``labels``: of edges, by their ids."""
 
 
 class FinishedSearch(NamedTuple):
@@ -221,6 +133,33 @@ class FinishedSearch(NamedTuple):
     ready: TreeSearch
     result: TreeResult
     supports: SupportResult
+
+
+@taking(SearchOptions, "model", without=("report", "site_rates"))
+def search(options: SearchOptions, source: Source, call: Call) -> SearchResult:
+    """Find the maximum-likelihood tree of an alignment, as ``mltree search`` does.
+
+    With a prefix it writes the files of the command, and goes on from those of a stopped one.
+    """
+    one_of("metric", options.metric, METRICS)
+    if options.prefix is None:
+        ready, found, supports = search_in_memory(options, call, source)
+    else:
+        if isinstance(source, MemoryAlignment):
+            source = written(source, Workspace.of(options.prefix, "alignment").path("fasta"))
+        assert call.reporter is not None, "calls that leave files have one"
+        in_file = replace(options, alignment=str(source))
+        ready, found, supports = run_search(in_file, call.reporter)
+    return SearchResult(
+        problem=ready.problem,
+        resources=options.resources,
+        found=found.scored(ready.engines, call),
+        timings=call.timings(ready.engines, found),
+        seed=options.seed,
+        starts=call.last(StartsEnded),
+        labelled=supports,
+        bootstrap=result_of(supports.texts, call) if options.bootstrap else None,
+    )
 
 
 def run_search(
@@ -532,6 +471,68 @@ class FileOutput(MemoryOutput):
         return ExitMessage("; ".join(said))
 
 
+class SupportPlan(Value):
+    """Supports of the branches of the best tree: tests, and replicates of either bootstrap."""
+
+    tests: LocalTests | None = None
+    bootstrap: BootstrapPlan | None = None
+    ultrafast: UltrafastPlan | None = None
+
+    @classmethod
+    def asked_by(cls, options: SearchOptions) -> SupportPlan:
+        """The plan of these options.
+
+        Raises:
+            InputError: a number is no such number, or something does not go together.
+        """
+        tests, ultrafast = LocalTests.asked_by(options), UltrafastPlan.asked_by(options)
+        support_kinds(options.metric)
+        if options.bootstrap is None:
+            return cls(tests, None, ultrafast)
+        return cls(tests, BootstrapPlan.of(options.bootstrap, options.metric, "--bootstrap"), None)
+
+    @property
+    def kinds(self) -> list[str]:
+        """Kinds of all files that are written for them.
+
+        Raises:
+            InputError: there is no such metric.
+        """
+        every = [SUPPORT, BRANCHES] if self.tests else []
+        every += [SUPPORT, *ULTRAFAST_KINDS] if self.ultrafast else []
+        return [*every, *(bootstrap_kinds(self.bootstrap) if self.bootstrap else ())]
+
+    @property
+    def cited(self) -> dict[str, int | None]:
+        """Supports for a methods paragraph, in the order of labels, with their replicates.
+
+        None where it takes none, or where how many is told by the replicates themselves.
+        """
+        cited: dict[str, int | None] = {}
+        if self.tests:
+            cited |= self.tests.replicates_by_name
+        if self.ultrafast:
+            cited["UFBoot2"] = self.ultrafast.replicates
+        metrics = self.bootstrap.metrics.split(",") if self.bootstrap else ()
+        return cited | {metric.strip().upper(): None for metric in metrics}
+
+    @property
+    def replicates(self) -> int:
+        """Bootstrap replicates that are searched when the search has ended."""
+        return self.bootstrap.trees if self.bootstrap else 0
+
+    @property
+    def rows(self) -> RowCounts:
+        """Rows of weights that the ultrafast bootstrap takes when the search has ended."""
+        return RowCounts(self.ultrafast.replicates if self.ultrafast else 0)
+
+
+def _kinds(options: SearchOptions, plan: SupportPlan) -> list[str]:
+    """Kinds of the output files beside the best tree and its model."""
+    frequencies = [SITE_FREQUENCIES] * (options.guide_tree is not None)
+    return [*plan.kinds, *frequencies]
+
+
 def _stale(options: SearchOptions, plan: SupportPlan, texts: Mapping[str, str]) -> list[str]:
     """Kinds of an older run's files that are to go once results of these texts are written.
 
@@ -549,6 +550,30 @@ def _stale(options: SearchOptions, plan: SupportPlan, texts: Mapping[str, str]) 
         is_others = any(is_there(workspace.path(trace)) for trace in traces)
         kinds += [kind for kind in own if not is_others and kind not in asked]
     return [kind for kind in kinds if kind not in texts and not workspace.is_among(kind, inputs)]
+
+
+def search_settings(options: SearchOptions) -> SearchSettings:
+    """The preset's, with the user's changes."""
+    settings = preset(options.preset)
+    return settings.nni_only() if options.moves == "nni" else settings
+
+
+def _expect(options: SearchOptions, problem: Problem) -> None:
+    """Make sure that taxa, trees and the constraint are those of the data."""
+    _outgroup(options.outgroup, problem.taxa)
+    constraint = options.constraint
+    groups = read_constraint(constraint, problem.taxa) if constraint else None
+    if options.tree is not None:
+        expect_starts(options.tree, problem.taxa, groups)
+    if options.merge and options.chooses:
+        check_mergeable(problem)
+    if options.site_rates and not options.chooses:
+        check_rates(problem.model)
+
+
+def load_for_search(options: SearchOptions, emit: Emit, source: Source | None = None) -> Problem:
+    """Read the data of a search; see :func:`.request.load`."""
+    return load(options, emit, source, expect=partial(_expect, options), site_rates=True)
 
 
 def _asked(starts: Sequence[StartingTree]) -> str:
@@ -569,33 +594,6 @@ def _outgroup(names: str | None, taxa: Sequence[str]) -> list[int]:
         if name not in index:
             raise InputError(f"outgroup: {name!r} is not in the alignment", taxon=name)
     return [index[name] for name in members]
-
-
-@taking(SearchOptions, "model", without=("report", "site_rates"))
-def search(options: SearchOptions, source: Source, call: Call) -> SearchResult:
-    """Find the maximum-likelihood tree of an alignment, as ``mltree search`` does.
-
-    With a prefix it writes the files of the command, and goes on from those of a stopped one.
-    """
-    one_of("metric", options.metric, METRICS)
-    if options.prefix is None:
-        ready, found, supports = search_in_memory(options, call, source)
-    else:
-        if isinstance(source, MemoryAlignment):
-            source = written(source, Workspace.of(options.prefix, "alignment").path("fasta"))
-        assert call.reporter is not None, "calls that leave files have one"
-        in_file = replace(options, alignment=str(source))
-        ready, found, supports = run_search(in_file, call.reporter)
-    return SearchResult(
-        problem=ready.problem,
-        resources=options.resources,
-        found=found.scored(ready.engines, call),
-        timings=call.timings(ready.engines, found),
-        seed=options.seed,
-        starts=call.last(StartsEnded),
-        labelled=supports,
-        bootstrap=result_of(supports.texts, call) if options.bootstrap else None,
-    )
 
 
 # ``mltree run``: from an alignment to a tree with supports and its report, in one command.
