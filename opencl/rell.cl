@@ -14,7 +14,7 @@
 #define LOCAL_TERMS 1
 #define LOCAL_CELLS 1
 
-#define RELL_TILES (2 * RELL_TILE)  // of a patch, either way; see ops/rell.py
+#define RELL_TILES (2 * RELL_TILE)  // of a patch, either way; see Rell in ops/reduce.py
 #if LANES == 1
 // A CPU's work-item has all tiles of a patch, and takes them chunk by chunk, whose rows stay in its
 // cache.

@@ -86,9 +86,9 @@ if TYPE_CHECKING:
 
 # The standard bootstrap: replicates searched side by side, kept as they end, until they suffice.
 #
-# ``prepare_bootstrap(load_problem("frogs.phy", "GTR+G4")).run(100, journal)`` is a whole bootstrap.
-# A replicate is what it is whatever runs beside it, so that a bootstrap goes on where it was
-# stopped, and more replicates can be added at any time.
+# ``prepare_bootstrap(problem, settings).run(100, journal)`` is a whole bootstrap. A replicate is what
+# it is whatever runs beside it, so that a bootstrap goes on where it was stopped, and more
+# replicates can be added at any time.
 
 MOST = 1000
 """Replicates after which autoMRE gives up: RAxML's and RAxML-NG's."""

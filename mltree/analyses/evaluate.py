@@ -18,7 +18,7 @@ from mltree.runs.calls import Call, taking
 from mltree.runs.engines import Engines, Workload, open_engines
 from mltree.runs.options import FitOptions
 from mltree.runs.problem import Problem
-from mltree.runs.request import LoggedRun, load, model_text, open_log, part_trees
+from mltree.runs.request import LoggedRun, best_model_file, load, open_log, part_trees_file
 from mltree.runs.results import Evaluation
 from mltree.runs.site_frequencies import (
     SITE_FREQUENCIES,
@@ -186,8 +186,8 @@ def run_evaluate(options: EvaluateOptions, reporter: Reporter) -> None:
         run.begin(log, append=False)
         found = fitted(engines, tree, problem.model, options, reporter)
         newick = write_newick(found.mean_tree, problem.taxa)
-        texts = {"evalModel": model_text(found.model, problem), "evalTree": newick + "\n"}
-        more = {PART_TREES: part_trees(found, problem), RATES: ""}
+        texts = {"evalModel": best_model_file(found.model, problem), "evalTree": newick + "\n"}
+        more = {PART_TREES: part_trees_file(found, problem), RATES: ""}
         if options.site_rates or found.per_site:
             more[RATES] = site_rates(engines.exact, found, problem)
         texts |= {kind: text for kind, text in more.items() if text}

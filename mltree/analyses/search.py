@@ -1,4 +1,4 @@
-"""``mltree search``."""
+"""``mltree search``, ``mltree run`` and ``mltree.search``."""
 
 from __future__ import annotations
 
@@ -47,11 +47,11 @@ from mltree.runs.problem import Problem, read_problem
 from mltree.runs.request import (
     LOCI_KINDS,
     LoggedRun,
+    best_model_file,
     input_files,
     load,
-    model_text,
     open_log,
-    part_trees,
+    part_trees_file,
     share_replicates,
 )
 from mltree.runs.results import SearchResult, SupportResult, support_facts
@@ -110,18 +110,6 @@ OF_ONE_ALIGNMENT = tuple(
     - {RESULT, *LOCI_KINDS}
 )
 """Kinds of files that a search of many loci has none of."""
-
-OF_OTHERS = (
-    (
-        (JOURNAL, BOOTSTRAPS, CONSENSUS_FILES[Consensus.MAJORITY]),
-        ("bootstrapLog", "consensus.json"),
-    ),
-    (tuple(choice_kinds(has_parts=True)), ("modelLog",)),
-    ((SITE_FREQUENCIES,), ("evalLog",)),
-    ((BRANCHES,), ("alrt.json",)),
-)
-"""Kinds of files that go with an older search, unless a command has left them that leaves these."""
-
 
 Draw = Callable[..., str]
 """Writes a tree as its file has it, in Newick; ``labels``: of edges, by their ids."""
@@ -192,7 +180,7 @@ def search_in_memory(options: SearchOptions, emit: Emit, source: Source) -> Fini
     """
     plan = SupportPlan.asked_by(options)
     _expect_choice(options, "merge=True goes with model='auto'", "or mltree.model")
-    return _searched(options, MemoryOutput(options, plan, emit, source))
+    return _searched(options, SearchOutput(options, plan, emit, source))
 
 
 def _expect_choice(options: SearchOptions, message: str, hint: str) -> None:
@@ -201,7 +189,7 @@ def _expect_choice(options: SearchOptions, message: str, hint: str) -> None:
         raise InputError(message, hint=hint)
 
 
-def _searched(options: SearchOptions, output: MemoryOutput) -> FinishedSearch:
+def _searched(options: SearchOptions, output: SearchOutput) -> FinishedSearch:
     """Read, choose models, place, search, compute supports, deliver."""
     plan, emit = output.plan, output.emit
     problem = load_for_search(options, emit, output.source)
@@ -228,7 +216,7 @@ def _searched(options: SearchOptions, output: MemoryOutput) -> FinishedSearch:
 
 
 def draw_supports(
-    ready: TreeSearch, result: TreeResult, draw: Draw, output: MemoryOutput
+    ready: TreeSearch, result: TreeResult, draw: Draw, output: SearchOutput
 ) -> SupportResult:
     """Compute the supports that were asked for, tell of them, and keep them: each may take days."""
     plan, problem, seed = output.plan, ready.problem, output.options.seed
@@ -251,8 +239,8 @@ def draw_supports(
     return supports
 
 
-class MemoryOutput:
-    """A search that leaves everything to its caller: nothing is written, or goes on later."""
+class SearchOutput:
+    """Output of a search that leaves everything to its caller: nothing is written."""
 
     checkpoint: Checkpoint | None = None
     ranks: Ranks = LONE
@@ -305,7 +293,7 @@ class MemoryOutput:
         problem, options = self._ready.problem, self.options
         if problem.data is not None:
             return model
-        text = model_text(model, problem).strip()
+        text = best_model_file(model, problem).strip()
         source = options.alignment if self.source is None else self.source
         return read_problem(source, text, options.data_type, options.linkage).model
 
@@ -313,7 +301,7 @@ class MemoryOutput:
         """Leave everything."""
 
 
-class FileOutput(MemoryOutput):
+class FileOutput(SearchOutput):
     """Files of a search, its log and its checkpoint, under a prefix that is locked and claimed."""
 
     def __init__(
@@ -390,8 +378,8 @@ class FileOutput(MemoryOutput):
         """Write the tree, its model and what goes with them, and delete what they make obsolete."""
         options, problem = self.options, self._ready.problem
         self._newick = self._draw(result.mean_tree)
-        self._texts = {MODEL: model_text(result.model, problem), TREE: self._newick + "\n"}
-        more = {PART_TREES: part_trees(result, problem), RATES: ""}
+        self._texts = {MODEL: best_model_file(result.model, problem), TREE: self._newick + "\n"}
+        more = {PART_TREES: part_trees_file(result, problem), RATES: ""}
         if options.site_rates or result.per_site:
             more[RATES] = site_rates(self._ready.engines.exact, result, problem)
         self._texts |= {kind: text for kind, text in more.items() if text}
@@ -533,6 +521,18 @@ def _kinds(options: SearchOptions, plan: SupportPlan) -> list[str]:
     return [*plan.kinds, *frequencies]
 
 
+OF_OTHERS = (
+    (
+        (JOURNAL, BOOTSTRAPS, CONSENSUS_FILES[Consensus.MAJORITY]),
+        ("bootstrapLog", "consensus.json"),
+    ),
+    (tuple(choice_kinds(has_parts=True)), ("modelLog",)),
+    ((SITE_FREQUENCIES,), ("evalLog",)),
+    ((BRANCHES,), ("alrt.json",)),
+)
+"""Kinds of files that go with an older search, unless a command has left them that leaves these."""
+
+
 def _stale(options: SearchOptions, plan: SupportPlan, texts: Mapping[str, str]) -> list[str]:
     """Kinds of an older run's files that are to go once results of these texts are written.
 
@@ -572,7 +572,7 @@ def _expect(options: SearchOptions, problem: Problem) -> None:
 
 
 def load_for_search(options: SearchOptions, emit: Emit, source: Source | None = None) -> Problem:
-    """Read the data of a search; see :func:`.request.load`."""
+    """Read the data of a search; see :func:`mltree.runs.request.load`."""
     return load(options, emit, source, expect=partial(_expect, options), site_rates=True)
 
 

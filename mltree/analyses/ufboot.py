@@ -6,7 +6,8 @@ IQ-TREE offers on its way from one perturbed tree to the next. A tree that is he
 that would be, so that few have to be looked around. IQ-TREE meets good trees often, each time with
 branch lengths that are not quite the best, and replicates keep what suits them. So trees that are
 held are looked around again here, by chance, those of most replicates most often, their lengths
-disturbed. It goes on until more leave the supports as they are (:data:`.ultrafast.CORRELATION`).
+disturbed. It goes on until more leave the supports as they are
+(:data:`mltree.supports.bootstrap.CORRELATION`).
 """
 
 from __future__ import annotations

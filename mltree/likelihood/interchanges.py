@@ -48,7 +48,7 @@ _SUMS = 1 + 2 * BRANCHES
 """Sums a quartet: lnL, and two derivatives a branch."""
 
 _INTERCHANGES = np.array([(2, 1, 0, 3), (3, 1, 2, 0)])
-"""Order of the subtrees a, b, c, d in the tree's two neighbours (:func:`.moves.nni`)."""
+"""Order of the subtrees a, b, c, d in the tree's two neighbours (:func:`mltree.tree.moves.nni`)."""
 
 
 class Quartets(Value):

@@ -111,12 +111,12 @@ def _reporter(call: Call, is_shown: bool) -> Reporter:
     """Shows events on a terminal, or not, and lets the call hear them; loads rich."""
     from mltree.report.progress import Reporter, Verbosity, progress_terminal
 
-    class Heard(Reporter):
+    class HearingReporter(Reporter):
         def __call__(self, event: Event) -> None:
             super().__call__(event)
             call.hear(event)
 
-    return Heard(progress_terminal(), Verbosity.NORMAL if is_shown else Verbosity.QUIET)
+    return HearingReporter(progress_terminal(), Verbosity.NORMAL if is_shown else Verbosity.QUIET)
 
 
 class _Line:

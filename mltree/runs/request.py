@@ -336,7 +336,7 @@ def _abandon(log: RunLog) -> ExitMessage:
     return ExitMessage()
 
 
-def model_text(model: PartitionModel, problem: Problem) -> str:
+def best_model_file(model: PartitionModel, problem: Problem) -> str:
     """The content of a .bestModel file: a line a part, in the order of the partition file."""
     if problem.data is None:
         return format_best_model(model.lone, problem.n_sites) + "\n"
@@ -350,7 +350,7 @@ def model_text(model: PartitionModel, problem: Problem) -> str:
     return best_model_text([part for _, part, _ in rows], [text for *_, text in rows])
 
 
-def part_trees(found: TreeResult, problem: Problem) -> str:
+def part_trees_file(found: TreeResult, problem: Problem) -> str:
     """The content of a .bestPartitionTrees file: a tree a line, in the order of the file."""
     if problem.data is None:
         return ""
@@ -441,7 +441,7 @@ class LoggedRun:
         """Describe a run that stands ready.
 
         ``resolved``: options that it has chosen itself; ``supports``: what of
-        :data:`.methods.SUPPORTS` will be computed, with its replicates.
+        :data:`mltree.report.methods.SUPPORTS` will be computed, with its replicates.
         """
         data = " + ".join(patterns.alphabet.name for patterns in problem.groups)
         names = tuple(map(_named, problem.model.models))

@@ -20,7 +20,7 @@ from mltree.runs.engines import Resources, Workload, open_engines
 from mltree.runs.inputs import TreeLike, newick_of, newicks_of
 from mltree.runs.options import one_of
 from mltree.runs.problem import Problem
-from mltree.runs.request import RESULT_FORMAT, model_text, part_trees
+from mltree.runs.request import RESULT_FORMAT, best_model_file
 from mltree.runs.trees import TreeResult
 from mltree.supports.consensus import distances, split_table, weighted_distances
 from mltree.system import __version__
@@ -123,7 +123,7 @@ def _library(module: str, package: str) -> Any:
         raise ImportError(f"{package} is not installed: pip install {package}") from error
 
 
-# Trees against trees: distances between them, and supports of one by others.
+# Distances between trees.
 
 
 def rf(
@@ -188,14 +188,14 @@ class Evaluation:
     @property
     def part_trees(self) -> tuple[PhyloTree, ...]:
         """A tree a part, in the order of their file, where each has lengths of its own."""
-        return tuple(map(PhyloTree, part_trees(self.found, self.problem).splitlines()))
+        return tuple(map(PhyloTree, part_trees_file(self.found, self.problem).splitlines()))
 
     @property
     def model(self) -> str:
         """With its values, as ``model`` takes it; of parts, the lines of a .bestModel file."""
         if self.problem.data is None:
             return self.found.model.text
-        return model_text(self.found.model, self.problem)
+        return best_model_file(self.found.model, self.problem)
 
     @cached_property
     def site_lnl(self) -> NDArray[np.float64]:

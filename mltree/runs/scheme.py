@@ -381,6 +381,8 @@ def _apart(parts: Sequence[tuple[int, ...]]) -> list[list[int]]:
     return rows
 
 
+# Merging: rounds of relaxed clustering.
+
 SHARE = 0.1
 """Share of all pairs that is compared in a round, the most alike (PartitionFinder 2, IQ-TREE)."""
 

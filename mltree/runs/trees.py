@@ -1,4 +1,4 @@
-"""Trees given by the user, and starting trees of a search."""
+"""Trees of a run: given by the user, to start a search from, searched for, fitted to."""
 
 from __future__ import annotations
 
@@ -264,10 +264,8 @@ def _from_file(
         yield StartingTree(distinct.reduce_tree(tree), f"user {number}")
 
 
-# A run, step by step: place it, open it, then search or evaluate; give back the result.
-#
-# ``prepare_search(load_problem("frogs.phy", "GTR+G4")).run()`` is a whole search. Nothing is
-# printed here: progress goes out as events. Whoever gives a checkpoint can go on with a search.
+# Searches and fits: a search is placed, opened and run; ``prepare_search(problem).run()`` is all of
+# it. Progress goes out as events. Whoever gives a checkpoint can go on with a search.
 
 
 class TreeResult(Value):
@@ -593,8 +591,8 @@ def _optimised(
 # The requests of one search, answered among ranks: trees by trees, moves by what is moved.
 #
 # The first rank searches; the others hold the same data on devices of their own, and answer what
-# they are asked. No answer depends on what else is asked for at the same time (:mod:`.requests`),
-# so that the search is that of one process to the bit, whoever answers.
+# they are asked. No answer depends on what else is asked for at the same time
+# (:mod:`mltree.likelihood.requests`), so that the search is that of one process to the bit.
 
 LEAST_SECONDS = 0.01
 """Least seconds of a request that is shared out. To send one and its answer takes 1 to 3 ms (100

@@ -482,7 +482,8 @@ class Head(Value):
     """First line of a journal: the run that it belongs to."""
 
     fingerprint: str
-    """Hash of everything that decides the results; see :func:`.checkpoint.fingerprint`."""
+    """Hash of everything that decides the results
+    (:func:`mltree.treesearch.checkpoint.fingerprint`)."""
     layouts: Mapping[str, tuple[int, int]]
     """VW and rows of each device's layout: resumed work goes on with the same bits."""
 

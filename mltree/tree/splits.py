@@ -92,9 +92,9 @@ def _inner_rows(tree: Tree) -> NDArray[np.void]:
 class SplitSums:
     """Split keys of one tree, from which keys of its neighbours follow by additions.
 
-    A set of tips is a sum of random numbers (:attr:`.forest.Forest.tip_sets`), a split a symmetric
-    hash of its sides, and a topology the sum of its inner splits. Different topologies share a key
-    with a probability of about 2^-64 a pair.
+    A set of tips is a sum of random numbers (``Forest.tip_sets``), a split a symmetric hash of its
+    sides, and a topology the sum of its inner splits. Different topologies share a key with a
+    probability of about 2^-64 a pair.
     """
 
     def __init__(self, tree: Tree) -> None:

@@ -108,7 +108,7 @@ def _by_generator(row: ModelRow, x: ScaledCla, seen: ScaledCla) -> Float64:
 #
 # where Vᵀ π x = V⁻¹ x. One such computation has the slopes of all 189 exchangeabilities of
 # proteins; differences take a traversal for each, with as many eigen systems as there are classes.
-# FLOW sums over edges, :func:`mltree.program.builders.flow_slopes` does the rest.
+# FLOW sums over edges, ``TreeLikelihood.flow_slopes`` does the rest.
 #
 # Letters: K categories, M classes, S states.
 
