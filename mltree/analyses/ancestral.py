@@ -24,8 +24,8 @@ from mltree.analyses.simulate import by_category
 from mltree.data.patterns import Patterns
 from mltree.models.eigen import ModelArrays
 from mltree.runs.engines import Workload, open_engines
+from mltree.runs.logged_run import by_kind, command_result, deliver, load
 from mltree.runs.problem import Problem
-from mltree.runs.request import by_kind, command_result, deliver, load
 from mltree.runs.trees import TreeResult
 from mltree.system import __version__
 from mltree.system.arrays import Float64

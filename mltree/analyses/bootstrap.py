@@ -30,9 +30,7 @@ from mltree.models.parameters import bounds
 from mltree.models.partitioned import PartitionModel
 from mltree.runs.calls import Call, taking
 from mltree.runs.engines import ANY_DEVICE, Engines, Resources, Workload, open_engines
-from mltree.runs.options import AUTO, AnalysisOptions, one_of
-from mltree.runs.problem import Problem, is_choice
-from mltree.runs.request import (
+from mltree.runs.logged_run import (
     begin_log,
     by_kind,
     command_result,
@@ -43,6 +41,8 @@ from mltree.runs.request import (
     share_replicates,
     show_times,
 )
+from mltree.runs.options import AUTO, AnalysisOptions, one_of
+from mltree.runs.problem import Problem, is_choice
 from mltree.runs.results import BootstrapResult, PhyloTree, support_facts
 from mltree.runs.trees import (
     FIXED_TOPOLOGY,
@@ -86,8 +86,8 @@ if TYPE_CHECKING:
 
 # The standard bootstrap: replicates searched side by side, kept as they end, until they suffice.
 #
-# ``prepare_bootstrap(problem, settings).run(100, journal)`` is a whole bootstrap. A replicate is what
-# it is whatever runs beside it, so that a bootstrap goes on where it was stopped, and more
+# ``prepare_bootstrap(problem, settings).run(100, journal)`` is a whole bootstrap. A replicate is
+# the same whatever runs beside it, so that a bootstrap goes on where it was stopped, and more
 # replicates can be added at any time.
 
 MOST = 1000

@@ -18,7 +18,7 @@ from mltree.data.alignments import read_alignment
 from mltree.data.formats import FORMATS, format_of, write_alignment
 from mltree.data.source import read_text
 from mltree.report.drawing import Style, draw, figure, svg
-from mltree.runs.request import write_out
+from mltree.runs.logged_run import write_out
 from mltree.runs.workspace import claim_files
 from mltree.system import __version__
 from mltree.system.errors import InputError

@@ -16,9 +16,9 @@ from mltree.program.cases import Case
 from mltree.report.record import expect_record
 from mltree.runs.calls import Call, taking
 from mltree.runs.engines import Engines, Workload, open_engines
+from mltree.runs.logged_run import LoggedRun, best_model_file, load, open_log, part_trees_file
 from mltree.runs.options import FitOptions
 from mltree.runs.problem import Problem
-from mltree.runs.request import LoggedRun, best_model_file, load, open_log, part_trees_file
 from mltree.runs.results import Evaluation
 from mltree.runs.site_frequencies import (
     SITE_FREQUENCIES,

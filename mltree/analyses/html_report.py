@@ -13,8 +13,8 @@ from mltree.data.patterns import compress
 from mltree.data.source import read_text
 from mltree.report.page import PartModel, Subject, document
 from mltree.report.record import Facts, facts_of
+from mltree.runs.logged_run import by_kind, command_result, input_files
 from mltree.runs.problem import read_model, summarise
-from mltree.runs.request import by_kind, command_result, input_files
 from mltree.runs.workspace import Workspace
 from mltree.system import __version__
 from mltree.system.errors import InputError

@@ -40,8 +40,7 @@ from mltree.models.partitioned import alone, model_alphabet
 from mltree.models.substitution import Model, arrays_of_all
 from mltree.program.cases import Case
 from mltree.runs.engines import Engines, Resources, Workload
-from mltree.runs.problem import Problem, model_text, names_parts, read_problem
-from mltree.runs.request import (
+from mltree.runs.logged_run import (
     LOCI_KINDS,
     begin_log,
     by_kind,
@@ -51,6 +50,7 @@ from mltree.runs.request import (
     result_text,
     share_loci,
 )
+from mltree.runs.problem import Problem, model_text, names_parts, read_problem
 from mltree.runs.trees import (
     StartSpec,
     starting_trees_of_each,

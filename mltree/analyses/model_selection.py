@@ -18,9 +18,9 @@ from mltree.models.grammar import format_best_model, format_model
 from mltree.models.names import in_iq_tree
 from mltree.report.lines import best_fit_line
 from mltree.runs.calls import Call, taking
+from mltree.runs.logged_run import begin_log, by_kind, command_result, deliver, load, open_log
 from mltree.runs.model_choice import Criterion, RankedModels
 from mltree.runs.problem import Problem
-from mltree.runs.request import begin_log, by_kind, command_result, deliver, load, open_log
 from mltree.runs.results import table
 from mltree.runs.scheme import ChosenScheme, check_mergeable, choose, choose_scheme, regrouped
 from mltree.runs.trees import read_tree

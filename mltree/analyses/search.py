@@ -42,9 +42,7 @@ from mltree.report.record import expect_record
 from mltree.runs.calls import Call, taking
 from mltree.runs.demand import RowCounts
 from mltree.runs.inputs import written
-from mltree.runs.options import AUTO, one_of
-from mltree.runs.problem import Problem, read_problem
-from mltree.runs.request import (
+from mltree.runs.logged_run import (
     LOCI_KINDS,
     LoggedRun,
     best_model_file,
@@ -54,6 +52,8 @@ from mltree.runs.request import (
     part_trees_file,
     share_replicates,
 )
+from mltree.runs.options import AUTO, one_of
+from mltree.runs.problem import Problem, read_problem
 from mltree.runs.results import SearchResult, SupportResult, support_facts
 from mltree.runs.scheme import check_mergeable
 from mltree.runs.site_frequencies import SITE_FREQUENCIES, frequencies_file
@@ -572,7 +572,7 @@ def _expect(options: SearchOptions, problem: Problem) -> None:
 
 
 def load_for_search(options: SearchOptions, emit: Emit, source: Source | None = None) -> Problem:
-    """Read the data of a search; see :func:`mltree.runs.request.load`."""
+    """Read the data of a search; see :func:`mltree.runs.logged_run.load`."""
     return load(options, emit, source, expect=partial(_expect, options), site_rates=True)
 
 

@@ -25,8 +25,8 @@ from mltree.models.grammar import format_model, parse_model
 from mltree.models.partitioned import model_alphabet
 from mltree.models.rates import SiteRates
 from mltree.models.substitution import Model
+from mltree.runs.logged_run import write_out
 from mltree.runs.problem import model_text, read_model
-from mltree.runs.request import write_out
 from mltree.runs.workspace import claim_files
 from mltree.system import __version__
 from mltree.system.arrays import Float64, UInt8

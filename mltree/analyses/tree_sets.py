@@ -22,8 +22,8 @@ from mltree.data.patterns import Patterns, compress
 from mltree.data.source import expect_file
 from mltree.runs.calls import in_turn
 from mltree.runs.inputs import TreeLike, newick_of, newicks_of
+from mltree.runs.logged_run import command_result, finish
 from mltree.runs.options import SeedOptions, WrittenOptions, one_of
-from mltree.runs.request import command_result, finish
 from mltree.runs.results import PhyloTree, support_facts
 from mltree.runs.workspace import Workspace
 from mltree.supports.bootstrap import STEP, bootstop, drawn_supports, labelled

@@ -24,8 +24,8 @@ from mltree.models.partitioned import Linkage, PartitionModel
 from mltree.program.cases import Case
 from mltree.runs.demand import RowCounts
 from mltree.runs.engines import Engines, Workload, open_engines
+from mltree.runs.logged_run import load
 from mltree.runs.problem import Problem
-from mltree.runs.request import load
 from mltree.runs.trees import FIXED_TOPOLOGY, TreeResult, check_possible, read_tree, tell_mended
 from mltree.supports.consensus import members, sides, unit_bits
 from mltree.supports.resampling import Resampling, share_error

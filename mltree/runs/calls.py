@@ -22,8 +22,8 @@ from mltree.data.source import forget_pipes
 from mltree.device.pocl.pocl import for_a_call
 from mltree.runs.engines import Engines, Resources
 from mltree.runs.inputs import AlignmentLike, newick_of, source_of
+from mltree.runs.logged_run import breakdown_of
 from mltree.runs.options import AnalysisOptions, one_of, size_of
-from mltree.runs.request import breakdown_of
 from mltree.runs.trees import TreeResult
 from mltree.system.events import Event, ignore
 

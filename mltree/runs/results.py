@@ -18,9 +18,9 @@ from mltree.program.cases import Case
 from mltree.runs.calls import in_turn
 from mltree.runs.engines import Resources, Workload, open_engines
 from mltree.runs.inputs import TreeLike, newick_of, newicks_of
+from mltree.runs.logged_run import RESULT_FORMAT, best_model_file, part_trees_file
 from mltree.runs.options import one_of
 from mltree.runs.problem import Problem
-from mltree.runs.request import RESULT_FORMAT, best_model_file
 from mltree.runs.trees import TreeResult
 from mltree.supports.consensus import distances, split_table, weighted_distances
 from mltree.system import __version__

@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from mltree.runs.request import expect_files, input_files, spent_so_far
+from mltree.runs.logged_run import expect_files, input_files, spent_so_far
 from mltree.system.errors import InputError
 from mltree.system.events import InputFile
 

@@ -12,8 +12,8 @@ import pytest
 from typer.testing import Result
 
 from mltree.device.discovery import choose_devices
-from mltree.runs import request
-from mltree.runs.request import ranks_for
+from mltree.runs import logged_run as request
+from mltree.runs.logged_run import ranks_for
 from mltree.tree.newick import read_newicks
 
 Run = Callable[..., Result]
