@@ -70,14 +70,14 @@ def run_check(options: CheckOptions, reporter: Reporter) -> None:
 
     Raises: MltreeError: a search would refuse it; facts that can be shown are shown before.
     """
-    if options.device is not None:
-        choose_devices(options.device)
     chooses = is_choice(options.model)
     model = None if chooses else options.model
     problem = read_problem(
         options.alignment, model, options.data_type, partitions=options.partitions,
         chooses=chooses, site_rates=True,
     )  # fmt: skip
+    if options.device is not None:
+        choose_devices(options.device)
     if options.partitions is not None:
         _show_parts(options, options.partitions, model, reporter)
     elif problem.summary is None:

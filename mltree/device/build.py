@@ -402,7 +402,8 @@ def _build(context: cl.Context, device: cl.Device, source: str, options: list[st
             program = cl.Program(context, [device], [kept]).build(options)
             return program
     program = cl.Program(context, source).build(options)
-    with suppress(InputError, cl.Error):
+    with suppress(InputError, OSError, cl.Error):
+        path.parent.mkdir(parents=True, exist_ok=True)
         (binary,) = cast("list[bytes]", program.get_info(cl.program_info.BINARIES))
         write_whole(path, hashlib.sha256(binary).digest() + binary)
     return program

@@ -434,7 +434,7 @@ def _see_them_out() -> None:
     still there where an exception ended the wait for it: a notebook's interrupt, a rank's end.
     """
     deadline = time.monotonic() + LEAST_PATIENCE
-    while _inside and time.monotonic() < deadline:
+    while any(thread.is_alive() for thread in list(_inside)) and time.monotonic() < deadline:
         time.sleep(OUT)
 
 

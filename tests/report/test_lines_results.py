@@ -10,7 +10,7 @@ from dataclasses import replace
 import pytest
 from rich.console import Console
 
-from mltree.report.lines import Ending, is_drawn, result, summary_text
+from mltree.report.lines import LINES, RESULTS, Ending, is_drawn, result, summary_text
 from mltree.report.progress import Reporter, Verbosity
 from mltree.system.events import (
     EnginesCompared,
@@ -145,3 +145,11 @@ def test_parts_are_a_table_without_anything_cut_off() -> None:
     model = "".join(line.split()[-1] for line in lines[2:-1])
     assert model == PARTS.parts[0].model
     assert json.loads(shown(PARTS, json_lines=True))["parts"][1]["gap_share"] == 0.5
+
+
+def test_every_event_is_shown() -> None:
+    def kinds(of: type[Event]) -> set[type[Event]]:
+        return {of}.union(*map(kinds, of.__subclasses__()))
+
+    ours = {kind for kind in kinds(Event) - {Event} if kind.__module__ == Event.__module__}
+    assert ours == {*LINES, *RESULTS, RunFinished}
