@@ -237,7 +237,7 @@ def prepare_bootstrap(
     replicates: int | None = None,
     seed: int = 1,
     tree: Tree | None = None,
-    constraint: str | None = None,
+    groups: Constraint | None = None,
     kept: KeptLayouts | None = None,
     emit: Emit = ignore,
 ) -> Bootstrap:
@@ -246,13 +246,12 @@ def prepare_bootstrap(
     settings    of a search like a replicate's, which has its rounds and nothing else
     replicates  that there will be, as far as is known
     tree        of all taxa, on which the model is fitted; one by parsimony where None
+    groups      splits that every tree has
     kept        layouts of the journal that the bootstrap goes on from
 
     Raises:
-        InputError: the constraint cannot be used.
         DeviceError: a device cannot be found or used.
     """
-    groups = read_constraint(constraint, problem.taxa) if constraint else None
     distinct = without_copies(problem.groups, groups, emit)
     fitting = settings.for_data(len(problem.taxa), problem.n_sites)
     work = Workload.of(
@@ -380,9 +379,11 @@ def prepared(
     kept: KeptLayouts | None = None,
 ) -> Bootstrap:
     """The bootstrap that the options ask for, ready to run; see :func:`prepare_bootstrap`."""
+    constraint = options.constraint
     return prepare_bootstrap(
         problem, replicate_settings(options.moves == "nni"), options.resources,
-        replicates=plan.replicates, seed=options.seed, tree=tree, constraint=options.constraint,
+        replicates=plan.replicates, seed=options.seed, tree=tree,
+        groups=read_constraint(constraint, problem.taxa) if constraint else None,
         kept=kept, emit=emit,
     )  # fmt: skip
 

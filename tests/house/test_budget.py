@@ -7,14 +7,14 @@ from budget import ROOT, circles_of, count
 
 CEILINGS = {
     "files": 150,
-    "lines": 48_681,
+    "lines": 48_683,
     "rooms": 16,
     "files of the fullest room": 16,
     "loose modules": 1,
     "circles of imports": 0,
     "modules whose only importer stands beside them": 5,
     "array aliases outside their module": 1,
-    "lists of eight names or more written twice": 1,
+    "lists of eight names or more written twice": 0,
     "parameters of the widest function of the command line": 4,
     "docstrings that begin with What, Whether or Of": 0,
     "docstrings of three words or fewer": 50,
