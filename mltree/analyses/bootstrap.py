@@ -170,8 +170,9 @@ class Bootstrap(Value, kw_only=True):
         """Replicates as they end, some of the missing; so many under way at a time at most."""
         with self.engines.for_replicates(self.replicates, missing, most) as (likelihood, slots):
             searches = self.replicates.searches(numbers, slots)
-            for _, found in perform_all(likelihood, searches, slots.count):
-                yield found.number, Entry(found.lnl, write_newick(found.tree, self.problem.taxa))
+            for _, replicate in perform_all(likelihood, searches, slots.count):
+                newick = write_newick(replicate.tree, self.problem.taxa)
+                yield replicate.number, Entry(replicate.lnl, newick)
 
 
 def _elsewhere(problem: Problem, engines: Engines, replicates: Replicates) -> Bootstrap:
@@ -266,11 +267,11 @@ def prepare_bootstrap(
             else distinct.reduce_tree(tree)
         )
         exact = engines.is_exact
-        found = fit_topology(
+        fit = fit_topology(
             engines.likelihood, start, model, emit, optimise_parameters=True,
             optimise_lengths=True, settings=FIXED_TOPOLOGY.for_precision(exact),
         )  # fmt: skip
-        model = found.model
+        model = fit.model
     return _bootstrap(problem, distinct, engines, model, groups, seed, settings)
 
 

@@ -75,7 +75,7 @@ def fitted(
             "+PSR finds rates of sites together with the model and the branch lengths",
             hint="leave the model and the branches to be optimised, or use +G4",
         )
-    found = fit_topology(
+    fit = fit_topology(
         engines.likelihood,
         tree,
         model,
@@ -84,7 +84,7 @@ def fitted(
         optimise_lengths=not options.no_opt_branches,
         settings=FIXED_TOPOLOGY.for_precision(engines.is_exact),
     )
-    return as_reported(engines, found, emit, tree)
+    return as_reported(engines, fit, emit, tree)
 
 
 # The rates of sites as files: IQ-TREE's .rate, of categories or of +PSR.
@@ -108,13 +108,13 @@ def check_rates(model: PartitionModel) -> None:
         )
 
 
-def site_rates(likelihood: TreeLikelihood, found: TreeResult, problem: Problem) -> str:
+def site_rates(likelihood: TreeLikelihood, result: TreeResult, problem: Problem) -> str:
     """The content of a .rate file, sites in the order of the file, rates among all of them."""
-    if found.per_site is not None:
-        rates = _fitted(found.per_site)
+    if result.per_site is not None:
+        rates = _fitted(result.per_site)
     else:
-        lnls, arrays = likelihood.single_log_likelihoods, found.model.arrays()
-        rates = empirical_rates(lnls, found.tree, arrays, problem.groups)
+        lnls, arrays = likelihood.single_log_likelihoods, result.model.arrays()
+        rates = empirical_rates(lnls, result.tree, arrays, problem.groups)
     columns = (problem.by_site(np.asarray(column, np.float64)).tolist() for column in rates)
     rows = zip(*columns, strict=True)
     return HEAD + "".join(
@@ -184,35 +184,35 @@ def run_evaluate(options: EvaluateOptions, reporter: Reporter) -> None:
             resolved={}, is_estimated=not (options.no_opt_model and options.no_opt_branches),
         )  # fmt: skip
         run.begin(log, append=False)
-        found = fitted(engines, tree, problem.model, options, reporter)
-        newick = write_newick(found.mean_tree, problem.taxa)
-        texts = {"evalModel": best_model_file(found.model, problem), "evalTree": newick + "\n"}
-        more = {PART_TREES: part_trees_file(found, problem), RATES: ""}
-        if options.site_rates or found.per_site:
-            more[RATES] = site_rates(engines.exact, found, problem)
+        result = fitted(engines, tree, problem.model, options, reporter)
+        newick = write_newick(result.mean_tree, problem.taxa)
+        texts = {"evalModel": best_model_file(result.model, problem), "evalTree": newick + "\n"}
+        more = {PART_TREES: part_trees_file(result, problem), RATES: ""}
+        if options.site_rates or result.per_site:
+            more[RATES] = site_rates(engines.exact, result, problem)
         texts |= {kind: text for kind, text in more.items() if text}
         if options.guide_tree is not None:
             texts |= frequencies_file(problem)
         if options.site_lnl:
-            sites = engines.exact.site_log_likelihoods(found.tree, Case(found.model.arrays()))
+            sites = engines.exact.site_log_likelihoods(result.tree, Case(result.model.arrays()))
             values = problem.by_site(sites)
             texts["siteLnL"] = "".join(f"{v:.10f}\n" for v in values)
         if classes:
-            of_sites = SiteClasses.of(engines.exact, found.tree, found.model, problem)
+            of_sites = SiteClasses.of(engines.exact, result.tree, result.model, problem)
             texts |= of_sites.texts(classes)
         stale = [*more, *(OF_SITES if options.redo else ())]
-        run.deliver(found, newick, texts, [kind for kind in stale if kind not in texts])
-        reporter.finish("evaluate", run.conclude(found, newick))
+        run.deliver(result, newick, texts, [kind for kind in stale if kind not in texts])
+        reporter.finish("evaluate", run.conclude(result, newick))
 
 
 @taking(EvaluateOptions, "tree", "model")
 def evaluate(options: EvaluateOptions, source: Source, call: Call) -> Evaluation:
     """Compute the log-likelihood of a tree, topology or all of it fixed, as ``mltree evaluate``."""
     problem, tree, engines = opened(options, call, source)
-    found = fitted(engines, tree, problem.model, options, call)
+    result = fitted(engines, tree, problem.model, options, call)
     return Evaluation(
         problem=problem,
         resources=options.resources,
-        found=found.scored(engines, call),
-        timings=call.timings(engines, found),
+        result=result.scored(engines, call),
+        timings=call.timings(engines, result),
     )

@@ -205,17 +205,17 @@ class Likelihood:
             one, other = (int(tree.twin[h]) for h in tree.siblings(half))
             sides = [below.get(h, frozenset([h // 3])) for h in (one, other)]
             below[half] = sides[0] | sides[1]
-        found = [""] * tree.n_edges
+        labels = [""] * tree.n_edges
         for pair in tree.edge_halves.tolist():
             tips = [h // 3 for h in pair if h < 3 * tree.n_tips]
             if tips:
-                found[int(tree.edge[pair[0]])] = taxa[tips[0]]
+                labels[int(tree.edge[pair[0]])] = taxa[tips[0]]
         every = frozenset(range(tree.n_tips))
         for half, inside in below.items():
-            if not found[int(tree.edge[half])]:
+            if not labels[int(tree.edge[half])]:
                 side = min(inside, every - inside, key=lambda tips: (len(tips), 0 in tips))
-                found[int(tree.edge[half])] = ",".join(taxa[tip] for tip in sorted(side))
-        return found[: tree.n_branches]
+                labels[int(tree.edge[half])] = ",".join(taxa[tip] for tip in sorted(side))
+        return labels[: tree.n_branches]
 
     def _checked(self, x: ArrayLike | None) -> Float64:
         """Raises: InputError where it is no such vector."""
@@ -268,8 +268,8 @@ class Likelihood:
     def _lnls(self, points: Float64) -> Float64:
         """f64 [m]: lnL at each of f64 [m, n]."""
         trees = [self._tree_at(x) for x in points]
-        found: Float64 = self._asked("log_likelihoods", trees, self._cases(points))
-        return found
+        lnls: Float64 = self._asked("log_likelihoods", trees, self._cases(points))
+        return lnls
 
     def _derivatives(self, x: Float64) -> tuple[Float64, Float64]:
         """Slope and curvature in every branch length."""

@@ -113,10 +113,10 @@ def _subsets(problem: Problem, members: Sequence[Sequence[str]]) -> Problem:
 
 def _mark(patterns: Patterns) -> str:
     """Digest of the data of a part."""
-    found = hashlib.sha256("\n".join([patterns.alphabet.name, *patterns.taxa]).encode())
-    found.update(patterns.codes.tobytes())
-    found.update(patterns.weights.tobytes())
-    return found.hexdigest()
+    digest = hashlib.sha256("\n".join([patterns.alphabet.name, *patterns.taxa]).encode())
+    digest.update(patterns.codes.tobytes())
+    digest.update(patterns.weights.tobytes())
+    return digest.hexdigest()
 
 
 def _row(choice: RankedModels, patterns: Patterns) -> dict[str, Any]:

@@ -131,18 +131,18 @@ def search(options: SearchOptions, source: Source, call: Call) -> SearchResult:
     """
     one_of("metric", options.metric, METRICS)
     if options.prefix is None:
-        ready, found, supports = search_in_memory(options, call, source)
+        ready, result, supports = search_in_memory(options, call, source)
     else:
         if isinstance(source, MemoryAlignment):
             source = written(source, Workspace.of(options.prefix, "alignment").path("fasta"))
         assert call.reporter is not None, "calls that leave files have one"
         in_file = replace(options, alignment=str(source))
-        ready, found, supports = run_search(in_file, call.reporter)
+        ready, result, supports = run_search(in_file, call.reporter)
     return SearchResult(
         problem=ready.problem,
         resources=options.resources,
-        found=found.scored(ready.engines, call),
-        timings=call.timings(ready.engines, found),
+        result=result.scored(ready.engines, call),
+        timings=call.timings(ready.engines, result),
         seed=options.seed,
         starts=call.last(StartsEnded),
         labelled=supports,

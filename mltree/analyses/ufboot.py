@@ -115,7 +115,7 @@ class UltrafastOutcome(Value):
 
 def ultrafast(
     search: TreeSearch,
-    found: SearchOutcome,
+    searched: SearchOutcome,
     replicates: int,
     seed: int,
     settings: SearchSettings | None = None,
@@ -133,10 +133,10 @@ def ultrafast(
     stay = all(keeps_drawn(plan.devices, replicates, plan.n_patterns) for plan in plans)
     if stay:
         likelihood.load_weights(rows)
-    own, case = Ultrafast(replicates), Case(found.model.arrays())
+    own, case = Ultrafast(replicates), Case(searched.model.arrays())
     try:
         offers = _Offers(likelihood, case, rows, stay, own, search.constraint)
-        correlation = _offered(offers, found, np.random.default_rng(seed), emit)
+        correlation = _offered(offers, searched, np.random.default_rng(seed), emit)
     finally:
         likelihood.load_weights(rows[:1].astype(np.float64))
     if correlation < CORRELATION:
@@ -144,7 +144,7 @@ def ultrafast(
                     f"a correlation of {correlation:.3f}"))  # fmt: skip
     trees = [own.trees[key] for key in own.held.tolist()]
     every = Replicates(
-        search.distinct, found.model, settings or search.settings, seed, search.constraint, NAME,
+        search.distinct, searched.model, settings or search.settings, seed, search.constraint, NAME,
         trees,
     )  # fmt: skip
     whole = list(_restored(every)) if settings is None else _climbed(every, search.engines, emit)
@@ -189,19 +189,21 @@ def _climbed(replicates: Replicates, engines: Engines, emit: Emit) -> list[Tree]
     with engines.for_replicates(replicates, numbers, len(trees)) as (likelihood, slots):
         searches = replicates.searches(numbers, slots)
         every = perform_all(likelihood, searches, slots.count)
-        for done, (_, found) in enumerate(every, 1):
-            trees[found.number - 1] = found.tree
+        for done, (_, replicate) in enumerate(every, 1):
+            trees[replicate.number - 1] = replicate.tree
             if done % TOLD == 0:
-                emit(ReplicateDone(found.number, found.lnl, done, len(trees)))
+                emit(ReplicateDone(replicate.number, replicate.lnl, done, len(trees)))
     return trees
 
 
-def _offered(offers: _Offers, found: SearchOutcome, rng: np.random.Generator, emit: Emit) -> float:
+def _offered(
+    offers: _Offers, searched: SearchOutcome, rng: np.random.Generator, emit: Emit
+) -> float:
     """Go from tree to tree; the correlation of the supports at the end."""
     own = offers.replicates
-    offers.around([found.tree])
+    offers.around([searched.tree])
     offers.around(
-        [entry.tree for entry in found.pool.trees if entry.key != topology_key(found.tree)]
+        [entry.tree for entry in searched.pool.trees if entry.key != topology_key(searched.tree)]
     )
     while True:
         correlation = own.correlation() or 0.0
@@ -374,15 +376,15 @@ class UltrafastPlan(Value):
 
 
 def ultrafast_texts(
-    plan: UltrafastPlan, ready: TreeSearch, found: TreeResult, best: str, seed: int, emit: Emit
+    plan: UltrafastPlan, ready: TreeSearch, result: TreeResult, best: str, seed: int, emit: Emit
 ) -> tuple[dict[str, str], list[SupportsDrawn]]:
     """Compute it: the files by kind, and the supports.
 
     best  the best tree in Newick, with the labels that the supports go behind
     """
-    assert found.search is not None
+    assert result.search is not None
     climbing = ready.settings.unperturbed().nni_only() if plan.bnni else None
-    outcome = ultrafast(ready, found.search, plan.replicates, seed, climbing, emit)
+    outcome = ultrafast(ready, result.search, plan.replicates, seed, climbing, emit)
     taxa = ready.problem.taxa
     different = {id(tree): tree for tree in outcome.trees}
     lines = {key: write_newick(tree, taxa) + "\n" for key, tree in different.items()}
@@ -392,7 +394,7 @@ def ultrafast_texts(
     texts, events = support_texts(clades, replicates, {"support": "ufboot"}, emit, before)
     emit(BootstrapFinished(plan.replicates, outcome.converged, (), outcome.seconds))
     table = split_table(replicates)
-    likely = _likely_consensus(table, ready, found.model)
+    likely = _likely_consensus(table, ready, result.model)
     return texts | {TREES: newicks, CONSENSUS: likely, SPLITS: _nexus(table)}, events
 
 

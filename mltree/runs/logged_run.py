@@ -79,15 +79,15 @@ def describe_run(
     resolved  values of those that the run has chosen itself
     inputs    what may be files; what is none is left out
     """
-    found = threads()
+    available = threads()
     values = {**{name: value for name, (value, _) in options.items()}, **resolved}
     return RunDescribed(
         date=datetime.now().astimezone().isoformat(timespec="seconds"),
         host=platform.node(),
         system=f"{platform.system()} {platform.release()}, {platform.machine()}",
         cpu=_cpu(),
-        threads=found.number,
-        threads_source=found.source,
+        threads=available.number,
+        threads_source=available.source,
         devices=tuple(_device(device) for device in devices) or ("none: NumPy reference",),
         versions=_versions(),
         options={
@@ -115,23 +115,23 @@ def _cpu() -> str:
 
 
 def _versions() -> dict[str, str]:
-    found = {"mltree": __version__, "Python": platform.python_version()}
+    versions = {"mltree": __version__, "Python": platform.python_version()}
     for package in PACKAGES:
         try:
-            found[package] = version(package)
+            versions[package] = version(package)
         except PackageNotFoundError:  # noqa: PERF203
             continue
-    return found
+    return versions
 
 
 def input_files(names: Iterable[str]) -> tuple[InputFile, ...]:
     """The files among these names, each once, with their digests."""
-    found = {}
+    files = {}
     for name in names:
         if name == STDIN or _is_file(name):
             content = read_bytes(name)
-            found[name] = InputFile(name, len(content), hashlib.sha256(content).hexdigest())
-    return tuple(found.values())
+            files[name] = InputFile(name, len(content), hashlib.sha256(content).hexdigest())
+    return tuple(files.values())
 
 
 def expect_files(inputs: Iterable[InputFile]) -> None:
@@ -350,11 +350,11 @@ def best_model_file(model: PartitionModel, problem: Problem) -> str:
     return best_model_text([part for _, part, _ in rows], [text for *_, text in rows])
 
 
-def part_trees_file(found: TreeResult, problem: Problem) -> str:
+def part_trees_file(result: TreeResult, problem: Problem) -> str:
     """The content of a .bestPartitionTrees file: a tree a line, in the order of the file."""
     if problem.data is None:
         return ""
-    numbered = zip(problem.data.order, found.part_trees, strict=False)
+    numbered = zip(problem.data.order, result.part_trees, strict=False)
     rows = sorted((number, write_newick(tree, problem.taxa)) for number, tree in numbered)
     return "".join(f"{text}\n" for _, text in rows)
 
@@ -502,24 +502,24 @@ class LoggedRun:
             self.reporter(Notice(f"{error.message}; it is tried again at the end"))
 
     def deliver(
-        self, found: TreeResult, newick: str, texts: dict[str, str], spent: Sequence[str] = ()
+        self, result: TreeResult, newick: str, texts: dict[str, str], spent: Sequence[str] = ()
     ) -> None:
         """Write the results, and them all as JSON; see :func:`deliver`."""
         workspace = self.options.workspace
         paths = [*self.files, *map(workspace.path, [*texts, self.result_kind])]
-        values = self._values(self._event(found, newick), paths)
+        values = self._values(self._event(result, newick), paths)
         texts = {**texts, self.result_kind: result_text(values)}
         self.files += deliver(workspace, texts, self.reporter, spent)
 
-    def conclude(self, found: TreeResult, newick: str) -> dict[str, Any]:
+    def conclude(self, result: TreeResult, newick: str) -> dict[str, Any]:
         """Show what was found, scored in fp64, what it took, and how a paper says it.
 
         Returns the result, for :meth:`.Reporter.finish`.
         """
-        exact = found.scored(self.engines, self.reporter)
+        exact = result.scored(self.engines, self.reporter)
         event = self._event(exact, newick)
         values = self._values(event, self.files)
-        if exact is not found:
+        if exact is not result:
             self.options.workspace.write({self.result_kind: result_text(values)})
         self.reporter(self._spent())
         self.reporter(event)
@@ -529,8 +529,8 @@ class LoggedRun:
         self.reporter.say(methods_text(self.methods), Verbosity.VERBOSE)
         return values
 
-    def _event(self, found: TreeResult, newick: str) -> RunFinished:
-        return found.event(newick, list(map(str, self.files)), self.support)
+    def _event(self, result: TreeResult, newick: str) -> RunFinished:
+        return result.event(newick, list(map(str, self.files)), self.support)
 
     def _spent(self) -> ResourcesSpent:
         """Time and memory that the run took so far."""

@@ -61,13 +61,13 @@ class PhyloTree:
     @cached_property
     def supports(self) -> dict[frozenset[str], float]:
         """By the taxa on the side of a branch that is written inside of it: its label's number."""
-        tree, found = self._written, {}
+        tree, supports = self._written, {}
         tips = {tip: n for n, tip in enumerate(tree.tips)}
         for node in np.flatnonzero(np.isfinite(tree.supports)).tolist():
             inside = (at for at in tips if node <= at < _end(tree, node))
             if node:
-                found[frozenset(tree.labels[tip] for tip in inside)] = float(tree.supports[node])
-        return found
+                supports[frozenset(tree.labels[tip] for tip in inside)] = float(tree.supports[node])
+        return supports
 
     def rf(self, other: TreeLike) -> int:
         """Robinson-Foulds distance from another tree of the same taxa."""
@@ -149,9 +149,9 @@ def rf(
         if weighted and np.isnan(table.lengths).any():
             raise InputError("weighted=True: a tree has a branch without a length")
         rows = first.n_trees - 1
-        found = weighted_distances(table, rows) if weighted else distances(table, rows)
+        upper = weighted_distances(table, rows) if weighted else distances(table, rows)
         matrix = np.zeros((first.n_trees, first.n_trees), float if weighted else int)
-        for number, row in enumerate(found):
+        for number, row in enumerate(upper):
             matrix[number, number + 1 :] = matrix[number + 1 :, number] = row
         if other is None:
             return matrix
@@ -164,7 +164,7 @@ class Evaluation:
 
     problem: Problem
     resources: Resources
-    found: TreeResult
+    result: TreeResult
     timings: Mapping[str, float]
     """Seconds: ``total``, of the call; ``run``, of the search or optimisation; ``device``."""
 
@@ -173,7 +173,7 @@ class Evaluation:
     @property
     def lnl(self) -> float:
         """Log-likelihood of the tree, in fp64."""
-        return self.found.lnl
+        return self.result.lnl
 
     @property
     def taxa(self) -> tuple[str, ...]:
@@ -183,27 +183,27 @@ class Evaluation:
     @cached_property
     def tree(self) -> PhyloTree:
         """With branch lengths in expected substitutions per site."""
-        return PhyloTree(write_newick(self.found.mean_tree, self.problem.taxa))
+        return PhyloTree(write_newick(self.result.mean_tree, self.problem.taxa))
 
     @property
     def part_trees(self) -> tuple[PhyloTree, ...]:
         """A tree a part, in the order of their file, where each has lengths of its own."""
-        return tuple(map(PhyloTree, part_trees_file(self.found, self.problem).splitlines()))
+        return tuple(map(PhyloTree, part_trees_file(self.result, self.problem).splitlines()))
 
     @property
     def model(self) -> str:
         """With its values, as ``model`` takes it; of parts, the lines of a .bestModel file."""
         if self.problem.data is None:
-            return self.found.model.text
-        return best_model_file(self.found.model, self.problem)
+            return self.result.model.text
+        return best_model_file(self.result.model, self.problem)
 
     @cached_property
     def site_lnl(self) -> NDArray[np.float64]:
         """f64 [sites]: lnL of every site, in the alignment's order; computed when asked for."""
         with in_turn():
             exact = open_engines(self.resources, Workload.of(self.problem), ignore).exact
-            case = Case(self.found.model.arrays())
-            return self.problem.by_site(exact.site_log_likelihoods(self.found.tree, case))
+            case = Case(self.result.model.arrays())
+            return self.problem.by_site(exact.site_log_likelihoods(self.result.tree, case))
 
     def to_dict(self) -> dict[str, Any]:
         """All of it as plain values, under the names of PREFIX.mltree.json."""
@@ -213,15 +213,15 @@ class Evaluation:
             "version": __version__,
             "lnl": self.lnl,
             "tree": self.tree.newick,
-            "model": self.found.model.text,
-            "tree_length": float(self.found.mean_tree.lengths.sum()),
+            "model": self.result.model.text,
+            "tree_length": float(self.result.mean_tree.lengths.sum()),
             "data": {
                 "type": " + ".join(group.alphabet.name for group in self.problem.groups),
                 "taxa": len(self.problem.taxa),
                 "sites": self.problem.n_sites,
                 "patterns": self.problem.n_patterns,
             },
-            "seconds": self.found.seconds,
+            "seconds": self.result.seconds,
             "timings": dict(self.timings),
         }
 
@@ -232,7 +232,7 @@ class Evaluation:
     def _rows(self) -> dict[str, str]:
         return {
             "lnL": f"{self.lnl:.4f}",
-            "model": self.found.model.text,
+            "model": self.result.model.text,
             "data": f"{len(self.taxa):,} taxa × {self.problem.n_sites:,} sites",
             "time": f"{self.timings['total']:.2f} s",
         }
@@ -326,7 +326,7 @@ class SearchResult(Evaluation):
         """All of it as plain values, under the names of PREFIX.mltree.json."""
         values = {
             **super().to_dict(),
-            "tree": write_newick(self.found.mean_tree, self.problem.taxa),
+            "tree": write_newick(self.result.mean_tree, self.problem.taxa),
             "seed": self.seed,
             "starts": None if self.starts is None else asdict(self.starts),
         }

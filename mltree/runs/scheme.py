@@ -143,10 +143,10 @@ def choose_scheme(
         if new:
             again = [own[place] for place in new]
             before = _known_of([parts_of[name] for name in again])
-            found = choose_models(
+            chosen = choose_models(
                 only(patterns, new), again, tree, resources, criterion, emit, before
             )
-            known |= {choice.part: choice for choice in found}
+            known |= {choice.part: choice for choice in chosen}
     return ChosenScheme(fewer, [known[name] for name in fewer.model.names], members)
 
 
@@ -238,9 +238,9 @@ def _quick_tree(problem: Problem, resources: Resources, seed: int, emit: Emit) -
     sites = pack_sites(*pooled.groups)
     (start,) = parsimony_trees(sites, 1, rng, engine=engines.parsimony)
     first = StartingTree(with_own_lengths(start, pooled.model), "parsimony 1")
-    found = search(engines.likelihood, [first], pooled.model, settings, rng, emit)
-    tree = TreeResult.of(Fit(found.tree, found.model, lnl=found.lnl), 0.0).mean_tree
-    models = found.model.models
+    outcome = search(engines.likelihood, [first], pooled.model, settings, rng, emit)
+    tree = TreeResult.of(Fit(outcome.tree, outcome.model, lnl=outcome.lnl), 0.0).mean_tree
+    models = outcome.model.models
     if pooled is not problem:
         of_kinds = zip(problem.groups, models, strict=True)
         models = tuple(model for patterns, model in of_kinds for _ in patterns.parts)

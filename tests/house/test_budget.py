@@ -7,7 +7,7 @@ from budget import ROOT, circles_of, count
 
 CEILINGS = {
     "files": 150,
-    "lines": 48_683,
+    "lines": 48686,
     "rooms": 16,
     "files of the fullest room": 16,
     "loose modules": 1,

@@ -90,9 +90,9 @@ def test_memory_leaves_no_file(sequences: dict[str, str], file: str) -> None:
     before = set(Path().iterdir())
     one = mltree.search(sequences, bootstrap=2, **FAST)
     other = mltree.search(file, **FAST)
-    assert (one.lnl, one.found.tree.lengths.tolist()) == (
+    assert (one.lnl, one.result.tree.lengths.tolist()) == (
         other.lnl,
-        other.found.tree.lengths.tolist(),
+        other.result.tree.lengths.tolist(),
     )
     assert one.bootstrap is not None
     assert not other.supports
