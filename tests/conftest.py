@@ -11,6 +11,8 @@ import os
 import random
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, replace
+from itertools import count
+from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -45,6 +47,9 @@ os.environ.setdefault("DONT_USE_MPI", "1")
 FUZZING = "MLTREE_FUZZ" in os.environ
 """Set by ``make fuzz``: tests of random cases run their long versions."""
 
+TURNS = count(1)
+"""Numbers of the tests of this process."""
+
 settings.register_profile("mltree", deadline=None)
 settings.register_profile("fuzz", deadline=None, max_examples=2000)
 settings.load_profile("fuzz" if FUZZING else "mltree")
@@ -73,9 +78,18 @@ def pytest_generate_tests(metafunc: pytest.Metafunc) -> None:
 
 
 @pytest.fixture(autouse=True, scope="session")
-def _no_calibrations(tmp_path_factory: pytest.TempPathFactory) -> Iterator[None]:
+def _calibrations(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Path]:
     """Layouts by the rules, whatever was measured on this machine."""
     folder = tmp_path_factory.mktemp("calibrations")
+    with pytest.MonkeyPatch.context() as patched:
+        patched.setattr("mltree.device.layout_choice.cache_folder", lambda: folder / "none")
+        yield folder
+
+
+@pytest.fixture(autouse=True)
+def _no_calibrations(_calibrations: Path) -> Iterator[None]:
+    """No test leaves the next one measurements."""
+    folder = _calibrations / str(next(TURNS))
     with pytest.MonkeyPatch.context() as patched:
         patched.setattr("mltree.device.layout_choice.cache_folder", lambda: folder)
         yield

@@ -91,8 +91,8 @@ def test_a_kill_at_any_time_loses_nothing(alignment: str, tmp_path: Path, case: 
 def test_a_search_may_start_ranks_for_its_replicates(alignment: str, tmp_path: Path) -> None:
     """As on a GPU, once it has ended on the one that runs it."""
     starting = (
-        "from mltree.cli.main import main; from mltree.runs import request; "
-        "request.ranks_for = lambda *_: {}; main()"
+        "from mltree.cli.main import main; from mltree.runs import logged_run; "
+        "logged_run.ranks_for = lambda *_: {}; main()"
     )
     found = []
     for count in (1, 3):
