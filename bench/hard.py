@@ -148,7 +148,7 @@ VARIANTS: dict[str, SearchSettings] = {
 
 @dataclass(frozen=True)
 class Task:
-    """One alignment, searched once."""
+    """An alignment, and how to search it once."""
 
     name: str
     path: Path

@@ -598,8 +598,8 @@ def _outgroup(names: str | None, taxa: Sequence[str]) -> list[int]:
 
 # ``mltree run``: from an alignment to a tree with supports and its report, in one command.
 #
-# It is ``mltree search`` with other defaults: models are chosen, supports computed that the data
-# and the device allow, and the report written. docs/run.md has them all.
+# ``mltree search`` with other defaults: models are chosen, supports computed that the data and the
+# device allow, and the report written. docs/run.md has them all.
 
 CPU_WORK, GPU_WORK = 5e6, 1e8
 """Taxa² x patterns up to which replicates are searched unasked: 64 taxa x 890 patterns, 3.6e6, took

@@ -549,7 +549,7 @@ def stockholm_rows(lines: Lines) -> SequenceRows:
     return rows
 
 
-# What is written here is read back by :func:`mltree.data.alignments.read_alignment` and by the
+# Files as written here are read back by :func:`mltree.data.alignments.read_alignment` and by the
 # programs that the formats come from.
 
 LINE = 60

@@ -413,7 +413,8 @@ def _ends(sizes: Sequence[int]) -> tuple[int, ...]:
 
 # State frequencies of sites, as IQ-TREE's -ft writes and its -fs reads them (``.sitefreq``): lines
 # of a site's number, from 1 on, and the frequencies of its states in the order of the alphabet.
-# They and a model's exchangeabilities make a pattern's eigen system (:mod:`mltree.models.eigen`).
+# Frequencies and a model's exchangeabilities make a pattern's eigen system
+# (:mod:`mltree.models.eigen`).
 
 SLACK = 1e-3
 """Largest deviation of the sum of frequencies from 1, as in IQ-TREE; they are rescaled."""

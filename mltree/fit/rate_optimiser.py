@@ -222,10 +222,10 @@ with all of it optimisers on 30 sites ended 0.09 lnL short."""
 
 # Free rates among sites, fitted before all else of a model.
 #
-# They are many variables, of flat and bent ways up, and how the lnL of every pattern depends on its
-# rate tells all of them at once (:mod:`mltree.models.rate_profiles`): a few traversals, where a
-# stencil takes one a point. The curves are asked for at rates far apart, and then where the rates
-# of categories have come to stand, until they stay there.
+# Free rates are many variables, on flat and bent ridges. The lnL of every pattern as a function of
+# its rate has all of them at once (:mod:`mltree.models.rate_profiles`): a few traversals, where a
+# stencil takes one a point. The curves are computed at rates far apart, and then where the rates of
+# categories have come to stand, until they stay there.
 
 COARSE_RATES: Float64 = np.append(PROFILED[0], PROFILED[1::2])
 """f64[J]: rates that curves are requested at first."""

@@ -289,7 +289,7 @@ class ModelArrays(Value, eq=False):
         return System(*list(vars(self).values())[:6])
 
     def system(self, number: int) -> System:
-        """One of the eigen systems."""
+        """The eigen system of this number."""
         one = self.eigenvalues.ndim == 1
         return self.systems if one else System(*(table[number] for table in self.systems))
 

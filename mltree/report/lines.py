@@ -62,7 +62,7 @@ def _criterion(name: str) -> str:
     return NAMES.get(name, name)
 
 
-# One line of each event: a template, or a function where some of it may be missing.
+# A line of text for each event: a template, or a function where some of it may be missing.
 
 
 def scored_line(event: events.CandidatesScored) -> str:
@@ -230,7 +230,7 @@ _TEMPLATE = _Template()
 
 
 def describe(event: Event) -> str:
-    """One line of text for an event."""
+    """A line of text for an event."""
     line = LINES[type(event)]
     return _TEMPLATE.vformat(line, (), vars(event)) if isinstance(line, str) else line(event)
 

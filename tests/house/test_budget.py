@@ -7,7 +7,7 @@ from budget import ROOT, circles_of, count
 
 CEILINGS = {
     "files": 150,
-    "lines": 48686,
+    "lines": 48687,
     "rooms": 16,
     "files of the fullest room": 16,
     "loose modules": 1,
