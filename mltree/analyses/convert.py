@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 import json
+import math
 import re
 from collections.abc import Mapping
-from dataclasses import asdict
+from dataclasses import asdict, replace
 from datetime import date
 from itertools import count
 from pathlib import Path
@@ -17,7 +18,10 @@ from mltree.analyses.options import ConvertOptions, DrawOptions
 from mltree.data.alignments import read_alignment
 from mltree.data.formats import FORMATS, format_of, write_alignment
 from mltree.data.source import read_text
-from mltree.report.drawing import Style, draw, figure, svg
+from mltree.report.drawing import draw
+from mltree.report.record import best_labelled
+from mltree.report.scene import figure, svg
+from mltree.report.style import Axis, Clade, Steps, Style, Supports
 from mltree.runs.logged_run import write_out
 from mltree.runs.workspace import claim_files
 from mltree.system import __version__
@@ -30,12 +34,16 @@ from mltree.system.events import (
     RunStarted,
     TreesWritten,
 )
+from mltree.system.files import is_there
+from mltree.system.values import decimal, whole
 from mltree.tree.clades import WrittenTree, read_written
 from mltree.tree.newick import nexus_trees
 
 if TYPE_CHECKING:
     from mltree.report.progress import Reporter
 
+
+Numbers = tuple[float, ...]
 
 TREE_ENDINGS = {
     ".auspice.json": "auspice",
@@ -128,7 +136,13 @@ def _tree_format(path: str) -> str:
     raise InputError(f"{path}: the name does not tell the format of trees", hint=hint)
 
 
+# Pictures of trees.
+
 PICTURES = ("svg", "png", "pdf")
+
+MARKS = ("labels", "colours", "dots")
+
+COLOUR_NAME = re.compile("#[0-9a-fA-F]{6}")
 
 
 def run_draw(options: DrawOptions, reporter: Reporter) -> None:
@@ -142,21 +156,113 @@ def run_draw(options: DrawOptions, reporter: Reporter) -> None:
     if kind not in PICTURES:
         hint = f"known: {' '.join('.' + known for known in PICTURES)}"
         raise InputError(f"{out}: the name does not tell what picture it is", hint=hint)
+    style = style_of(options)
     claim_files([out], options.inputs, options.redo)
     reporter(RunStarted(__version__, options.line))
-    tree, *others = read_written(options.tree)
-    if others:
-        reporter(Notice(f"{options.tree}: the first of {1 + len(others)} trees is drawn"))
-    style = Style(
-        layout=options.layout,
-        is_ladderised=not options.as_written,
-        is_scaled=not options.cladogram,
-        shows_supports=not options.no_supports,
-    )
-    scene = draw(tree, style)
-    picture = svg(scene).encode() if kind == "svg" else figure(scene, kind)
+    source = read_text(options.tree)
+    if source.lstrip().startswith(b"{"):
+        tree, names = _tree_of_result(options.tree, source)
+        if not style.supports.names:
+            style = replace(style, supports=replace(style.supports, names=names))
+    else:
+        tree, *others = read_written(options.tree)
+        if others:
+            reporter(Notice(f"{options.tree}: the first of {1 + len(others)} trees is drawn"))
+    scene = draw(tree, style, reporter)
+    picture = svg(scene).encode() if kind == "svg" else figure(scene, kind, options.dpi)
     event, values = TreesWritten(str(out), 1, len(tree.tips)), {"taxa": len(tree.tips)}
     write_out("draw", options, {"out": picture}, files, [event], values, reporter)
+
+
+def style_of(options: DrawOptions) -> Style:
+    """The style that options ask for.
+
+    Raises: InputError: one of them cannot be read.
+    """
+    if options.outgroup and options.midpoint:
+        raise InputError("--outgroup and --midpoint both place the root: choose one")
+    if options.latest is not None and options.axis != "time":
+        raise InputError("--latest goes with --axis time")
+    supports = Supports(
+        marks=_marks(options.supports),
+        columns=tuple(int(n) for n in _numbers("--columns", options.columns, ",", 1)),
+        names=tuple(name.strip() for name in (options.support_names or "").split("/") if name),
+        cutoffs=_numbers("--cutoff", options.cutoff, "/"),
+        colours=_colours(options.support_colours),
+    )
+    return Style(
+        layout=options.layout,
+        order=options.order,
+        outgroup=tuple(name.strip() for name in (options.outgroup or "").split(",") if name),
+        is_midpoint=options.midpoint,
+        is_scaled=not options.cladogram,
+        size=(options.width, options.height),
+        font=options.font or "",
+        font_size=options.font_size,
+        is_italic=options.italic,
+        supports=supports,
+        highlights=_clades(options.highlight),
+        collapsed=_clades(options.collapse),
+        axis=Axis(kind=options.axis, unit=options.unit or "", latest=options.latest),
+    )
+
+
+def _marks(text: str | None) -> tuple[str, ...] | None:
+    if text is None:
+        return None
+    words = tuple(word.strip() for word in text.split(","))
+    for word in words:
+        if word not in MARKS and words != ("none",):
+            raise InputError(f"--supports: {word!r} is none of {', '.join((*MARKS, 'none'))}")
+    return () if words == ("none",) else words
+
+
+def _numbers(option: str, text: str | None, between: str, least: int | None = None) -> Numbers:
+    """Numbers with a mark between them; whole ones from ``least`` on, if that is given."""
+    try:
+        read = decimal if least is None else whole
+        numbers = tuple(map(read, text.split(between))) if text else ()
+        if any(not math.isfinite(n) or n < (least or -math.inf) for n in numbers):
+            raise ValueError
+    except ValueError:
+        kind = "numbers" if least is None else f"whole numbers from {least} on"
+        raise InputError(f"{option}: {text!r} are no {kind} with {between!r} between") from None
+    return numbers
+
+
+def _colours(text: str | None) -> Steps:
+    """Colours from a support on, rising."""
+    steps = []
+    for part in (text or "").split(",") if text else ():
+        number, _, colour = part.strip().partition("=")
+        if COLOUR_NAME.fullmatch(colour) is None:
+            hint = "write 70=#e08e3c,95=#0b4f8a"
+            raise InputError(f"--support-colours: {part!r} is no support and colour", hint=hint)
+        steps += [(value, colour) for value in _numbers("--support-colours", number, "/")]
+    return tuple(sorted(steps))
+
+
+def _clades(text: str | None) -> tuple[Clade, ...]:
+    """Clades of an option, which may be a file with one a line."""
+    if text is None:
+        return ()
+    if is_there(Path(text)):
+        lines = read_text(text).decode(errors="replace").splitlines()
+        return tuple(Clade.read(line) for line in lines if line.strip() and line[0] != "#")
+    return tuple(Clade.read(part) for part in text.split(";") if part.strip())
+
+
+def _tree_of_result(path: str, text: bytes) -> tuple[WrittenTree, tuple[str, ...]]:
+    """The tree of a run's result, with the names of its supports."""
+    try:
+        result = json.loads(text)
+        drawn = ((one["metric"], one["newick"]) for one in result.get("supports", {}).values())
+        newick, names = best_labelled(drawn)
+        (tree,) = read_written(newick or result["tree"])
+    except (ValueError, KeyError, TypeError, AttributeError):
+        hint = "PREFIX.mltree.json of search, run or evaluate is wanted, or a tree"
+        raise InputError("no result with a tree", file=path, hint=hint) from None
+    return tree, names
 
 
 # Trees and results in the formats of auspice (Nextstrain), iTOL and MultiQC. iTOL names an inner

@@ -4,7 +4,7 @@ Apart from the analyses, because ``--threads`` acts, and ``--help`` answers, bef
 Options that several analyses have are in :mod:`mltree.runs.options`.
 """
 
-from typing import TYPE_CHECKING, Annotated, Literal
+from typing import TYPE_CHECKING, Annotated
 
 from mltree.runs.options import (
     OUTPUT,
@@ -21,6 +21,7 @@ from mltree.runs.options import (
     Moves,
     Option,
     Partitions,
+    PictureOptions,
     Precision,
     Ranks,
     SeedOptions,
@@ -597,30 +598,22 @@ FileFormat = Annotated[
 ]
 
 
-class DrawOptions(OutOptions, kw_only=True):
-    """Draw a tree as SVG, PNG or PDF, with supports and a scale bar.
+class DrawOptions(PictureOptions, OutOptions, kw_only=True):
+    """Draw a tree as SVG, PNG or PDF, for a paper: no words overlap, and none are cut off.
 
     The name of the file decides which. PNG and PDF take matplotlib (pip install 'mltree[draw]').
     """
 
-    tree: Annotated[str, Option("TREE", "Newick or NEXUS tree, of any shape.", reads="tree")]
-    layout: Annotated[
-        Literal["rectangular", "circular"],
+    tree: Annotated[
+        str,
         Option(
-            "--layout rectangular|circular",
-            "Tips in rows, or around.",
-            choices=("rectangular", "circular"),
+            "TREE",
+            "Newick or NEXUS tree, of any shape; or the .json of a run, which knows what the "
+            "supports of its tree are.",
+            reads="tree",
         ),
-    ] = "rectangular"
-    as_written: Annotated[
-        bool, Option("--as-written", "Keep the order of the file: do not ladderise.")
-    ] = False
-    cladogram: Annotated[
-        bool, Option("--cladogram", "Draw the topology alone, not branch lengths.")
-    ] = False
-    no_supports: Annotated[
-        bool, Option("--no-supports", "Leave the labels of inner nodes out.")
-    ] = False
+    ]
+    dpi: Annotated[int, Option("--dpi N", "Dots per inch of a PNG.", least=20)] = 300
 
 
 class SimulateOptions(SeedOptions, OutOptions, kw_only=True):

@@ -1,385 +1,799 @@
-"""Pictures of trees: a scene of lines and words, drawn as SVG, or by matplotlib as PNG or PDF."""
+"""Pictures of trees: rectangular (tips in rows), circular (around the root), unrooted.
+
+No words overlap other words or lines: names have rows or wedges of their own; supports stand where
+there is room, and those that find none are told of. Everything is inside the page, whose size
+follows from the tree unless it is given.
+"""
 
 from __future__ import annotations
 
-import io
 import math
-import re
-import warnings
-from collections import defaultdict
-from dataclasses import dataclass, field
-from html import escape
-from typing import Any, Literal
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from dataclasses import replace
+from itertools import pairwise
+from typing import Literal
 
 import numpy as np
 
-from mltree.system.arrays import Float64
+from mltree.report.scene import (
+    ACCENT,
+    ACCENTED_ASCENT,
+    ASCENT,
+    DESCENT,
+    DIGITS_DESCENT,
+    FAINT,
+    INK,
+    Area,
+    Box,
+    Crowd,
+    Dot,
+    Label,
+    Point,
+    Polyline,
+    Scene,
+    arc,
+    hull,
+    polar,
+    width_of,
+)
+from mltree.report.style import Clade, Plan, Style, Support, dates, nice_length, pale, plan_of
 from mltree.system.errors import InputError
-from mltree.system.values import Value
+from mltree.system.events import Emit, Notice, ignore
 from mltree.tree.clades import WrittenTree
-
-# Scenes: lines and words, in points (1/72 inch) from the upper left corner.
-
-INK, ACCENT, FAINT = "#1a1f24", "#0b62a4", "#8a949e"
-"""Colours: of branches and names, of supports, of the scale bar."""
-
-EM_WIDTH = 0.56
-"""Mean width of a character in a sans-serif font, as a share of its size, for names of mostly lower
-case, digits and underscores; layouts need it before any font is measured."""
-
-WIDE_FROM = 0x1100
-"""Code point from which characters are mostly as wide as high (Hangul, Han, ...)."""
-
-
-class Polyline(Value, eq=False):
-    """A line through points."""
-
-    points: Float64
-    """f64 [n, 2]: x to the right, y down."""
-    width: float
-    colour: str = INK
-
-
-class Label(Value):
-    """A short text."""
-
-    x: float
-    y: float
-    """Middle of the line of text; ``anchor`` says which of its ends x is."""
-    text: str
-    size: float
-    """Font size."""
-    anchor: Literal["start", "middle", "end"] = "start"
-    angle: float = 0.0
-    """Degrees, clockwise, about (x, y)."""
-    colour: str = INK
-
-
-@dataclass
-class Scene:
-    """A picture: lines and words."""
-
-    width: float
-    height: float
-    lines: list[Polyline] = field(default_factory=list)
-    words: list[Label] = field(default_factory=list)
-
-    def line(self, *points: tuple[float, float], width: float, colour: str = INK) -> None:
-        """Add a line through some points."""
-        self.lines.append(Polyline(np.array(points, np.float64), width, colour))
-
-
-def width_of(text: str, size: float) -> float:
-    """Approximate width of a text, points."""
-    return size * sum(1.0 if ord(c) >= WIDE_FROM else EM_WIDTH for c in text)
-
-
-# SVG, without any library: one path for the lines of a kind, words as text.
-
-FACES = "Helvetica, Arial, 'DejaVu Sans', sans-serif"
-
-_NO_XML = re.compile("[\x00-\x1f\x7f-\x9f\ufffe\uffff]")
-"""Characters that XML 1.0 does not allow, or that have no picture."""
-
-UNKNOWN = "\ufffd"
-"""Replacement for control characters."""
-
-CENTRED = 0.35
-"""Baseline below the middle of the letters, as a share of the face's size."""
-
-
-def svg(scene: Scene) -> str:
-    """The text of an SVG file; its units are points."""
-    size = f'width="{scene.width:.2f}pt" height="{scene.height:.2f}pt"'
-    box = f'viewBox="0 0 {scene.width:.2f} {scene.height:.2f}"'
-    parts = [
-        f'<svg xmlns="http://www.w3.org/2000/svg" {size} {box} font-family="{FACES}">',
-        f'<rect width="{scene.width:.2f}" height="{scene.height:.2f}" fill="#fff"/>',
-    ]
-    kinds: dict[tuple[str, float], list[Polyline]] = defaultdict(list)
-    for line in scene.lines:
-        kinds[line.colour, line.width].append(line)
-    for (colour, width), lines in kinds.items():
-        ends = 'fill="none" stroke-linecap="square"'
-        path = "".join(map(_path, lines))
-        parts.append(f'<path d="{path}" stroke="{colour}" stroke-width="{width:.2f}" {ends}/>')
-    parts += map(_text, scene.words)
-    return "\n".join([*parts, "</svg>\n"])
-
-
-def _path(line: Polyline) -> str:
-    return "M" + "L".join(f"{x:.2f} {y:.2f}" for x, y in line.points.tolist())
-
-
-def _text(words: Label) -> str:
-    x, y = f"{words.x:.2f}", f"{words.y:.2f}"
-    turned = f' transform="rotate({words.angle:.2f} {x} {y})"' if words.angle else ""
-    anchor = "" if words.anchor == "start" else f' text-anchor="{words.anchor}"'
-    place = f'x="{x}" y="{y}" dy="{CENTRED}em" font-size="{words.size:.2f}" fill="{words.colour}"'
-    return f"<text {place}{anchor}{turned}>{escape(_NO_XML.sub(UNKNOWN, words.text))}</text>"
-
-
-# PNG or PDF, by matplotlib, an optional dependency.
-
-DPI = 200.0
-"""Dots per inch of a PNG."""
-
-MOST_DOTS = 60_000
-"""Pixels of a PNG's side at most: matplotlib's renderer ends at 2^16."""
-
-POINTS_PER_INCH = 72.0
-
-
-def figure(scene: Scene, kind: str) -> bytes:
-    """Content of a ``png`` or ``pdf`` file.
-
-    Raises:
-        InputError: matplotlib is not installed.
-    """
-    try:
-        from matplotlib.collections import LineCollection
-        from matplotlib.figure import Figure
-    except ImportError as error:
-        hint = "pip install 'mltree[draw]', or draw .svg, which needs nothing"
-        raise InputError(f"{kind.upper()} takes matplotlib, which is missing", hint=hint) from error
-    inches = scene.width / POINTS_PER_INCH, scene.height / POINTS_PER_INCH
-    canvas = Figure(figsize=inches, facecolor="white")
-    axes = canvas.add_axes((0.0, 0.0, 1.0, 1.0))
-    axes.set_xlim(0.0, scene.width)
-    axes.set_ylim(scene.height, 0.0)
-    axes.set_axis_off()
-    lines = scene.lines
-    axes.add_collection(
-        LineCollection(
-            [line.points for line in lines],
-            colors=[line.colour for line in lines],
-            linewidths=[line.width for line in lines],
-            capstyle="projecting",
-        )
-    )
-    for words in scene.words:
-        _write(axes, words)
-    return _saved(canvas, kind, min(DPI, MOST_DOTS / max(inches)))
-
-
-def _write(axes: Any, words: Any) -> None:
-    across = {"start": "left", "middle": "center", "end": "right"}[words.anchor]
-    axes.text(
-        words.x,
-        words.y,
-        words.text,
-        fontsize=words.size,
-        color=words.colour,
-        ha=across,
-        va="center_baseline",
-        rotation=-words.angle,
-        rotation_mode="anchor",
-        parse_math=False,
-    )
-
-
-def _saved(canvas: Any, kind: str, dpi: float) -> bytes:
-    """The file's content, without a date: equal scenes give equal files."""
-    when = {"CreationDate": None} if kind == "pdf" else None
-    buffer = io.BytesIO()
-    with warnings.catch_warnings():
-        warnings.filterwarnings("ignore", message="Glyph .* missing from font")
-        canvas.savefig(buffer, format=kind, dpi=dpi, metadata=when)
-    return buffer.getvalue()
-
-
-# Layouts: a tree as a scene, rectangular (tips in rows) or circular (around its root).
-#
-# Faint lines lead from a circular tree's tips to their names on the rim. Branches are drawn to
-# scale, with a scale bar, if they have lengths; else all tips stand in line. Inner nodes lie midway
-# between their outer children.
 
 TWELVE_POINTS, SMALLEST_ROW = 12.0, 5.0
 """Height of a row, and of one among very many, in points."""
 
 ROOMY = 200
-"""Tips up to which rows keep their full height."""
+"""Tips up to which rows keep their full height, and supports are written beside branches."""
 
 MARGIN = 14.0
 """Margin around the picture, points."""
 
-FACE = 0.78
-"""Font size of a name, as a share of its row's height."""
+FACE, SUPPORT_FACE = 0.78, 0.75
+"""Font size of a name, as a share of its row's height, and of a support, of a name's."""
 
-SUPPORT_FACE = 0.75
-"""Font size of a support, as a share of a name's."""
+SMALLEST_FACE = 1.0
+"""Smallest font size of a picture, points."""
 
 GAP = 4.0
 """Distance between a tip and its name, points."""
 
+BRANCHES, RADIUS, LEAST_LENGTH = 400.0, 130.0, 24.0
+"""Width of a rectangular tree's branches, radius of a small circular one, least of both."""
+
 FULL_TURN = 350.0
 """Degrees that a circular tree takes; the gap tells its beginning from its end."""
-
-ARC_STEP = 2.0
-"""Degrees between points of an arc: small enough to look round."""
-
-SHORTEST = 1e-300
-"""Depth of a tree below which it is not drawn to scale: points per unit would overflow."""
 
 SCALE_SHARE = 0.2
 """Length of the scale bar, as a share of the tree's depth, about."""
 
+TRIANGLE = "#e4eaf0"
+"""Colour of a collapsed clade."""
 
-class Style(Value, kw_only=True):
-    """Options of a tree's picture."""
+LEGEND_FACE, LEGEND_ROW = 8.0, 14.0
+"""Font size and height of a line of the legend."""
 
-    layout: Literal["rectangular", "circular"] = "rectangular"
-    is_ladderised: bool = True
-    is_scaled: bool = True
-    """True to draw branches to scale."""
-    shows_supports: bool = True
-    width: float = 520.0
-    """Width of a rectangular tree's branches, points; a circular tree's follows from its names."""
+SLACK = 0.5
+"""Points between a support and anything else, at least."""
 
+RULE = "#dfe4e8"
+"""Colour of lines of the background."""
 
-def draw(tree: WrittenTree, style: Style) -> Scene:
-    """The picture of a tree."""
-    tree = tree.ladderised() if style.is_ladderised else tree
-    depth = _depths(tree, style.is_scaled)
-    if style.layout == "circular":
-        return _Circular(tree, depth, style).scene()
-    return _Rectangular(tree, depth, style).scene()
+SMALLEST_SPAN = 1e-300
+"""Extent of an unrooted tree whose branches have no length."""
 
+GROWTHS, FEW = (1.0, 1.4, 1.9), 0.02
+"""Sizes tried for a page of no given size, and the share of supports without room that will do."""
 
-def nice_length(longest: float) -> float:
-    """Largest of 1, 2 and 5 times a power of ten not above ``length``."""
-    power = 10.0 ** math.floor(math.log10(longest))
-    return max(step * power for step in (1, 2, 5) if step * power <= longest * (1 + 1e-9))
+APART = 55.0
+"""Points between ticks of a time axis, at least."""
 
+NAMES_SHARE = 0.25
+"""Share of a page of given size that the longest name takes at most, if no font size is given."""
 
-def _depths(tree: WrittenTree, is_scaled: bool) -> Float64:
-    """f64 [N]: distance of each node from the root, as drawn; the largest is above 0."""
-    if is_scaled and _has_depth(tree):
-        return tree.heights
-    above = np.zeros(tree.n_nodes)
-    for node in range(tree.n_nodes - 1, 0, -1):
-        parent = tree.parent[node]
-        above[parent] = max(above[parent], above[node] + 1.0)
-    return np.asarray(max(above[0], 1.0) - above, np.float64)
+MOST_TRIES = 30
+"""Layouts tried for a page of a given size."""
 
 
-def _has_depth(tree: WrittenTree) -> bool:
-    """True if the tree has branch lengths to draw to scale."""
-    return tree.is_measured and float(tree.heights.max()) > SHORTEST
+def draw(tree: WrittenTree, style: Style, emit: Emit = ignore) -> Scene:
+    """The picture of a tree; notices tell of what it does not show.
+
+    Raises:
+        InputError: a taxon is not in the tree, or the page is too small.
+    """
+    plan = plan_of(tree, style, emit)
+    kind, tries = LAYOUTS[style.layout], []
+    for growth in GROWTHS if style.size == (None, None) else (1.0,):
+        layout = kind(plan, style, growth)
+        for _ in range(MOST_TRIES):
+            scene = layout.bare()
+            if not layout.resize(*_spare(scene, style.size, layout)):
+                break
+        left, every = layout.write_supports(scene)
+        tries.append((left, scene))
+        if left <= FEW * every:
+            break
+    left, scene = min(tries, key=lambda one: one[0])
+    scene = _on_page(scene, style)
+    if left:
+        text = f"{left:,} of {every:,} supports find no room beside their branches"
+        emit(Notice(f"{text}: a larger picture has more, --supports dots shows all"))
+    return scene
 
 
-def _rows(tree: WrittenTree) -> Float64:
-    """f64 [N]: tips in rows 0, 1, ...; inner nodes midway between their outer children."""
-    row = np.empty(tree.n_nodes)
-    row[list(tree.tips)] = np.arange(len(tree.tips))
-    for node in range(tree.n_nodes - 1, -1, -1):
-        if below := tree.children[node]:
-            row[node] = (row[below[0]] + row[below[-1]]) / 2.0
-    return row
+def _on_page(scene: Scene, style: Style) -> Scene:
+    """The picture in the middle of its page.
+
+    Raises: InputError: the page is too small.
+    """
+    left, top, right, bottom = scene.bounds()
+    taken = right - left + 2.0 * MARGIN, bottom - top + 2.0 * MARGIN
+    for size, least, name in zip(style.size, taken, ("wide", "high"), strict=True):
+        if size is not None and least > size + 0.1:
+            problem = f"a picture of {size:.0f} points is too small: names and legend make it"
+            hint = "a larger picture, a smaller --font-size, or another --layout has room"
+            raise InputError(f"{problem} {least:.0f} points {name}", hint=hint)
+    page = [least if size is None else size for size, least in zip(style.size, taken, strict=True)]
+    aside, down = ((size - least) / 2.0 for size, least in zip(page, taken, strict=True))
+    moved = scene.moved(MARGIN - left + aside, MARGIN - top + down)
+    moved.width, moved.height, moved.font = page[0], page[1], style.font
+    return moved
+
+
+def _spare(
+    scene: Scene, page: tuple[float | None, float | None], layout: _Layout
+) -> tuple[float, float]:
+    """Free points of the page, across and down; infinite where it may grow."""
+    layout.frame = left, top, right, bottom = scene.bounds()
+    width, height = page
+    across = math.inf if width is None else width - 2.0 * MARGIN - (right - left)
+    return across, math.inf if height is None else height - 2.0 * MARGIN - (bottom - top)
 
 
 class _Layout:
-    """Base of both layouts."""
+    """Base of the layouts: branches, names, supports, clades, legend."""
 
-    def __init__(self, tree: WrittenTree, depth: Float64, style: Style) -> None:
-        self.tree, self.depth, self.style = tree, depth, style
-        self.row, rows = _rows(tree), len(tree.tips)
-        self.pitch = TWELVE_POINTS  # height of a row, points
+    def __init__(self, plan: Plan, style: Style, growth: float) -> None:
+        self.plan, self.style, self.tree = plan, style, plan.tree
+        self.growth, rows = growth, plan.n_rows
+        roomy = TWELVE_POINTS
         if rows > ROOMY:
-            self.pitch = max(SMALLEST_ROW, TWELVE_POINTS * ROOMY / rows)
-        self.face = FACE * self.pitch
-        self.stroke = max(0.4, self.pitch / 11.0)
-        self.names = max(width_of(tree.labels[tip], self.face) for tip in tree.tips)
+            roomy = max(SMALLEST_ROW, TWELVE_POINTS * ROOMY / rows)
+        if style.font_size is not None:
+            roomy = style.font_size / FACE
+        elif any(style.size):
+            page = min(size for size in style.size if size is not None)
+            names = max(width_of(self.tree.labels[tip], FACE, style.font) for tip in self.tree.tips)
+            roomy = min(roomy, max(NAMES_SHARE * page / names, SMALLEST_FACE / FACE))
+        self.roomy = self.pitch = roomy
+        """Height of a row where there is room, and as it is, points."""
+        self.length = 0.0
+        """Points from the root to the deepest tip."""
+        self.frame = (0.0, 0.0, 0.0, 0.0)
+        """Bounds of the picture without supports."""
+        self.crowd = Crowd()
+        labels = ("labels",) if len(plan.tree.tips) <= ROOMY else ("colours",)
+        self.marks = labels if style.supports.marks is None else style.supports.marks
+        self.colours = {one.node: one.colour for one in plan.supports if one.colour}
 
-    def supports(self) -> list[tuple[int, str]]:
-        """Inner nodes but the root, with their labels."""
-        if not self.style.shows_supports:
-            return []
-        inner = (n for n in range(1, self.tree.n_nodes) if self.tree.children[n])
-        return [(node, self.tree.labels[node]) for node in inner if self.tree.labels[node]]
+    @property
+    def face(self) -> float:
+        """Font size of names, points."""
+        return self.style.font_size or FACE * min(self.pitch, self.roomy)
 
-    def scale_bar(self, scene: Scene, x: float, y: float, points: float) -> None:
-        """A scale bar, for ``points`` a unit of depth."""
-        if not (self.style.is_scaled and _has_depth(self.tree)):
-            return
-        length = nice_length(float(self.depth.max()) * SCALE_SHARE)
-        end = x + length * points
-        for foot in (x, end):
-            scene.line((foot, y - 3.0), (foot, y + 3.0), width=0.8, colour=FAINT)
-        scene.line((x, y), (end, y), width=0.8, colour=FAINT)
-        text = f"{length:g} substitutions per site"
-        scene.words.append(Label(end + GAP, y, text, 8.0, colour=FAINT))
+    @property
+    def stroke(self) -> float:
+        """Width of branches, points."""
+        return max(0.4, min(self.face / FACE, TWELVE_POINTS) / 11.0)
+
+    @property
+    def dot(self) -> float:
+        """Radius of a support's dot, points."""
+        return max(0.9, 0.22 * self.face)
+
+    @property
+    def least_pitch(self) -> float:
+        """Height of a row in which names just do not touch."""
+        return (self.style.font_size or SMALLEST_FACE) * (ACCENTED_ASCENT + DESCENT)
+
+    @property
+    def across(self) -> float:
+        """Points for a unit of depth."""
+        return self.length / float(self.plan.depth.max())
+
+    def bare(self) -> Scene:
+        """Everything but supports' labels; fills the crowd with what they must not touch."""
+        raise NotImplementedError
+
+    def resize(self, across: float, down: float) -> bool:
+        """Take up spare points, or give up points where they are below 0; False for no change."""
+        raise NotImplementedError
+
+    def heading(self, node: int) -> tuple[Point, float]:
+        """Place of a node, and the direction of the branch that ends there, degrees."""
+        raise NotImplementedError
+
+    # Lines and words.
+
+    def line(self, scene: Scene, *points: Point, colour: str = INK) -> None:
+        """Draw a branch, or a part of one."""
+        scene.line(*points, width=self.stroke, colour=colour)
+        self.keep_clear(points, self.stroke)
+
+    def keep_clear(self, points: Sequence[Point], width: float) -> None:
+        """Let no words touch a line."""
+        for start, end in pairwise(points):
+            self.crowd.add(Box.around(start, end, width))
+
+    def branch_colour(self, node: int) -> str:
+        """Colour of the branch above a node."""
+        return self.colours.get(node, INK) if "colours" in self.marks else INK
+
+    def write(self, scene: Scene, label: Label) -> None:
+        """Write a text where nothing else may be."""
+        scene.words.append(label)
+        self.crowd.add(label.box())
+
+    def text(self, place: Point, turn: float, text: str, size: float, colour: str = INK) -> Label:
+        """A text that runs in a direction away from a place, never upside down."""
+        turn %= 360.0
+        anchor: Literal["start", "end"] = "end" if 90.0 < turn < 270.0 else "start"
+        turn -= 180.0 if anchor == "end" else 360.0 if turn >= 270.0 else 0.0
+        return Label(*place, text, size, anchor, turn, colour, font=self.style.font)
+
+    def name(self, node: int, place: Point, turn: float) -> Label:
+        """The name of a tip, running away from a place."""
+        label = self.text(place, turn, self.tree.labels[node], self.face)
+        return replace(label, is_italic=self.style.is_italic)
+
+    def triangle(self, scene: Scene, corners: Sequence[Point]) -> None:
+        """Draw a collapsed clade."""
+        scene.areas.append(Area(np.array(corners, np.float64), TRIANGLE, INK, self.stroke))
+        self.keep_clear([*corners, corners[0]], self.stroke)
+
+    def dots(self, scene: Scene) -> None:
+        """Draw dots on nodes with enough support."""
+        for support in self.plan.supports if "dots" in self.marks else ():
+            if support.colour and support.text:
+                place, _ = self.heading(support.node)
+                scene.dots.append(Dot(*place, self.dot, support.colour))
+                self.crowd.add(Box(*place, self.dot, self.dot))
+
+    # Supports beside their branches.
+
+    def write_supports(self, scene: Scene) -> tuple[int, int]:
+        """Write supports where they touch nothing; returns how many have no room, and of how many.
+
+        Each is beside its branch, between its node's children, or led to its branch by a line.
+        """
+        every = [one for one in self.plan.supports if one.text and "labels" in self.marks]
+        left = every
+        for share in (1.0, 0.8):
+            size = self.face * SUPPORT_FACE * share
+            for places in (self.beside, self.between):
+                left = [one for one in left if not self._written(scene, places(one, size))]
+        left = [one for one in left if not self._led(scene, one, 0.8 * self.face * SUPPORT_FACE)]
+        return len(left), len(every)
+
+    def _written(self, scene: Scene, places: Iterable[Label]) -> bool:
+        for label in places:
+            if self._is_free(label):
+                self.write(scene, label)
+                return True
+        return False
+
+    def _is_free(self, label: Label) -> bool:
+        box = label.box()
+        return self._is_inside(box) and self.crowd.is_free(box, SLACK)
+
+    def _is_inside(self, box: Box) -> bool:
+        """True for a rectangle on the page, where its size is given."""
+        width, height = self.style.size
+        left, top, right, bottom = self.frame
+        return all(
+            (width is None or left <= x <= right) and (height is None or top <= y <= bottom)
+            for x, y in box.corners
+        )
+
+    def local(self, node: int, along: float, over: float) -> tuple[Point, float]:
+        """A place so far along a node's branch and to the right of it; the branch's direction."""
+        (x, y), turn = self.heading(node)
+        angle = math.radians(turn)
+        cos, sin = math.cos(angle), math.sin(angle)
+        return (x + along * cos - over * sin, y + along * sin + over * cos), turn
+
+    def beside(self, support: Support, size: float) -> Iterator[Label]:
+        """Places on either side of the branch, where its node is: away from the parent's line."""
+        node = support.node
+        above, below = -DIGITS_DESCENT * size - self.stroke, ASCENT * size + self.stroke
+        if 90.0 < self.heading(node)[1] % 360.0 < 270.0:
+            above, below = -above, -below
+        is_last = self.tree.children[self.tree.parent[node]][-1] == node
+        for over in (below, above) if is_last else (above, below):
+            for along in (-1.5, 0.0, 0.25 * size):
+                place, turn = self.local(node, along, over)
+                yield self.text(place, turn + 180.0, support.text, size, ACCENT)
+
+    def between(self, support: Support, size: float) -> Iterator[Label]:
+        """Places between the branches of the node's children."""
+        gap = self.stroke + 1.5 + (self.dot if "dots" in self.marks else 0.0)
+        for over in (0.0, -0.6, 0.6, -1.1, 1.1, -1.7, 1.7):
+            place, turn = self.local(support.node, gap, over * size)
+            yield self.text(place, turn, support.text, size, ACCENT)
+
+    def _led(self, scene: Scene, support: Support, size: float) -> bool:
+        """Write a support some way off, with a line that leads to its branch."""
+        node, depth = support.node, self.plan.depth
+        branch = float(depth[node] - depth[self.tree.parent[node]]) * self.across
+        foot, _ = self.local(node, -0.5 * branch, 0.0)
+        for distance in (1.2, 1.8, 2.5, 3.3, 4.2, 5.2):
+            for along in (-4.0, -10.0, -18.0, -28.0, -40.0):
+                for side in (-size, size):
+                    place, turn = self.local(node, along, side * distance)
+                    label = self.text(place, turn + 180.0, support.text, size, ACCENT)
+                    if not self._is_free(label):
+                        continue
+                    away = math.hypot(place[0] - foot[0], place[1] - foot[1])
+                    part = min(2.0 * self.stroke / away, 0.5)
+                    near = (
+                        foot[0] + part * (place[0] - foot[0]),
+                        foot[1] + part * (place[1] - foot[1]),
+                    )
+                    lead = Box.around(place, near, 0.3)
+                    if not self.crowd.is_free(lead):
+                        continue
+                    self.write(scene, label)
+                    scene.line(place, foot, width=0.35, colour=FAINT)
+                    self.crowd.add(lead)
+                    return True
+        return False
+
+    # Clades and the legend.
+
+    def tips_of(self, node: int) -> list[int]:
+        """The tips of a clade, in order."""
+        return [tip for tip in self.tree.tips if node <= tip < self.tree.ends[node]]
+
+    def span(self, node: int) -> tuple[float, float]:
+        """Rows at which a clade begins and ends."""
+        tips, plan = self.tips_of(node), self.plan
+        first = float(plan.row[tips[0]] - plan.rows[tips[0]] / 2.0)
+        return first, float(plan.row[tips[-1]] + plan.rows[tips[-1]] / 2.0)
+
+    def levels(self) -> list[int]:
+        """Column of each highlighted clade's name: outside those of clades within it."""
+        nodes = [node for node, _ in self.plan.highlights]
+        ends = [int(self.tree.ends[node]) for node in nodes]
+        columns = [0] * len(nodes)
+        for inner in range(len(nodes) - 1, -1, -1):
+            for outer in range(inner):
+                if nodes[outer] <= nodes[inner] and ends[inner] <= ends[outer]:
+                    columns[outer] = max(columns[outer], columns[inner] + 1)
+        return columns
+
+    def legend(self, scene: Scene, clades: Sequence[Clade] = ()) -> None:
+        """Write scale bar, supports and clades under the tree, from left to right in lines."""
+        left, _, right, bottom = scene.bounds()
+        x, y = left, bottom + LEGEND_ROW
+        for width, put in self._entries(clades):
+            if x > left and x + width > max(right, left + (self.style.size[0] or 0.0) - 2 * MARGIN):
+                x, y = left, y + LEGEND_ROW
+            put(scene, x, y)
+            x += width + 2.0 * LEGEND_FACE
+
+    def _entries(
+        self, clades: Sequence[Clade]
+    ) -> Iterator[tuple[float, Callable[[Scene, float, float], None]]]:
+        """Width of each entry of the legend, and the function that draws it."""
+        axis = self.style.axis
+        if axis.kind == "scale" and self.plan.is_measured:
+            length = nice_length(float(self.plan.depth.max()) * SCALE_SHARE)
+            points = length * self.across
+            text = f"{length:g} {axis.unit or 'substitutions per site'}"
+            yield (
+                points + GAP + width_of(text, LEGEND_FACE, self.style.font),
+                lambda scene, x, y: self._bar(scene, x, y, points, text),
+            )
+        supports = self.style.supports
+        names, least = supports.names, supports.cutoffs
+        shown = [one for one in self.plan.supports if one.text]
+        if shown and "labels" in self.marks and (names or least):
+            columns = supports.columns or tuple(range(1, max(len(names), len(least)) + 1))
+            parts = []
+            for number in columns:
+                name = names[number - 1] if number <= len(names) else ""
+                cut = f"≥ {least[min(number, len(least)) - 1]:g}" if least else ""
+                parts.append(" ".join(filter(None, (name, cut))))
+            yield self._worded("Supports: " + " / ".join(parts), ACCENT)
+        if shown and {"colours", "dots"} & set(self.marks):
+            yield from self._steps(names)
+        for clade in clades:
+            if clade.name:
+                yield self._worded(clade.name, INK, pale(clade.colour))
+
+    def _steps(
+        self, names: Sequence[str]
+    ) -> Iterator[tuple[float, Callable[[Scene, float, float], None]]]:
+        """The colours of supports."""
+        columns, plan = self.style.supports.columns, self.plan
+        number = columns[-1] if columns else plan.n_columns
+        name = names[number - 1] if 0 < number <= len(names) else "Support"
+        steps = plan.colours
+        used = {one.colour for one in plan.supports}
+        yield self._worded(f"{name}:", INK)
+        for place, (start, colour) in enumerate(steps):
+            if colour in used:
+                end = f"–{steps[place + 1][0]:g}" if place + 1 < len(steps) else ""
+                yield self._worded(f"{start:g}{end}" if end else f"≥ {start:g}", INK, colour)
+
+    def _worded(
+        self, text: str, colour: str, swatch: str = ""
+    ) -> tuple[float, Callable[[Scene, float, float], None]]:
+        """An entry of words, behind a square of a colour where there is one."""
+        indent = 1.3 * LEGEND_FACE if swatch else 0.0
+
+        def put(scene: Scene, x: float, y: float) -> None:
+            if swatch:
+                side = [(0.0, -4.0), (8.0, -4.0), (8.0, 4.0), (0.0, 4.0)]
+                scene.areas.append(Area(np.add(side, (x, y)), swatch))
+            scene.words.append(self.text((x + indent, y), 0.0, text, LEGEND_FACE, colour))
+
+        return indent + width_of(text, LEGEND_FACE, self.style.font), put
+
+    def _bar(self, scene: Scene, x: float, y: float, points: float, text: str) -> None:
+        for foot in (x, x + points):
+            scene.line((foot, y - 3.0), (foot, y + 3.0), width=0.8, colour=INK)
+        scene.line((x, y), (x + points, y), width=0.8, colour=INK)
+        scene.words.append(self.text((x + points + GAP, y), 0.0, text, LEGEND_FACE))
+
+    def dates(self, apart: float) -> list[tuple[float, str]]:
+        """Depths of the ticks of a time axis, and their numbers."""
+        most = max(2, min(8, int(self.length / apart)))
+        return dates(float(self.plan.depth.max()), self.style.axis.latest, most)
+
+    @property
+    def time_unit(self) -> str:
+        """Title of a time axis."""
+        dated = self.style.axis.latest is not None
+        return self.style.axis.unit or ("date" if dated else "time before the latest tip")
 
 
 class _Rectangular(_Layout):
-    def scene(self) -> Scene:
-        n_tips = len(self.tree.tips)
-        across = self.style.width / float(self.depth.max())
-        height = 2 * MARGIN + n_tips * self.pitch + 2 * TWELVE_POINTS
-        scene = Scene(2 * MARGIN + self.style.width + GAP + self.names, height)
-        x = MARGIN + self.depth * across
-        y = MARGIN + (self.row + 0.5) * self.pitch
+    def __init__(self, plan: Plan, style: Style, growth: float) -> None:
+        super().__init__(plan, style, growth)
+        self.length = BRANCHES * growth
+
+    def resize(self, across: float, down: float) -> bool:
+        length, pitch = self.length, self.pitch
+        if math.isfinite(across):
+            self.length = max(LEAST_LENGTH, length + across)
+        if math.isfinite(down):
+            self.pitch = max(self.least_pitch, pitch + down / self.plan.n_rows)
+        return abs(self.length - length) > 0.01 or abs(self.pitch - pitch) * self.plan.n_rows > 0.01
+
+    def heading(self, node: int) -> tuple[Point, float]:
+        x = float(self.plan.depth[node]) * self.across
+        return (x, float(self.plan.row[node]) * self.pitch), 0.0
+
+    def bare(self) -> Scene:
+        scene, plan = Scene(), self.plan
+        self.crowd = Crowd()
+        x, y = plan.depth * self.across, plan.row * self.pitch
         for node, below in enumerate(self.tree.children):
             start = x[self.tree.parent[node]] if node else x[node] - GAP
-            scene.line((start, y[node]), (x[node], y[node]), width=self.stroke)
+            ends = (float(start), float(y[node])), (float(x[node]), float(y[node]))
+            self.line(scene, *ends, colour=self.branch_colour(node))
             if below:
-                ends = (x[node], y[below[0]]), (x[node], y[below[-1]])
-                scene.line(*ends, width=self.stroke)
-            else:
-                place = x[node] + GAP, y[node]
-                scene.words.append(Label(*place, self.tree.labels[node], self.face))
-        for node, label in self.supports():
-            size = self.face * SUPPORT_FACE
-            place = x[node] - 1.5, y[node] - 0.6 * size
-            scene.words.append(Label(*place, label, size, "end", colour=ACCENT))
-        self.scale_bar(scene, MARGIN, height - MARGIN - 0.5 * TWELVE_POINTS, across)
+                self.line(scene, *((float(x[node]), float(y[n])) for n in (below[0], below[-1])))
+                continue
+            end = float(x[node])
+            if plan.rows[node] > 1.0 or plan.reach[node] > plan.depth[node]:
+                half = 0.4 * float(plan.rows[node]) * self.pitch
+                end = max(float(plan.reach[node]) * self.across, end + 8.0)
+                self.triangle(scene, [ends[1], (end, ends[1][1] - half), (end, ends[1][1] + half)])
+            self.write(scene, self.name(node, (end + GAP, ends[1][1]), 0.0))
+        self.dots(scene)
+        self.bands(scene)
+        if self.style.axis.kind == "time":
+            self.time_axis(scene)
+        self.legend(scene)
         return scene
+
+    def bands(self, scene: Scene) -> None:
+        """Shade highlighted clades, and write their names beside bars."""
+        if not self.plan.highlights:
+            return
+        plan, tree = self.plan, self.tree
+        right = scene.bounds()[2] + 3.0
+        for node, clade in self.plan.highlights:
+            stem = plan.depth[tree.parent[node]] if node else 0.0
+            left = 0.5 * float(plan.depth[node] + stem) * self.across - (0.0 if node else GAP)
+            first, last = self.span(node)
+            top, foot = first * self.pitch + 0.5, last * self.pitch - 0.5
+            corners = np.array([(left, top), (right, top), (right, foot), (left, foot)])
+            scene.areas.append(Area(corners, pale(clade.colour)))
+        start, levels = right + 5.0, self.levels()
+        for level in range(max(levels) + 1):
+            widest = 0.0
+            for (node, clade), column in zip(plan.highlights, levels, strict=True):
+                if column != level or not clade.name:
+                    continue
+                first, last = self.span(node)
+                ends = first * self.pitch + 1.5, last * self.pitch - 1.5
+                scene.line(*((start, end) for end in ends), width=2.0, colour=clade.colour)
+                place = start + 6.0, (ends[0] + ends[1]) / 2.0
+                self.write(scene, self.text(place, 0.0, clade.name, self.face))
+                widest = max(widest, width_of(clade.name, self.face, self.style.font))
+            start += widest + 14.0
+
+    def time_axis(self, scene: Scene) -> None:
+        """Draw an axis under the tree, and faint lines up from its ticks."""
+        _, top, _, bottom = scene.bounds()
+        y = bottom + 6.0
+        scene.line((0.0, y), (self.length, y), width=0.8)
+        for depth, number in self.dates(APART):
+            x = depth * self.across
+            scene.line((x, y), (x, y + 3.5), width=0.8)
+            scene.lines.insert(0, _faint((x, top), (x, y)))
+            size = LEGEND_FACE
+            scene.words.append(Label(x, y + 9.0, number, size, "middle", font=self.style.font))
+        middle = self.length / 2.0, y + 9.0 + LEGEND_ROW
+        label = Label(*middle, self.time_unit, LEGEND_FACE, "middle", font=self.style.font)
+        scene.words.append(label)
 
 
 class _Circular(_Layout):
-    def scene(self) -> Scene:
-        n_tips = len(self.tree.tips)
-        radius = max(120.0, self.pitch * n_tips / math.radians(FULL_TURN))
-        middle = MARGIN + radius + GAP + self.names
-        scene = Scene(2 * middle, 2 * middle + 2 * TWELVE_POINTS)
-        across = radius / float(self.depth.max())
-        turn = self.row / n_tips * FULL_TURN
+    def __init__(self, plan: Plan, style: Style, growth: float) -> None:
+        super().__init__(plan, style, growth)
+        self.length = growth * max(RADIUS, self.roomy / self.pitch_share)
+        self.pitch = self.length * self.pitch_share
+
+    @property
+    def pitch_share(self) -> float:
+        """Height of a row on the rim, as a share of the radius."""
+        return math.radians(FULL_TURN) / self.plan.n_rows
+
+    def resize(self, across: float, down: float) -> bool:
+        spare, length = min(across, down) / 2.0, self.length
+        if math.isfinite(spare):
+            least = max(LEAST_LENGTH, self.least_pitch / self.pitch_share)
+            self.length = max(least, length + spare)
+            self.pitch = self.length * self.pitch_share
+        return abs(self.length - length) > 0.01
+
+    def turn(self, row: float) -> float:
+        """Direction of a row from the root, degrees."""
+        return row / self.plan.n_rows * FULL_TURN
+
+    def heading(self, node: int) -> tuple[Point, float]:
+        turn = self.turn(float(self.plan.row[node]))
+        return polar(float(self.plan.depth[node]) * self.across, turn), turn
+
+    def bare(self) -> Scene:
+        scene, plan = Scene(), self.plan
+        self.crowd = Crowd()
+        if self.style.axis.kind == "time":
+            self.rings(scene)
         for node, below in enumerate(self.tree.children):
-            reach = self.depth[node] * across
-            start = self.depth[self.tree.parent[node]] * across if node else reach
-            ends = (_polar(middle, start, turn[node]), _polar(middle, reach, turn[node]))
-            scene.line(*ends, width=self.stroke)
+            reach = float(plan.depth[node]) * self.across
+            start = float(plan.depth[self.tree.parent[node]]) * self.across if node else reach
+            turn = self.turn(float(plan.row[node]))
+            ends = polar(start, turn), polar(reach, turn)
+            self.line(scene, *ends, colour=self.branch_colour(node))
             if below:
-                scene.line(*_arc(middle, reach, turn[below[0]], turn[below[-1]]), width=self.stroke)
-            else:
-                rim = _polar(middle, reach + GAP, turn[node]), _polar(middle, radius, turn[node])
-                if radius - reach > 2.0 * GAP:
-                    scene.line(*rim, width=0.3 * self.stroke, colour=FAINT)
-                place = middle, radius + GAP, float(turn[node])
-                scene.words.append(_along(*place, self.tree.labels[node], self.face, INK))
-        for node, label in self.supports():
-            size = self.face * SUPPORT_FACE
-            inside = self.depth[node] * across - 1.5 - width_of(label, size)
-            beside = 0.6 * size / max(inside, 1.0)  # clear of the branch
-            place = middle, inside, float(turn[node] - math.degrees(beside))
-            scene.words.append(_along(*place, label, size, ACCENT))
-        self.scale_bar(scene, MARGIN, scene.height - MARGIN, across)
+                first, last = (self.turn(float(plan.row[n])) for n in (below[0], below[-1]))
+                self.line(scene, *arc(reach, first, last))
+                continue
+            if plan.rows[node] > 1.0 or plan.reach[node] > plan.depth[node]:
+                half = self.turn(0.4 * float(plan.rows[node]))
+                reach = max(float(plan.reach[node]) * self.across, reach + 8.0)
+                self.triangle(
+                    scene, [ends[1], polar(reach, turn - half), polar(reach, turn + half)]
+                )
+            reach = min(reach, self.length)
+            if self.length - reach > 2.0 * GAP:
+                rim = polar(reach + GAP, turn), polar(self.length, turn)
+                scene.line(*rim, width=0.3 * self.stroke, colour=FAINT)
+                self.keep_clear(rim, 0.3 * self.stroke)
+            self.write(scene, self.name(node, polar(self.rim, turn), turn))
+        self.dots(scene)
+        self.sectors(scene)
+        self.legend(scene)
         return scene
 
+    @property
+    def rim(self) -> float:
+        """Radius at which names begin."""
+        longest = max(float(self.plan.reach.max()) * self.across, self.length)
+        return longest + GAP
 
-def _polar(middle: float, radius: float, turn: float) -> tuple[float, float]:
-    angle = math.radians(turn)
-    return middle + radius * math.cos(angle), middle + radius * math.sin(angle)
+    def sectors(self, scene: Scene) -> None:
+        """Shade highlighted clades, and write their names beside arcs."""
+        if not self.plan.highlights:
+            return
+        plan, font = self.plan, self.style.font
+        names = max(width_of(self.tree.labels[tip], self.face, font) for tip in self.tree.tips)
+        outer = self.rim + names + 3.0
+        spans = []
+        for node, clade in plan.highlights:
+            first, last = map(self.turn, self.span(node))
+            spans.append((first, last))
+            stem = float(plan.depth[self.tree.parent[node]]) if node else 0.0
+            inner = 0.5 * (float(plan.depth[node]) + stem) * self.across
+            points = [*arc(outer, first, last), *arc(inner, last, first)]
+            scene.areas.append(Area(np.array(points), pale(clade.colour)))
+        start, levels = outer + 4.0, self.levels()
+        for level in range(max(levels) + 1):
+            widest = 0.0
+            for (_, clade), column, span in zip(plan.highlights, levels, spans, strict=True):
+                if column == level and clade.name:
+                    inset = min(math.degrees(1.5 / start), 0.4 * (span[1] - span[0]))
+                    curve = arc(start, span[0] + inset, span[1] - inset)
+                    scene.line(*curve, width=2.0, colour=clade.colour)
+                    middle = sum(span) / 2.0
+                    place = polar(start + 6.0, middle)
+                    self.write(scene, self.text(place, middle, clade.name, self.face))
+                    widest = max(widest, width_of(clade.name, self.face, font))
+            start += widest + 14.0
+
+    def rings(self, scene: Scene) -> None:
+        """Draw a ring for each tick of a time axis, with its number where no tips are."""
+        gap = (FULL_TURN + 360.0) / 2.0
+        for depth, number in self.dates(0.6 * APART):
+            radius = depth * self.across
+            if radius > 1.0:
+                ring = arc(radius, 0.0, 360.0)
+                scene.lines.append(_faint(*ring))
+                place = polar(radius, gap)
+                label = Label(*place, number, 0.8 * LEGEND_FACE, "middle", font=self.style.font)
+                if self.crowd.is_free(label.box(), 1.0):
+                    self.write(scene, label)
+
+    def _entries(
+        self, clades: Sequence[Clade]
+    ) -> Iterator[tuple[float, Callable[[Scene, float, float], None]]]:
+        if self.style.axis.kind == "time":
+            yield self._worded(f"Rings: {self.time_unit}", INK)
+        yield from super()._entries(clades)
 
 
-def _along(middle: float, radius: float, turn: float, text: str, size: float, colour: str) -> Label:
-    """Words that run outwards from a radius, never upside down."""
-    x, y = _polar(middle, radius, turn)
-    if 90.0 < turn < 270.0:
-        return Label(x, y, text, size, "end", turn - 180.0, colour)
-    return Label(x, y, text, size, "start", turn, colour)
+class _Unrooted(_Layout):
+    """Wedges, each as wide as its clade's share of the tips: "equal angle" (Felsenstein 2004).
+
+    A wedge holds the wedges of its clades, whatever the lengths.
+    """
+
+    def __init__(self, plan: Plan, style: Style, growth: float) -> None:
+        if style.axis.kind == "time":
+            raise InputError("an unrooted tree has no time axis: choose another --layout")
+        super().__init__(plan, style, growth)
+        tree, rows = self.tree, plan.rows.copy()
+        for node in range(tree.n_nodes - 1, 0, -1):
+            rows[tree.parent[node]] += rows[node]
+        self.spot = np.zeros((tree.n_nodes, 2))  # in units of depth
+        self.turns = np.zeros(tree.n_nodes)  # degrees
+        self.wedge = 360.0 * rows / rows[0]
+        start = np.zeros(tree.n_nodes)
+        for node in range(tree.n_nodes):
+            begin = start[node]
+            for child in tree.children[node]:
+                start[child] = begin
+                begin += self.wedge[child]
+                turn = math.radians(start[child] + self.wedge[child] / 2.0)
+                length = float(plan.depth[child] - plan.depth[node]) if plan.is_measured else 1.0
+                step = length * math.cos(turn), length * math.sin(turn)
+                self.spot[child] = self.spot[node] + step
+                self.turns[child] = math.degrees(turn)
+        low, high = self.spot.min(axis=0), self.spot.max(axis=0)
+        self.extent = max(float((high - low).max()), SMALLEST_SPAN)
+        rim = self.roomy * plan.n_rows / (2.0 * math.pi)
+        self.width = 2.0 * growth * max(RADIUS, rim)
+        self.tries = 0
+
+    @property
+    def across(self) -> float:
+        return self.width / self.extent
+
+    def resize(self, across: float, down: float) -> bool:
+        spare = min(across, down)
+        self.tries += 1
+        if not math.isfinite(spare) or 0.0 <= spare < 3.0 or (spare > 0.0 and self.tries > 8):
+            return False
+        width = self.width
+        self.width = max(2.0 * LEAST_LENGTH, width + (spare if spare > 0.0 else 1.02 * spare - 0.5))
+        rim = math.pi * self.width / self.plan.n_rows
+        if self.style.font_size is None:
+            self.pitch = min(self.roomy, max(rim, self.least_pitch))
+        return self.width != width and self.tries < MOST_TRIES
+
+    def heading(self, node: int) -> tuple[Point, float]:
+        x, y = (self.spot[node] * self.across).tolist()
+        return (x, y), float(self.turns[node])
+
+    def bare(self) -> Scene:
+        scene, tree = Scene(), self.tree
+        self.crowd = Crowd()
+        ends: dict[int, Point] = {}
+        for node in range(1, tree.n_nodes):
+            place, turn = self.heading(node)
+            start, _ = self.heading(int(tree.parent[node]))
+            self.line(scene, start, place, colour=self.branch_colour(node))
+            if not tree.children[node]:
+                ends[node] = place
+                if self.plan.rows[node] > 1.0:
+                    half = min(0.4 * float(self.wedge[node]), 30.0)
+                    size = (float(self.plan.reach[node] - self.plan.depth[node])) * self.across
+                    size = max(size if self.plan.is_measured else 0.0, 14.0)
+                    sides = [polar(size, turn + side) for side in (-half, half)]
+                    corners = [(place[0] + dx, place[1] + dy) for dx, dy in sides]
+                    self.triangle(scene, [place, *corners])
+                    ends[node] = self.local(node, size, 0.0)[0]
+        if tree.n_nodes == 1:
+            ends[0] = (0.0, 0.0)
+        longest = max(width_of(self.tree.labels[n], self.face, self.style.font) for n in ends)
+        sure = 0.5 * self.face / math.tan(math.pi / max(len(ends), 3))
+        far = 1.3 * sure + longest + 20.0
+        rays = {
+            node: Box.around(place, self._beyond(node, place, far), 0.4)
+            for node, place in ends.items()
+        }
+        for ray in rays.values():
+            self.crowd.add(ray)
+        around = list(ends)
+        for rank, node in enumerate(around):
+            beside = around[rank - 1], around[(rank + 1) % len(around)]
+            least = max(self._apart(ends, node, other) for other in beside)
+            self._name_along(scene, node, ends[node], rays[node], least)
+        self.crowd.drop(rays.values())
+        self.dots(scene)
+        self.hulls(scene)
+        self.legend(scene, [clade for _, clade in self.plan.highlights])
+        return scene
+
+    def _beyond(self, node: int, place: Point, distance: float) -> Point:
+        dx, dy = polar(distance, float(self.turns[node]))
+        return place[0] + dx, place[1] + dy
+
+    def _apart(self, ends: Mapping[int, Point], node: int, other: int) -> float:
+        """How far along its ray a name begins to be clear of another ray, points."""
+        if node == other:
+            return 0.0
+        (ux, uy), (vx, vy) = (polar(1.0, float(self.turns[one])) for one in (node, other))
+        dx, dy = ends[node][0] - ends[other][0], ends[node][1] - ends[other][1]
+        opening = abs(ux * vy - uy * vx)
+        side = (dx * vy - dy * vx) * (1.0 if ux * vy - uy * vx > 0.0 else -1.0)
+        is_ahead = ux * vx + uy * vy > 0.0 and opening > 0.0
+        return max(0.0, (0.5 * self.face - side) / opening - GAP) if is_ahead else 0.0
+
+    def _name_along(self, scene: Scene, node: int, end: Point, own: Box, least: float) -> None:
+        """Write a name where its ray first has room for it, with a line to its tip."""
+        moved = least
+        while True:
+            label = self.name(node, self._beyond(node, end, GAP + moved), float(self.turns[node]))
+            if self.crowd.is_free(label.box(), 0.2, but=own):
+                break
+            moved += max(0.5 * self.face, 0.02 * moved)
+        if moved > GAP:
+            ends = (self._beyond(node, end, 0.5 * GAP), self._beyond(node, end, 0.5 * GAP + moved))
+            scene.line(*ends, width=0.3 * self.stroke, colour=FAINT)
+            self.keep_clear(ends, 0.3 * self.stroke)
+        self.write(scene, label)
+
+    def hulls(self, scene: Scene) -> None:
+        """Shade highlighted clades: the smallest convex areas that hold them and their names."""
+        names = dict(zip(sorted(t for t in self.tree.tips), scene.words, strict=False))
+        for node, clade in self.plan.highlights:
+            points = [self.heading(n)[0] for n in range(node, int(self.tree.ends[node]))]
+            for tip in self.tips_of(node):
+                points += names[tip].box().corners
+            scene.areas.append(Area(hull(points), pale(clade.colour)))
 
 
-def _arc(middle: float, radius: float, start: float, end: float) -> list[tuple[float, float]]:
-    steps = max(2, math.ceil(abs(end - start) / ARC_STEP) + 1)
-    return [_polar(middle, radius, float(turn)) for turn in np.linspace(start, end, steps)]
+def _faint(*points: Point) -> Polyline:
+    """A line of the background."""
+    return Polyline(np.array(points, np.float64), 0.4, RULE)
+
+
+LAYOUTS = {"rectangular": _Rectangular, "circular": _Circular, "unrooted": _Unrooted}
+"""Layouts by name."""

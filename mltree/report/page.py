@@ -26,9 +26,11 @@ from mltree.data.patterns import Patterns
 from mltree.models.eigen import ModelArrays
 from mltree.models.empirical import Matrices
 from mltree.models.substitution import Model
-from mltree.report.drawing import Style, draw, svg
+from mltree.report.drawing import draw
 from mltree.report.methods import bibliography, without_values
 from mltree.report.record import Facts
+from mltree.report.scene import svg
+from mltree.report.style import Style
 from mltree.report.tables import MAX_P_VALUE, alignment_facts, time_cells, warning_lines
 from mltree.system import __version__
 from mltree.system.arrays import Float64

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import json
 import os
+import re
 from collections.abc import Iterable, Mapping
 from contextlib import suppress
 from dataclasses import dataclass, field
@@ -115,6 +116,30 @@ class Facts:
     """Wall, CPU and device seconds, memory."""
     finished: Fields | None = None
     notices: list[str] = field(default_factory=list)
+
+
+LEGENDS = {"FBP": "bootstrap"}
+"""Names of supports in legends, where they are not the metric's."""
+
+_LABEL = re.compile(r"\)([^():,;']+)(?=[:,);])")
+"""Label of an inner node in Newick."""
+
+
+def best_labelled(drawn: Iterable[tuple[str, str]]) -> tuple[str, tuple[str, ...]]:
+    """The tree of a run with the most supports on it, and their names in the labels' order.
+
+    drawn  metric and tree of each support, in the order in which they were put on; the names are
+           empty where they do not match the labels
+    """
+    best, most = "", 0
+    names: tuple[str, ...] = ()
+    known: tuple[str, ...] = ()
+    for metric, newick in drawn:
+        known = (*known, LEGENDS.get(metric, metric))
+        columns = max((label.count("/") + 1 for label in _LABEL.findall(newick)), default=0)
+        if columns > most:
+            best, most, names = newick, columns, known
+    return best, names if len(names) == most else ()
 
 
 _KEPT = {

@@ -10,7 +10,7 @@ import os
 import re
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import field
-from typing import TYPE_CHECKING, Annotated, Any, get_args, get_origin
+from typing import TYPE_CHECKING, Annotated, Any, Literal, get_args, get_origin
 
 from mltree.system.errors import InputError
 from mltree.system.process import VARIABLE as THREADS
@@ -200,6 +200,39 @@ def mean_length_of(text: str) -> float:
     if length > LONGEST_MEAN:
         raise ValueError(f"{text!r} is no branch length: at most {LONGEST_MEAN:g}, please")
     return length
+
+
+_POINTS = {"": 1.0, "pt": 1.0, "in": 72.0, "cm": 72.0 / 2.54, "mm": 7.2 / 2.54}
+"""Points of a unit of length on paper."""
+
+LARGEST_PAGE = 14_400.0
+"""Points that a side of a picture has at most: a PDF's, 200 inches."""
+
+
+def page_length_of(text: str) -> float:
+    """Points of ``174mm``, ``8.5cm``, ``6in`` or ``500``. Raises: ValueError."""
+    match = re.fullmatch(r"([0-9]+\.?[0-9]*)\s*(pt|in|cm|mm|)", str(text).strip())
+    points = float(match[1]) * _POINTS[match[2]] if match else 0.0
+    if not 1.0 <= points <= LARGEST_PAGE:
+        problem = "is no length of a picture: write 174mm, 8.5cm, 6in or points"
+        raise ValueError(f"{text!r} {problem}, up to 200in")
+    return points
+
+
+def font_size_of(text: str) -> float:
+    """Points of a font, 1 to 200. Raises: ValueError."""
+    size = decimal(str(text))
+    if not 1.0 <= size <= 200.0:
+        raise ValueError(f"{text!r} is no font size: it is between 1 and 200 points")
+    return size
+
+
+def number_of(text: str) -> float:
+    """A finite number. Raises: ValueError."""
+    number = decimal(str(text))
+    if not math.isfinite(number):
+        raise ValueError(f"{text!r} is no number")
+    return number
 
 
 def data_type_of(text: str) -> str:
@@ -600,3 +633,137 @@ class UltrafastOptions(Options, kw_only=True):
             is_last=True,
         ),
     ] = False
+
+
+class PictureOptions(Options, kw_only=True):
+    """The picture of a tree."""
+
+    layout: Annotated[
+        Literal["rectangular", "circular", "unrooted"],
+        Option(
+            "--layout rectangular|circular|unrooted",
+            "Tips in rows, around the root, or in wedges (equal angle).",
+            choices=("rectangular", "circular", "unrooted"),
+        ),
+    ] = "rectangular"
+    outgroup: Annotated[
+        str | None,
+        Option("--outgroup TAXA", "Taxa, separated by commas, next to which the root is put."),
+    ] = None
+    midpoint: Annotated[
+        bool,
+        Option("--midpoint", "Put the root halfway between the tips that are farthest apart."),
+    ] = False
+    order: Annotated[
+        Literal["increasing", "decreasing", "written"],
+        Option(
+            "--order increasing|decreasing|written",
+            "Ladderise: smaller subtrees first, or larger ones; or keep the order of the file.",
+            choices=("increasing", "decreasing", "written"),
+        ),
+    ] = "increasing"
+    cladogram: Annotated[
+        bool, Option("--cladogram", "Draw the topology alone, not branch lengths.")
+    ] = False
+    width: Annotated[
+        float | None,
+        Option(
+            "--width LENGTH",
+            "Width of the picture: 174mm, 8.5cm, 6in or points. Default: as the tree needs.",
+            parse=page_length_of,
+        ),
+    ] = None
+    height: Annotated[
+        float | None,
+        Option("--height LENGTH", "Height of the picture.", parse=page_length_of),
+    ] = None
+    font: Annotated[
+        str | None, Option("--font NAME", "Face of all words. Default: Helvetica or one like it.")
+    ] = None
+    font_size: Annotated[
+        float | None,
+        Option(
+            "--font-size POINTS",
+            "Size of names. Default: 9.4, less where there are many or the picture is small.",
+            parse=font_size_of,
+        ),
+    ] = None
+    italic: Annotated[
+        bool, Option("--italic", "Names in italics, with blanks for underscores.")
+    ] = False
+    supports: Annotated[
+        str | None,
+        Option(
+            "--supports labels,colours,dots|none",
+            "Write supports beside branches, colour branches by them, put dots on nodes. Default: "
+            "labels; colours beyond 200 taxa.",
+            panel=SUPPORTS,
+        ),
+    ] = None
+    cutoff: Annotated[
+        str | None,
+        Option(
+            "--cutoff N[/N...]",
+            "Least support to show; 80/95 for labels such as 91.8/94.",
+            panel=SUPPORTS,
+        ),
+    ] = None
+    columns: Annotated[
+        str | None,
+        Option(
+            "--columns N[,N...]",
+            "Which of several supports to show, in which order: 2 for the 94 of 91.8/94. The "
+            "last one gives the colours.",
+            panel=SUPPORTS,
+        ),
+    ] = None
+    support_names: Annotated[
+        str | None,
+        Option(
+            "--support-names NAME[/NAME...]",
+            "What the supports are, for the legend: SH-aLRT/UFBoot2.",
+            panel=SUPPORTS,
+        ),
+    ] = None
+    support_colours: Annotated[
+        str | None,
+        Option(
+            "--support-colours N=COLOUR,...",
+            "Colours from a support on, such as 70=#e08e3c,95=#0b4f8a.",
+            panel=SUPPORTS,
+        ),
+    ] = None
+    highlight: Annotated[
+        str | None,
+        Option(
+            "--highlight CLADES",
+            "Clades on a coloured ground, with their names: 'Apes=Homo,Pan;Macaques=Macaca_a,"
+            "Macaca_b:#e69f00', each the smallest clade with these taxa; or a file with one a "
+            "line. Name and colour may be left out.",
+            reads="file",
+        ),
+    ] = None
+    collapse: Annotated[
+        str | None,
+        Option("--collapse CLADES", "Clades to draw as triangles; as above.", reads="file"),
+    ] = None
+    axis: Annotated[
+        Literal["scale", "time", "none"],
+        Option(
+            "--axis scale|time|none",
+            "A scale bar, or an axis of time that ends at the latest tip.",
+            choices=("scale", "time", "none"),
+        ),
+    ] = "scale"
+    unit: Annotated[
+        str | None,
+        Option("--unit TEXT", "Unit of branch lengths. Default: substitutions per site."),
+    ] = None
+    latest: Annotated[
+        float | None,
+        Option(
+            "--latest DATE",
+            "Date of the latest tip, such as 2021.4: the axis of time shows dates.",
+            parse=number_of,
+        ),
+    ] = None

@@ -75,11 +75,12 @@ class PhyloTree:
 
     def svg(self, *, layout: str = "rectangular") -> str:
         """A drawing, as ``mltree draw`` makes it. Raises: InputError for an unknown layout."""
-        from mltree.report.drawing import Style, draw, svg
+        from mltree.report.drawing import LAYOUTS, draw
+        from mltree.report.scene import svg
+        from mltree.report.style import Style
 
-        one_of("layout", layout, ("rectangular", "circular"))
-        style = Style(layout="circular" if layout == "circular" else "rectangular")
-        return svg(draw(self._written, style))
+        one_of("layout", layout, LAYOUTS)
+        return svg(draw(self._written, Style(layout=layout)))
 
     def to_ete3(self) -> Any:
         """As ete3's ``Tree``, with supports where it has them."""

@@ -25,6 +25,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from mltree.system.arrays import Bool, Float64, Index, Int32
+from mltree.system.errors import InputError
 from mltree.system.values import Value, decimal
 from mltree.tree.newick import ParsedTrees, branch, parsed_trees, quoted, text_of
 
@@ -290,20 +291,134 @@ class WrittenTree(Value, eq=False):
         labelled = zip(self.labels, self.children, strict=True)
         return np.array([_number(label) if below else math.nan for label, below in labelled])
 
-    def ladderised(self) -> WrittenTree:
-        """A copy with the smaller subtrees of every node first."""
+    @cached_property
+    def ends(self) -> Int32:
+        """int32 [N]: the number after the last node of each subtree."""
+        end = np.arange(1, self.n_nodes + 1, dtype=np.int32)
+        for node in range(self.n_nodes - 1, 0, -1):
+            parent = self.parent[node]
+            end[parent] = max(end[parent], end[node])
+        return end
+
+    def clade_of(self, tips: Iterable[int]) -> int:
+        """The last common ancestor of some tips."""
+        wanted = list(tips)
+        node, last = min(wanted), max(wanted)
+        while self.ends[node] <= last:
+            node = int(self.parent[node])
+        return node
+
+    def tips_named(self, taxa: Iterable[str]) -> list[int]:
+        """The tips of some names.
+
+        Raises: InputError: the tree has no such tip.
+        """
+        tip_of = {self.labels[tip]: tip for tip in self.tips}
+        for name in taxa:
+            if name not in tip_of:
+                raise InputError(f"the tree has no taxon {name!r}", taxon=name)
+        return [tip_of[name] for name in taxa]
+
+    def ladderised(self, *, larger_first: bool = False) -> WrittenTree:
+        """A copy with the smaller subtrees of every node first, or the larger ones."""
+        sign = -1 if larger_first else 1
+        by_size = (
+            tuple(sorted(below, key=lambda child: sign * int(self.n_below[child])))
+            for below in self.children
+        )
+        return self._in_order(tuple(by_size))
+
+    def _in_order(self, children: Sequence[Sequence[int]], root: int = 0) -> WrittenTree:
+        """A copy whose nodes have other children, and are numbered anew."""
         order: list[int] = []
-        pending = [0]
+        parents: list[int] = []
+        pending = [(root, -1)]
         while pending:
-            node = pending.pop()
+            node, parent = pending.pop()
+            parents.append(parent)
+            number = len(order)
             order.append(node)
-            by_size = sorted(self.children[node], key=self.n_below.__getitem__)
-            pending += by_size[::-1]  # the last one on the stack comes first
-        place = np.empty(self.n_nodes, np.int32)
-        place[order] = np.arange(self.n_nodes, dtype=np.int32)
-        parent = self.parent[order]
-        parent[1:] = place[parent[1:]]
-        return WrittenTree(parent, self.lengths[order], tuple(self.labels[n] for n in order))
+            pending += [(child, number) for child in children[node][::-1]]
+        labels = tuple(self.labels[node] for node in order)
+        return WrittenTree(np.array(parents, np.int32), self.lengths[order], labels)
+
+    def rooted_above(self, node: int, share: float = 0.5) -> WrittenTree:
+        """A copy with its root on the branch above a node, a share of its length from the node.
+
+        Labels of inner nodes go with their branches; a root of two children becomes one branch.
+        """
+        if node == 0:
+            return self
+        children = [list(below) for below in self.children] + [[]]
+        lengths, labels = [*self.lengths.tolist(), math.nan], [*self.labels, ""]
+        root = self.n_nodes
+        above, length = int(self.parent[node]), lengths[node]
+        label = labels[node] if self.children[node] else ""
+        children[above].remove(node)
+        children[root] = [node, above]
+        lengths[node], rest = length * share, length * (1.0 - share)
+        while above:
+            higher = int(self.parent[above])
+            children[higher].remove(above)
+            children[above].append(higher)
+            lengths[above], rest = rest, lengths[above]
+            labels[above], label = label, labels[above]
+            above = higher
+        lengths[0], labels[0] = rest, label
+        if len(children[0]) == 1:  # of two, or of one alone
+            (child,) = children[0]
+            lengths[child] = float(np.nansum([lengths[child], rest])) if self.is_measured else rest
+            labels[child] = labels[child] or label
+            for below in children:
+                below[:] = [child if member == 0 else member for member in below]
+        elif not children[0]:
+            for below in children:
+                below[:] = [member for member in below if member]
+        grown = WrittenTree(np.zeros(root + 1, np.int32), np.array(lengths), tuple(labels))
+        return grown._in_order(children, root)
+
+    def rooted_midway(self) -> WrittenTree:
+        """A copy with its root halfway between the two tips that are farthest from each other.
+
+        Raises: InputError: the tree has no branch lengths.
+        """
+        if not self.is_measured:
+            raise InputError("a tree without branch lengths has no midpoint")
+        length = np.nan_to_num(self.lengths, nan=0.0)
+        deepest = np.zeros(self.n_nodes)
+        towards = np.zeros(self.n_nodes, np.int32)
+        widest, top, first = -1.0, 0, 0
+        for node in range(self.n_nodes - 1, -1, -1):
+            reach = sorted(((deepest[c] + length[c], c) for c in self.children[node]), reverse=True)
+            if reach:
+                deepest[node], towards[node] = reach[0]
+            if len(reach) > 1 and reach[0][0] + reach[1][0] > widest:
+                widest, top, first = reach[0][0] + reach[1][0], node, int(reach[0][1])
+        if widest <= 0.0:
+            return self
+        left, node = deepest[first] + length[first] - widest / 2.0, first  # below the top node
+        while left > length[node]:
+            left -= length[node]
+            node = int(towards[node])
+        share = 1.0 - left / length[node] if length[node] > 0.0 else 0.5
+        return self if left == 0.0 and top == 0 else self.rooted_above(node, float(share))
+
+    def rooted_beside(self, taxa: Sequence[str]) -> tuple[WrittenTree, bool]:
+        """A copy with its root on the branch to an outgroup, and True if that stands together.
+
+        The root is beside the first of its taxa alone otherwise.
+
+        Raises: InputError: the tree has no such taxon, or no other one.
+        """
+        outgroup = set(self.tips_named(taxa))
+        others = [tip for tip in self.tips if tip not in outgroup]
+        if not others:
+            raise InputError("the outgroup has all taxa of the tree")
+        for side in (sorted(outgroup), others):
+            node = self.clade_of(side)
+            if node and self.n_below[node] == len(side):
+                return self.rooted_above(node), True
+        return self.rooted_above(self.tips_named(taxa[:1])[0]), len(outgroup) == 1
 
     def newick(self) -> str:
         """The tree as one line of Newick, with order, labels and lengths."""

@@ -88,7 +88,7 @@ def test_supports_are_shown_unless_they_are_older_than_the_tree(run: Run, tmp_pa
 @pytest.mark.parametrize("ending", ["svg", "png", "pdf", "PNG"])
 def test_pictures_are_what_their_names_say(run: Run, tmp_path: Path, ending: str) -> None:
     (tmp_path / "t.nwk").write_text(TREE + "\n" + TREE)
-    options = ("--layout", "circular", "--cladogram", "--as-written", "--no-supports")
+    options = ("--layout", "circular", "--cladogram", "--order=written", "--supports=none")
     result = fine(run("draw", "t.nwk", "-o", f"t.{ending}", *options))
     assert "the first of 2 trees is drawn" in result.output
     content = (tmp_path / f"t.{ending}").read_bytes()
@@ -104,6 +104,71 @@ def test_pictures_of_no_kind(run: Run, tmp_path: Path) -> None:
         assert message in result.stderr
     fine(run("draw", "t.nwk", "-o", "t.svg"))
     assert "exists already (--redo" in run("draw", "t.nwk", "-o", "t.svg").stderr
+
+
+def test_pictures_are_of_the_size_that_is_asked_for(run: Run, tmp_path: Path) -> None:
+    (tmp_path / "t.nwk").write_text(TREE)
+    (tmp_path / "clades").write_text("# a comment\nApes=Homo_sapiens,Hylobates\n")
+    for width, points in (
+        ("174mm", "493.23"),
+        ("8.5cm", "240.94"),
+        ("6in", "432.00"),
+        ("500", "500.00"),
+    ):
+        fine(run("draw", "t.nwk", "-o", "t.svg", "--redo", "--width", width, "--font-size", "6"))
+        assert f'width="{points}pt"' in (tmp_path / "t.svg").read_text()
+    options = ("--outgroup", "Lemur_catta,Tarsius_syrichta", "--highlight", "clades",
+               "--collapse", "Macaques=M_sylvanus,Macaca_fuscata:#e69f00", "--italic")  # fmt: skip
+    fine(run("draw", "t.nwk", "-o", "t.svg", "--redo", *options))
+    text = (tmp_path / "t.svg").read_text()
+    for words in (">Apes<", ">Macaques (4)<", ">Homo sapiens<", 'font-style="italic"'):
+        assert words in text
+
+
+def test_a_result_tells_what_its_supports_are(run: Run, tmp_path: Path) -> None:
+    labelled = ("((a:1,b:1)90.1:1,c:1,d:1);", "((a:1,b:1)90.1/88:1,c:1,d:1);")
+    supports = {"sh-alrt": {"metric": "SH-aLRT", "newick": labelled[0]},
+                "fbp": {"metric": "FBP", "newick": labelled[1]}}  # fmt: skip
+    result = {"tree": "((a:1,b:1):1,c:1,d:1);", "supports": supports}
+    (tmp_path / "r.json").write_text(json.dumps(result))
+    fine(run("draw", "r.json", "-o", "t.svg"))
+    text = (tmp_path / "t.svg").read_text()
+    assert ">90.1/88<" in text
+    assert "Supports: SH-aLRT / bootstrap" in text
+    (tmp_path / "r.json").write_text("{}")
+    refused = run("draw", "r.json", "-o", "t.svg", "--redo")
+    assert refused.exit_code == 2
+    assert "no result with a tree" in refused.stderr
+
+
+@pytest.mark.parametrize(
+    ("options", "message"),
+    [
+        (("--outgroup", "Nobody"), "the tree has no taxon 'Nobody'"),
+        (("--outgroup", "Pan", "--midpoint"), "choose one"),
+        (("--width", "0"), "no length of a picture"),
+        (("--width", "20", "--font-size", "9"), "too small"),
+        (("--cutoff", "a/b"), "--cutoff: 'a/b'"),
+        (("--columns", "0"), "--columns: '0'"),
+        (("--supports", "foo"), "--supports: 'foo' is none of labels, colours, dots, none"),
+        (("--support-colours", "70=red"), "'70=red' is no support and colour"),
+        (("--highlight", "Apes="), "names no taxon"),
+        (("--collapse", "nofile"), "the tree has no taxon 'nofile'"),
+        (("--layout", "unrooted", "--axis", "time"), "no time axis"),
+        (("--latest", "2020"), "--latest goes with --axis time"),
+        (("--font-size", "0"), "no font size"),
+        (("--dpi", "3"), "3 is not in the range"),
+    ],
+)
+def test_bad_options_of_pictures(
+    run: Run, tmp_path: Path, options: tuple[str, ...], message: str
+) -> None:
+    (tmp_path / "t.nwk").write_text(TREE)
+    refused = run("draw", "t.nwk", "-o", "t.svg", *options)
+    assert refused.exit_code == 2
+    (line,) = [line for line in refused.stderr.splitlines() if line.startswith("mltree: ")]
+    assert message in line
+    assert not (tmp_path / "t.svg").exists()
 
 
 def test_the_same_seed_simulates_the_same_file(run: Run, tmp_path: Path) -> None:

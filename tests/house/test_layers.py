@@ -38,7 +38,7 @@ HOMES = {
     "typer": ("mltree.cli",),
     "rich": ("mltree.report",),
     "scipy": (),
-    "matplotlib": ("mltree.report.drawing",),
+    "matplotlib": ("mltree.report.scene",),
 }
 
 

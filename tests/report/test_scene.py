@@ -9,7 +9,9 @@ from typing import Any
 
 import pytest
 
-from mltree.report.drawing import MOST_DOTS, Label, Scene, Style, draw, figure, svg
+from mltree.report.drawing import draw
+from mltree.report.scene import DPI, MOST_DOTS, Label, Scene, figure, svg
+from mltree.report.style import Style
 from mltree.system.errors import InputError
 from mltree.tree.clades import read_written
 
@@ -34,14 +36,14 @@ def test_words_are_turned_about_their_place() -> None:
     assert text.attrib["text-anchor"] == "end"
 
 
-@pytest.mark.parametrize("layout", ["rectangular", "circular"])
+@pytest.mark.parametrize("layout", ["rectangular", "circular", "unrooted"])
 def test_png_has_the_scenes_size(layout: str) -> None:
     scene = draw(TREE, Style(layout=layout))
     png = figure(scene, "png")
     width, height = struct.unpack(">II", png[16:24])
     assert png.startswith(b"\x89PNG")
-    assert width == pytest.approx(scene.width / 72 * 200, abs=1)
-    assert height == pytest.approx(scene.height / 72 * 200, abs=1)
+    assert width == pytest.approx(scene.width / 72 * DPI, abs=1)
+    assert height == pytest.approx(scene.height / 72 * DPI, abs=1)
 
 
 def test_huge_pngs_are_coarser() -> None:
