@@ -3,11 +3,13 @@
     import mltree
     result = mltree.search("frogs.phy", model="GTR+G4")
 
-running      ``search``, ``evaluate``, ``bootstrap``: what the commands do, in memory
+trees        ``run``, ``search``, ``evaluate``, ``bootstrap``: what the commands do, in memory
 choice       ``model``: which model suits the data
-results      what they give back
+tests        ``alrt`` of branches, ``test`` of trees
+sequences    ``check``, ``ancestral``, ``simulate``, ``distances``
 likelihood   ``Likelihood``: lnL, gradient and Hessian of one tree
-comparing    ``rf`` and ``support``: trees against trees
+trees alone  ``consensus``, ``support``, ``rf``, ``random_tree``, ``nj_tree``, ``draw``
+results      what they give back, and ``PhyloTree``, ``ModelParameters``, which they take too
 
 Alignments and trees may be files, or objects of other libraries (:mod:`mltree.runs.inputs`).
 Errors are those of :mod:`mltree.system.errors`, one line each. Threads may call all of it: they
@@ -22,41 +24,118 @@ from typing import TYPE_CHECKING, Any
 from mltree.system import __version__
 
 if TYPE_CHECKING:
+    from mltree.analyses.ancestral import AncestralStates, ancestral
     from mltree.analyses.bootstrap import bootstrap
+    from mltree.analyses.check import AlignmentCheck, check
     from mltree.analyses.evaluate import evaluate
-    from mltree.analyses.likelihood import Likelihood
+    from mltree.analyses.likelihood import DistanceMatrix, Likelihood, distances, nj_tree
     from mltree.analyses.model_selection import ModelChoice, model
-    from mltree.analyses.search import search
-    from mltree.analyses.tree_sets import support
+    from mltree.analyses.search import run, search
+    from mltree.analyses.simulate import SimulatedAlignment, random_tree, simulate
+    from mltree.analyses.tree_sets import Drawing, consensus, draw, support
+    from mltree.analyses.tree_tests import BranchTestResult, TreeTestResult, alrt, test
+    from mltree.runs.inputs import ModelParameters
     from mltree.runs.results import BootstrapResult, Evaluation, PhyloTree, SearchResult, rf
-    from mltree.system.errors import MltreeError
+    from mltree.system.errors import (
+        DeviceError,
+        InputError,
+        MltreeError,
+        ModelError,
+        NumericalError,
+    )
 
 __all__ = [
+    "AlignmentCheck",
+    "AncestralStates",
     "BootstrapResult",
+    "BranchTestResult",
+    "DeviceError",
+    "DistanceMatrix",
+    "Drawing",
     "Evaluation",
+    "InputError",
     "Likelihood",
     "MltreeError",
     "ModelChoice",
+    "ModelError",
+    "ModelParameters",
+    "NumericalError",
     "PhyloTree",
     "SearchResult",
+    "SimulatedAlignment",
+    "TreeTestResult",
     "__version__",
+    "alrt",
+    "ancestral",
     "bootstrap",
+    "check",
+    "consensus",
+    "distances",
+    "draw",
     "evaluate",
     "model",
+    "nj_tree",
+    "random_tree",
     "rf",
+    "run",
     "search",
+    "simulate",
     "support",
+    "test",
 ]
 
 _HOMES = {
+    "analyses.ancestral": (
+        "AncestralStates",
+        "ancestral",
+    ),
     "analyses.bootstrap": ("bootstrap",),
+    "analyses.check": (
+        "AlignmentCheck",
+        "check",
+    ),
     "analyses.evaluate": ("evaluate",),
-    "analyses.likelihood": ("Likelihood",),
-    "analyses.model_selection": ("ModelChoice", "model"),
-    "analyses.search": ("search",),
-    "analyses.tree_sets": ("support",),
-    "runs.results": ("BootstrapResult", "Evaluation", "PhyloTree", "SearchResult", "rf"),
-    "system.errors": ("MltreeError",),
+    "analyses.likelihood": (
+        "DistanceMatrix",
+        "Likelihood",
+        "distances",
+        "nj_tree",
+    ),
+    "analyses.model_selection": (
+        "ModelChoice",
+        "model",
+    ),
+    "analyses.search": (
+        "run",
+        "search",
+    ),
+    "analyses.simulate": (
+        "SimulatedAlignment",
+        "random_tree",
+        "simulate",
+    ),
+    "analyses.tree_sets": ("Drawing", "consensus", "draw", "support"),
+    "analyses.tree_tests": (
+        "BranchTestResult",
+        "TreeTestResult",
+        "alrt",
+        "test",
+    ),
+    "runs.inputs": ("ModelParameters",),
+    "runs.results": (
+        "BootstrapResult",
+        "Evaluation",
+        "PhyloTree",
+        "SearchResult",
+        "rf",
+    ),
+    "system.errors": (
+        "DeviceError",
+        "InputError",
+        "MltreeError",
+        "ModelError",
+        "NumericalError",
+    ),
 }
 """Modules by the names that they have."""
 

@@ -13,23 +13,30 @@ Letters: T tips, E edges, L patterns, K categories, S states.
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from functools import cached_property
+from html import escape
 from itertools import compress
-from typing import TYPE_CHECKING, NamedTuple
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
 
 from mltree.analyses.evaluate import fitted, given_tree
 from mltree.analyses.options import AncestralOptions
 from mltree.analyses.simulate import by_category
+from mltree.data.alignments import Source
 from mltree.data.patterns import Patterns
 from mltree.models.eigen import ModelArrays
+from mltree.runs.calls import Call, taking
 from mltree.runs.engines import Workload, open_engines
 from mltree.runs.logged_run import by_kind, command_result, deliver, load
 from mltree.runs.problem import Problem
+from mltree.runs.results import PhyloTree, Table
 from mltree.runs.trees import TreeResult
 from mltree.system import __version__
 from mltree.system.arrays import Float64
-from mltree.system.events import RunStarted, TreeScored
+from mltree.system.errors import InputError
+from mltree.system.events import Emit, RunStarted, TreeScored
 from mltree.tree.newick import write_newick
 from mltree.tree.topology import Tree
 
@@ -73,11 +80,7 @@ def run_ancestral(options: AncestralOptions, reporter: Reporter) -> None:
     workspace, kinds = options.workspace, FORMATS[options.file_format]
     with workspace.taken(kinds, options.redo, options.inputs):
         reporter(RunStarted(__version__, options.line))
-        problem = load(options, reporter)
-        tree = given_tree(options.tree, problem, reporter, not options.no_opt_branches)
-        engines = open_engines(options.resources, Workload.of(problem), reporter)
-        fit = fitted(engines, tree, problem.model, options, reporter).scored(engines, reporter)
-        reporter(TreeScored(fit.lnl))
+        fit, problem = _fitted_tree(options, reporter)
         texts = _texts(options, fit, problem)
         stale = {kind for kinds in FORMATS.values() for kind in kinds} - texts.keys()
         files = deliver(workspace, texts, reporter, sorted(stale) if options.redo else [])
@@ -90,14 +93,32 @@ def run_ancestral(options: AncestralOptions, reporter: Reporter) -> None:
         reporter.finish("ancestral", result)
 
 
-def _texts(options: AncestralOptions, fit: TreeResult, problem: Problem) -> dict[str, str]:
-    """The files, by kind."""
+def _fitted_tree(
+    options: AncestralOptions, emit: Emit, source: Source | None = None
+) -> tuple[TreeResult, Problem]:
+    """The tree, scored, and the data; ``source``: sequences at hand."""
+    problem = load(options, emit, source)
+    tree = given_tree(options.tree, problem, emit, not options.no_opt_branches)
+    engines = open_engines(options.resources, Workload.of(problem), emit)
+    fit = fitted(engines, tree, problem.model, options, emit).scored(engines, emit)
+    emit(TreeScored(fit.lnl))
+    return fit, problem
+
+
+def _named(fit: TreeResult, problem: Problem) -> tuple[list[str], str]:
+    """Names of the inner nodes, and the tree in Newick with them as labels."""
     tree = fit.mean_tree
     nodes = inner_nodes(tree)
     names = [f"Node{n}" for n in range(1, len(nodes) + 1)]
     labels = dict(zip(tree.edge[nodes[1:]].tolist(), names[1:], strict=True))
     newick = write_newick(tree, problem.taxa, labels=labels)
-    texts = {TREE: f"{newick[:-1]}{names[0]};\n"}  # the first node is where the text is rooted
+    return names, f"{newick[:-1]}{names[0]};"  # the first node is where the text is rooted
+
+
+def _texts(options: AncestralOptions, fit: TreeResult, problem: Problem) -> dict[str, str]:
+    """The files, by kind."""
+    names, newick = _named(fit, problem)
+    texts = {TREE: newick + "\n"}
     parts = list(_parts(fit, problem))
     table = "".join(_table(names, parts))
     if options.file_format == "iqtree":
@@ -105,11 +126,13 @@ def _texts(options: AncestralOptions, fit: TreeResult, problem: Problem) -> dict
         path = options.workspace.path
         head = HEAD.format(tree=path(TREE), file=path(IQTREE), part=explained)
         return {IQTREE: head + table, **texts}
-    states = "".join(
-        f"{name}\t{''.join(part.best[n][pattern] for part in parts for pattern in part.sites)}\n"
-        for n, name in enumerate(names)
-    )
+    states = "".join(f"{name}\t{_sequence(parts, n)}\n" for n, name in enumerate(names))
     return {PROBABILITIES: table, STATES: states, **texts}
+
+
+def _sequence(parts: Sequence[_Part], node: int) -> str:
+    """The most probable states of a node at all sites, parts one after the other."""
+    return "".join(part.best[node][pattern] for part in parts for pattern in part.sites)
 
 
 def _parts(fit: TreeResult, problem: Problem) -> Iterator[_Part]:
@@ -250,3 +273,82 @@ def _scaled(values: Float64, logs: Float64) -> tuple[Float64, Float64]:
     is_possible = largest > 0
     divisor = np.where(is_possible, largest, 1.0)
     return values / divisor[:, :, None], np.where(is_possible, logs + np.log(divisor), -np.inf)
+
+
+@dataclass(frozen=True, eq=False, repr=False)
+class AncestralStates(Table):
+    """The states of all inner nodes: a row for each node and site."""
+
+    nodes: tuple[str, ...]
+    """N' names, from the node that the tree's text is rooted at outwards."""
+    tree: PhyloTree
+    """The tree with the names of its nodes as labels."""
+    lnl: float
+    """Log-likelihood of the tree."""
+    model: str
+    """With its values, as ``model`` takes it."""
+    _parts: tuple[_Part, ...]
+
+    @cached_property
+    def sequences(self) -> dict[str, str]:
+        """The most probable state at every site, by node; parts one after the other."""
+        return {name: _sequence(self._parts, n) for n, name in enumerate(self.nodes)}
+
+    @property
+    def states(self) -> tuple[str, ...]:
+        """S states, in the order of ``probabilities``. Raises: InputError as those."""
+        return tuple(self._alike[0].states)
+
+    @property
+    def probabilities(self) -> Float64:
+        """f64 [N', sites, S]: of each state, sum 1.
+
+        Raises:
+            InputError: parts have data of several types.
+        """
+        each = [part.probabilities[:, part.sites] for part in self._alike]
+        return np.concatenate(each, axis=1)
+
+    @property
+    def _alike(self) -> tuple[_Part, ...]:
+        if len({tuple(part.states) for part in self._parts}) > 1:
+            raise InputError("parts have states of several types", hint="to_dataframe() has all")
+        return self._parts
+
+    def columns(self) -> dict[str, Sequence[Any]]:
+        """``node``, ``part`` where there are several, ``site``, ``state`` and ``p_A`` and so on."""
+        parts, several = self._parts, len(self._parts) > 1
+        columns: dict[str, list[Any]] = {"node": [], **({"part": []} if several else {})}
+        columns |= {"site": [], "state": []}
+        states = list(dict.fromkeys(state for part in parts for state in part.states))
+        columns |= {f"p_{state}": [] for state in states}
+        for n, name in enumerate(self.nodes):
+            for number, part in enumerate(parts, 1):
+                count, places = len(part.sites), {state: k for k, state in enumerate(part.states)}
+                columns["node"] += [name] * count
+                columns["site"] += range(1, count + 1)
+                columns["state"] += [part.best[n][pattern] for pattern in part.sites]
+                if several:
+                    columns["part"] += [number] * count
+                probabilities = part.probabilities[n, part.sites]
+                for state in states:
+                    is_there = state in places
+                    own = probabilities[:, places[state]] if is_there else np.full(count, np.nan)
+                    columns[f"p_{state}"] += own.tolist()
+        return dict(columns)
+
+    def _repr_html_(self) -> str:
+        return f"<p>{escape(repr(self))}</p>{self.tree._repr_html_()}"
+
+    def __repr__(self) -> str:
+        sites = sum(len(part.sites) for part in self._parts)
+        return f"AncestralStates({len(self.nodes):,} nodes × {sites:,} sites, 1 tree)"
+
+
+@taking(AncestralOptions, "tree", "model")
+def ancestral(options: AncestralOptions, source: Source, call: Call) -> AncestralStates:
+    """Reconstruct the states of a tree's inner nodes, as ``mltree ancestral`` does."""
+    fit, problem = _fitted_tree(options, call, source)
+    names, newick = _named(fit, problem)
+    parts = tuple(_parts(fit, problem))
+    return AncestralStates(tuple(names), PhyloTree(newick), fit.lnl, fit.model.text, parts)

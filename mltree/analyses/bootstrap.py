@@ -260,7 +260,7 @@ def prepare_bootstrap(
     )
     engines = open_engines(resources, work, emit)
     model = problem.model
-    if not _is_given(problem):
+    if not is_given(problem):
         start = (
             _parsimony_tree(distinct, seed, engines.parsimony)
             if tree is None
@@ -290,7 +290,7 @@ def _bootstrap(
     return Bootstrap(problem=problem, engines=engines, replicates=replicates)
 
 
-def _is_given(problem: Problem) -> bool:
+def is_given(problem: Problem) -> bool:
     """True if the model has all its values, as those of a .bestModel file."""
     parts = [] if problem.data is None else problem.data.parts
     is_scaled = not parts or any(part.scaler is not None for part in parts)
@@ -536,12 +536,17 @@ def bootstrap(options: BootstrapOptions, source: Source, call: Call) -> Bootstra
     return result_of(bootstrap_in_memory(options, call, source), call)
 
 
-def result_of(texts: Mapping[str, str], call: Call) -> BootstrapResult:
-    """The result that the files of a bootstrap have."""
+def result_of(
+    texts: Mapping[str, str],
+    call: Call,
+    trees: str = BOOTSTRAPS,
+    consensus: str = CONSENSUS_FILES[Consensus.MAJORITY],
+) -> BootstrapResult:
+    """The result that the files of a bootstrap have; ``trees``, ``consensus``: their kinds."""
     end, supported = call.last(BootstrapFinished), texts.get("support")
     return BootstrapResult(
-        trees=tuple(map(PhyloTree, texts[BOOTSTRAPS].splitlines())),
-        consensus=PhyloTree(texts[CONSENSUS_FILES[Consensus.MAJORITY]].strip()),
+        trees=tuple(map(PhyloTree, texts[trees].splitlines())),
+        consensus=PhyloTree(texts[consensus].strip()),
         tree=None if supported is None else PhyloTree(supported.strip()),
         converged=end.converged if end else None,
     )

@@ -3,14 +3,15 @@
 from __future__ import annotations
 
 import timeit
-from collections.abc import Iterator
-from dataclasses import asdict, fields
+from collections.abc import Iterator, Sequence
+from dataclasses import asdict, dataclass, field, fields
 from functools import partial
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
 from mltree.analyses.options import CheckOptions, CompareOptions, DevicesOptions
+from mltree.data.alignments import Source
 from mltree.data.alphabet import DNA
 from mltree.data.partitions import read_partitioned
 from mltree.data.parts import read_partitions
@@ -30,14 +31,17 @@ from mltree.models.partitioned import (
 from mltree.program.cases import Case
 from mltree.report import tables
 from mltree.report.lines import describe
+from mltree.runs.calls import Call, in_python, taking
 from mltree.runs.engines import Engines, Resources, Workload
 from mltree.runs.problem import Problem, is_choice, load_problem, read_problem, refuse_gap_taxa
+from mltree.runs.results import Table
 from mltree.runs.trees import check_possible, read_tree, search_workload
 from mltree.system.errors import DeviceError, MltreeError, NumericalError
 from mltree.system.events import (
     AlignmentChecked,
     AlignmentSummary,
     Busy,
+    Emit,
     EnginesCompared,
     EngineScore,
     Notice,
@@ -70,32 +74,52 @@ def run_check(options: CheckOptions, reporter: Reporter) -> None:
 
     Raises: MltreeError: a search would refuse it; facts that can be shown are shown before.
     """
+    problem = _read(options, options.alignment)
+    if (facts := _facts_of_parts(options, problem, options.alignment, reporter)) is not None:
+        reporter(facts)
+        reporter.finish("check", asdict(facts))
+        return
+    checked, no_memory = _facts_of_alignment(options, problem)
+    reporter(checked)
+    line = no_memory if checked.memory is None else describe(checked.memory)
+    reporter.say(f"Memory       {line.removeprefix('memory: ')}")
+    values = {
+        **asdict(checked.summary),
+        "warnings": tables.warning_lines(checked.summary),
+        "model": problem.model.text,
+        "memory": None if checked.memory is None else asdict(checked.memory),
+    }
+    refuse_gap_taxa(problem)
+    reporter.finish("check", values)
+
+
+def _read(options: CheckOptions, source: Source) -> Problem:
+    """The data under their model. Raises: DeviceError: there is no such device."""
     chooses = is_choice(options.model)
     model = None if chooses else options.model
     problem = read_problem(
-        options.alignment, model, options.data_type, partitions=options.partitions,
-        chooses=chooses, site_rates=True,
+        source, model, options.data_type, partitions=options.partitions, chooses=chooses,
+        site_rates=True,
     )  # fmt: skip
     if options.device is not None:
         choose_devices(options.device)
-    if options.partitions is not None:
-        _show_parts(options, options.partitions, model, reporter)
-    elif problem.summary is None:
-        assert options.model is not None, "a partition file has stood for it"
-        _show_parts(options, options.model, None, reporter)
-    else:
-        _show_alignment(options, problem, problem.summary, reporter)
+    return problem
 
 
-def _show_parts(
-    options: CheckOptions, partitions: str, model: str | None, reporter: Reporter
-) -> None:
-    """The parts of an alignment: what each is and holds, and whether its model can be used."""
+def _facts_of_parts(
+    options: CheckOptions, problem: Problem, source: Source, emit: Emit
+) -> PartitionsLoaded | None:
+    """The parts of an alignment: what each is and holds, and its model; None where it has none."""
+    if options.partitions is None and problem.summary is not None:
+        return None
+    partitions = options.partitions or options.model
+    model = options.model if options.partitions and not is_choice(options.model) else None
+    assert partitions is not None, "one of them names the parts"
     scheme = in_our_words(read_partitions(partitions))
-    data = read_partitioned(options.alignment, scheme, model_alphabet, options.data_type)
+    data = read_partitioned(source, scheme, model_alphabet, options.data_type)
     part_models(data, model)
     for text in data.notices:
-        reporter(Notice(text))
+        emit(Notice(text))
     patterns_of = map(data.patterns, range(len(data.parts)))
     facts = tuple(
         PartFacts(
@@ -111,33 +135,113 @@ def _show_parts(
             data.parts, model_names(data, model), patterns_of, data.has_data, strict=True
         )
     )
-    loaded = PartitionsLoaded(partitions, len(data.taxa), data.n_sites, facts)
-    reporter(loaded)
-    reporter.finish("check", asdict(loaded))
+    return PartitionsLoaded(partitions, len(data.taxa), data.n_sites, facts)
 
 
-def _show_alignment(
-    options: CheckOptions, problem: Problem, summary: AlignmentSummary, reporter: Reporter
-) -> None:
-    """Everything worth knowing about an alignment before a search."""
-    resources, memory = Resources(device=options.device), None
+def _facts_of_alignment(options: CheckOptions, problem: Problem) -> tuple[AlignmentChecked, str]:
+    """Everything worth knowing about an alignment before a search; why no memory is known."""
+    assert problem.summary is not None, "it has no parts"
+    resources, memory, why = Resources(device=options.device), None, "no device's"
     try:
         memory = Engines(resources, search_workload(problem, resources=resources)).memory
-        line = "no device's" if memory is None else describe(memory).removeprefix("memory: ")
     except DeviceError as error:
         if options.device is not None:
             raise
-        line = f"not known: {error.message}"
-    reporter(AlignmentChecked(summary, memory))
-    reporter.say(f"Memory       {line}")
-    values = {
-        **asdict(summary),
-        "warnings": tables.warning_lines(summary),
-        "model": problem.model.text,
-        "memory": None if memory is None else asdict(memory),
-    }
+        why = f"not known: {error.message}"
+    return AlignmentChecked(problem.summary, memory), why
+
+
+@dataclass(frozen=True, eq=False, repr=False)
+class AlignmentCheck(Table):
+    """An alignment looked over before a search: a row a taxon, or a part."""
+
+    facts: AlignmentChecked | PartitionsLoaded = field(repr=False)
+    """All facts, by their names; of parts where there are any."""
+
+    @property
+    def taxa(self) -> int:
+        """Number of taxa, T."""
+        return self._facts_of_data.taxa
+
+    @property
+    def sites(self) -> int:
+        """Number of sites, of all parts together."""
+        return self._facts_of_data.sites
+
+    @property
+    def patterns(self) -> int:
+        """Number of distinct columns, of all parts together."""
+        facts = self.facts
+        if isinstance(facts, PartitionsLoaded):
+            return sum(part.patterns for part in facts.parts)
+        return facts.summary.patterns
+
+    @property
+    def data_type(self) -> str:
+        """Type of the data, ``DNA`` or ``AA``; of parts all types, with plus signs between."""
+        facts = self.facts
+        if isinstance(facts, PartitionsLoaded):
+            return " + ".join(dict.fromkeys(part.data_type for part in facts.parts))
+        return facts.summary.datatype
+
+    @property
+    def warnings(self) -> list[str]:
+        """A line for each thing to look at; empty where there is none, and of parts."""
+        facts = self.facts
+        if isinstance(facts, PartitionsLoaded):
+            return []
+        return [in_python(line, CheckOptions) for line in tables.warning_lines(facts.summary)]
+
+    @property
+    def memory(self) -> int | None:
+        """Bytes that a search takes on the device; None where that is not known, and of parts."""
+        planned = None if isinstance(self.facts, PartitionsLoaded) else self.facts.memory
+        return None if planned is None else planned.on_devices
+
+    def columns(self) -> dict[str, Sequence[Any]]:
+        """Shares of gaps, and p-values of the composition test, of taxa; or the facts of parts."""
+        facts = self.facts
+        if isinstance(facts, PartitionsLoaded):
+            names = [name.name for name in fields(PartFacts)]
+            return {name: [getattr(part, name) for part in facts.parts] for name in names}
+        summary = facts.summary
+        return {
+            "taxon": summary.names,
+            "gap_share": summary.taxon_gap_shares,
+            "composition_p": summary.composition_p_values,
+        }
+
+    def to_dict(self) -> dict[str, Any]:
+        """All facts as plain values, under the names of ``mltree check --json``."""
+        return asdict(self.facts)
+
+    @property
+    def _facts_of_data(self) -> AlignmentSummary | PartitionsLoaded:
+        return self.facts if isinstance(self.facts, PartitionsLoaded) else self.facts.summary
+
+    def _facts(self) -> dict[str, str]:
+        size = f"{self.taxa:,} taxa × {self.sites:,} sites, {self.patterns:,} patterns"
+        facts = {"data": f"{self.data_type}, {size}"}
+        if not isinstance(self.facts, PartitionsLoaded):
+            facts["gaps"] = f"{self.facts.summary.gap_share:.1%}"
+            facts["informative sites"] = f"{self.facts.summary.informative_sites:,}"
+        return facts | ({"warnings": "; ".join(self.warnings)} if self.warnings else {})
+
+    def __str__(self) -> str:
+        return "\n".join(f"{name}: {text}" for name, text in self._facts().items())
+
+    def __repr__(self) -> str:
+        return f"AlignmentCheck({self._facts()['data']}, {len(self.warnings)} warnings)"
+
+
+@taking(CheckOptions, "model")
+def check(options: CheckOptions, source: Source, call: Call) -> AlignmentCheck:
+    """Look an alignment over before a search, as ``mltree check`` does."""
+    problem = _read(options, source)
+    if (parts := _facts_of_parts(options, problem, source, call)) is not None:
+        return AlignmentCheck(parts)
     refuse_gap_taxa(problem)
-    reporter.finish("check", values)
+    return AlignmentCheck(_facts_of_alignment(options, problem)[0])
 
 
 def run_devices(options: DevicesOptions, reporter: Reporter) -> None:

@@ -28,6 +28,7 @@ from mltree.system import __version__
 from mltree.system.errors import InputError
 from mltree.system.events import (
     AlignmentWritten,
+    Emit,
     Event,
     Notice,
     ResultWritten,
@@ -37,7 +38,7 @@ from mltree.system.events import (
 from mltree.system.files import is_there
 from mltree.system.values import decimal, whole
 from mltree.tree.clades import WrittenTree, read_written
-from mltree.tree.newick import nexus_trees
+from mltree.tree.newick import nexus_trees, text_of
 
 if TYPE_CHECKING:
     from mltree.report.progress import Reporter
@@ -151,27 +152,40 @@ def run_draw(options: DrawOptions, reporter: Reporter) -> None:
     Raises:
         InputError: the tree cannot be read, or the picture cannot be drawn or written.
     """
-    out, files = Path(options.out), {"out": options.out}
-    kind = out.suffix.lower().lstrip(".")
-    if kind not in PICTURES:
-        hint = f"known: {' '.join('.' + known for known in PICTURES)}"
-        raise InputError(f"{out}: the name does not tell what picture it is", hint=hint)
-    style = style_of(options)
+    out, files, kind = Path(options.out), {"out": options.out}, picture_kind(options.out)
+    style_of(options)  # before the file is claimed
     claim_files([out], options.inputs, options.redo)
     reporter(RunStarted(__version__, options.line))
-    source = read_text(options.tree)
-    if source.lstrip().startswith(b"{"):
-        tree, names = _tree_of_result(options.tree, source)
+    picture, taxa = picture_of(options, kind, reporter)
+    event, values = TreesWritten(str(out), 1, taxa), {"taxa": taxa}
+    write_out("draw", options, {"out": picture}, files, [event], values, reporter)
+
+
+def picture_kind(path: str) -> str:
+    """The kind of picture that a file's name tells. Raises: InputError: it tells none."""
+    kind = Path(path).suffix.lower().lstrip(".")
+    if kind not in PICTURES:
+        hint = f"known: {' '.join('.' + known for known in PICTURES)}"
+        raise InputError(f"{path}: the name does not tell what picture it is", hint=hint)
+    return kind
+
+
+def picture_of(options: DrawOptions, kind: str, emit: Emit) -> tuple[bytes, int]:
+    """The content of a picture's file, of a kind of :data:`PICTURES`, and the tree's taxa."""
+    style = style_of(options)
+    text, file = text_of(options.tree)
+    if file is not None and text.lstrip().startswith("{"):
+        tree, names = _tree_of_result(file, text)
         if not style.supports.names:
             style = replace(style, supports=replace(style.supports, names=names))
     else:
         tree, *others = read_written(options.tree)
         if others:
-            reporter(Notice(f"{options.tree}: the first of {1 + len(others)} trees is drawn"))
-    scene = draw(tree, style, reporter)
+            name = file or "the trees"
+            emit(Notice(f"{name}: the first of {1 + len(others)} trees is drawn"))
+    scene = draw(tree, style, emit)
     picture = svg(scene).encode() if kind == "svg" else figure(scene, kind, options.dpi)
-    event, values = TreesWritten(str(out), 1, len(tree.tips)), {"taxa": len(tree.tips)}
-    write_out("draw", options, {"out": picture}, files, [event], values, reporter)
+    return picture, len(tree.tips)
 
 
 def style_of(options: DrawOptions) -> Style:
@@ -252,7 +266,7 @@ def _clades(text: str | None) -> tuple[Clade, ...]:
     return tuple(Clade.read(part) for part in text.split(";") if part.strip())
 
 
-def _tree_of_result(path: str, text: bytes) -> tuple[WrittenTree, tuple[str, ...]]:
+def _tree_of_result(path: str, text: str) -> tuple[WrittenTree, tuple[str, ...]]:
     """The tree of a run's result, with the names of its supports."""
     try:
         result = json.loads(text)

@@ -11,17 +11,18 @@ from typing import TYPE_CHECKING, Any
 
 from mltree.analyses.options import ModelChoiceOptions, SearchOptions
 from mltree.data.alignments import Source
-from mltree.data.parts import best_model_text, best_scheme_text, nexus_scheme_text
+from mltree.data.parts import NO_NAME, best_model_text, best_scheme_text, nexus_scheme_text
 from mltree.data.patterns import Patterns
 from mltree.data.source import read_text
 from mltree.models.grammar import format_best_model, format_model
 from mltree.models.names import in_iq_tree
 from mltree.report.lines import best_fit_line
 from mltree.runs.calls import Call, taking
+from mltree.runs.inputs import ModelParameters
 from mltree.runs.logged_run import begin_log, by_kind, command_result, deliver, load, open_log
 from mltree.runs.model_choice import Criterion, RankedModels
 from mltree.runs.problem import Problem
-from mltree.runs.results import table
+from mltree.runs.results import Table
 from mltree.runs.scheme import ChosenScheme, check_mergeable, choose, choose_scheme, regrouped
 from mltree.runs.trees import read_tree
 from mltree.system import __version__
@@ -238,13 +239,14 @@ def rank(choices: Sequence[RankedModels], emit: Emit) -> None:
 
 
 @dataclass(frozen=True, eq=False)
-class ModelChoice:
-    """The candidates for an alignment, or for one of its parts, and the best of them."""
+class ModelChoice(Table):
+    """The candidates for an alignment, or for one of its parts, the best of them first."""
 
     choice: RankedModels = field(repr=False)
 
     def __repr__(self) -> str:
-        return f"ModelChoice({self.name!r}, part={self.part!r})"
+        part = "" if self.part == NO_NAME else f" of {self.part}"
+        return f"ModelChoice({self.name}{part}, of {len(self.choice.ranked):,} models)"
 
     def __str__(self) -> str:
         return self.name
@@ -277,15 +279,30 @@ class ModelChoice:
         """The same as JSON."""
         return _json(self.to_dict())
 
-    def _repr_html_(self) -> str:
-        criterion = self.choice.criterion
+    @property
+    def parameters(self) -> ModelParameters:
+        """The best model with its estimates as numbers."""
+        return ModelParameters.of(self.choice.best.model)
+
+    def columns(self) -> dict[str, Sequence[Any]]:
+        """A row a candidate: ``model``, ``lnl``, ``parameters``, every criterion, its weight.
+
+        ``whole``: False for a candidate that was screened alone, on the branch lengths of another.
+        """
+        ranked, criterion = self.choice.ranked, self.choice.criterion
         worth = self.choice.weights(criterion)
-        rows = [
-            [one.name, f"{one.lnl:.3f}", str(one.parameters), f"{one.score(criterion):.3f}",
-             f"{worth[one.name]:.4f}"]
-            for one in self.choice.ranked[:SHOWN]
-        ]  # fmt: skip
-        return table(rows, ["model", "lnL", "parameters", criterion.upper(), "weight"])
+        return {
+            "model": [one.name for one in ranked],
+            "lnl": [one.lnl for one in ranked],
+            "parameters": [one.parameters for one in ranked],
+            **{str(one): [own.score(one) for own in ranked] for one in Criterion},
+            f"{criterion}_weight": [worth[one.name] for one in ranked],
+            "whole": [one.whole for one in ranked],
+        }
+
+    def _facts(self) -> dict[str, str]:
+        part = {} if self.part == NO_NAME else {"part": self.part}
+        return {**part, "best model": self.name, "criterion": self.choice.criterion.upper()}
 
 
 @taking(ModelChoiceOptions)

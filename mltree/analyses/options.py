@@ -333,6 +333,19 @@ class AncestralOptions(FitOptions, kw_only=True):
 # Supports and tests.
 
 
+class PairOptions(SeedOptions, AnalysisOptions, kw_only=True):
+    """Compute the distances of all pairs of sequences by maximum likelihood."""
+
+    tree: Annotated[
+        str | None,
+        Option(
+            "-t, --tree FILE",
+            "Newick tree that the model is fitted to. Default: a parsimony tree.",
+            reads="tree",
+        ),
+    ] = None
+
+
 class BootstrapOptions(
     MetricOptions, SeedOptions, ExactOptions, SiteFrequencyOptions, kw_only=True
 ):

@@ -31,6 +31,8 @@ from mltree.analyses.model_selection import TABLE, choice_kinds, chosen, criteri
 from mltree.analyses.options import RunOptions, SearchOptions
 from mltree.analyses.tree_sets import CONSENSUS_FILES, METRICS, SUPPORT_KINDS, support_kinds
 from mltree.analyses.tree_tests import BRANCHES, LocalTests
+from mltree.analyses.ufboot import CONSENSUS as UFBOOT_CONSENSUS
+from mltree.analyses.ufboot import TREES as UFBOOT
 from mltree.analyses.ufboot import ULTRAFAST_KINDS, UltrafastPlan, ultrafast_texts
 from mltree.data.alignments import MIN_TAXA, MemoryAlignment, Source
 from mltree.device.discovery import choose_devices
@@ -130,14 +132,25 @@ def search(options: SearchOptions, source: Source, call: Call) -> SearchResult:
     With a prefix it writes the files of the command, and goes on from those of a stopped one.
     """
     one_of("metric", options.metric, METRICS)
+    return _found(options, source, call)
+
+
+def _found(
+    options: SearchOptions, source: Source, call: Call, notes: Sequence[str] = ()
+) -> SearchResult:
+    """The result of a search in memory or, with a prefix, in files; ``notes``: told first."""
     if options.prefix is None:
+        for note in notes:
+            call(Notice(note))
         ready, result, supports = search_in_memory(options, call, source)
     else:
-        if isinstance(source, MemoryAlignment):
-            source = written(source, Workspace.of(options.prefix, "alignment").path("fasta"))
         assert call.reporter is not None, "calls that leave files have one"
-        in_file = replace(options, alignment=str(source))
-        ready, result, supports = run_search(in_file, call.reporter)
+        ready, result, supports = run_search(_in_file(options, source), call.reporter, notes)
+    texts, bootstrap = supports.texts, None
+    if options.bootstrap:
+        bootstrap = result_of(texts, call)
+    elif UFBOOT in texts:
+        bootstrap = result_of(texts, call, UFBOOT, UFBOOT_CONSENSUS)
     return SearchResult(
         problem=ready.problem,
         resources=options.resources,
@@ -146,8 +159,16 @@ def search(options: SearchOptions, source: Source, call: Call) -> SearchResult:
         seed=options.seed,
         starts=call.last(StartsEnded),
         labelled=supports,
-        bootstrap=result_of(supports.texts, call) if options.bootstrap else None,
+        bootstrap=bootstrap,
     )
+
+
+def _in_file(options: SearchOptions, source: Source) -> SearchOptions:
+    """The options of a search whose data are in a file, where they are written if need be."""
+    if isinstance(source, MemoryAlignment):
+        assert options.prefix is not None
+        source = written(source, Workspace.of(options.prefix, "alignment").path("fasta"))
+    return replace(options, alignment=str(source))
 
 
 def run_search(
@@ -630,6 +651,21 @@ def run_pipeline(options: RunOptions, reporter: Reporter) -> None:
     run_search(search, reporter, notes)
 
 
+@taking(RunOptions, "model", without=("report", "site_rates"))
+def run(options: RunOptions, source: Source, call: Call) -> SearchResult:
+    """Choose a model, search, compute supports, as ``mltree run`` does.
+
+    With a prefix it writes the files of the command, its report too, and goes on from those of a
+    stopped one.
+    """
+    search = _search_options(options)
+    notes: tuple[str, ...] = ()
+    SupportPlan.asked_by(search)
+    if options.bootstrap is None and options.ufboot is None:
+        search, notes = _with_bootstrap(search, source)
+    return _found(search, source, call, notes)
+
+
 def _search_options(options: RunOptions) -> SearchOptions:
     """The search that the command is, before the data tell which bootstrap is made."""
     shared = {name: getattr(options, name) for name in ("line", "origins", *options.described())}
@@ -655,12 +691,16 @@ def _lacks_report(options: SearchOptions) -> bool:
         return False
 
 
-def _with_bootstrap(options: SearchOptions) -> tuple[SearchOptions, tuple[str, ...]]:
+def _with_bootstrap(
+    options: SearchOptions, source: Source | None = None
+) -> tuple[SearchOptions, tuple[str, ...]]:
     """With replicates until they converge, where they cost little, else with the ultrafast ones.
 
     Also returns notes that say which, and what would change it.
+
+    source  data at hand, instead of the alignment's file
     """
-    problem = load_for_search(options, ignore)
+    problem = load_for_search(options, ignore, source)
     if len(problem.taxa) < MIN_TAXA:
         return options, ()
     on_cpu = all(device.is_cpu for device in choose_devices(options.device))

@@ -7,8 +7,10 @@ model and random numbers give the same sites.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+import gzip
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import replace
+from os import PathLike, fspath
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -25,13 +27,18 @@ from mltree.models.grammar import format_model, parse_model
 from mltree.models.partitioned import model_alphabet
 from mltree.models.rates import SiteRates
 from mltree.models.substitution import Model
+from mltree.runs.calls import Call, taking
 from mltree.runs.logged_run import write_out
+from mltree.runs.options import LONGEST_MEAN, one_of
 from mltree.runs.problem import model_text, read_model
+from mltree.runs.results import PhyloTree, facts_table
+from mltree.runs.trees import tree_named
 from mltree.runs.workspace import claim_files
 from mltree.system import __version__
 from mltree.system.arrays import Float64, UInt8
 from mltree.system.errors import InputError, ModelError
-from mltree.system.events import AlignmentWritten, Event, Notice, RunStarted, TreesWritten
+from mltree.system.events import AlignmentWritten, Emit, Event, Notice, RunStarted, TreesWritten
+from mltree.system.files import write_whole
 from mltree.system.process import host_memory
 from mltree.tree.clades import read_clades
 from mltree.tree.newick import read_newick, write_newick
@@ -71,22 +78,7 @@ def run_simulate(options: SimulateOptions, reporter: Reporter) -> None:
         files["true_tree"] = str(Path(options.true_tree))
     claim_files([*map(Path, files.values())], options.inputs, options.redo)
     reporter(RunStarted(__version__, options.line, options.seed))
-    model = _model(options.model, options.frequencies_from)
-    if isinstance(model.heterogeneity, SiteRates):
-        raise ModelError("+PSR has no rates before there are data", hint="use +G4{0.5}")
-    arrays = model.arrays()
-    reporter(Notice(f"evolves under {format_model(model)}"))
-    _refuse_large(options)
-    rng = np.random.default_rng(options.seed)
-    real = None if options.gaps_from is None else read_alignment(options.gaps_from)
-    width = model.alphabet.width
-    count = _count(options, None if real is None else real.n_sites // width)
-    tree, taxa = _tree(options, rng, reporter)
-    is_gap = None if real is None else gaps_like(real, taxa, count * width)
-    evolve = sites if options.unique is None else distinct_sites
-    characters = letters(evolve(tree, arrays, count, rng), model.alphabet)
-    if is_gap is not None:
-        characters[is_gap] = ord("-")
+    model, tree, taxa, characters = _evolved(options, reporter)
     contents = {"out": write_alignment(taxa, characters, model.alphabet, file_format)}
     events: list[Event] = [AlignmentWritten(str(Path(options.out)), file_format, *characters.shape)]
     if options.true_tree is not None:
@@ -94,6 +86,29 @@ def run_simulate(options: SimulateOptions, reporter: Reporter) -> None:
         events.append(TreesWritten(files["true_tree"], 1, len(taxa)))
     values = {"seed": options.seed, "taxa": len(taxa), "sites": characters.shape[1]}
     write_out("simulate", options, contents, files, events, values, reporter)
+
+
+def _evolved(
+    options: SimulateOptions, emit: Emit
+) -> tuple[Model, Tree, tuple[str, ...], NDArray[np.uint8]]:
+    """The model, the tree, its taxa, and their characters u8 [T, sites width]."""
+    model = _model(options.model, options.frequencies_from)
+    if isinstance(model.heterogeneity, SiteRates):
+        raise ModelError("+PSR has no rates before there are data", hint="use +G4{0.5}")
+    arrays = model.arrays()
+    emit(Notice(f"evolves under {format_model(model)}"))
+    _refuse_large(options)
+    rng = np.random.default_rng(options.seed)
+    real = None if options.gaps_from is None else read_alignment(options.gaps_from)
+    width = model.alphabet.width
+    count = _count(options, None if real is None else real.n_sites // width)
+    tree, taxa = _tree(options, rng, emit)
+    is_gap = None if real is None else gaps_like(real, taxa, count * width)
+    evolve = sites if options.unique is None else distinct_sites
+    characters = letters(evolve(tree, arrays, count, rng), model.alphabet)
+    if is_gap is not None:
+        characters[is_gap] = ord("-")
+    return model, tree, taxa, characters
 
 
 def _refuse_large(options: SimulateOptions) -> None:
@@ -122,7 +137,7 @@ def _model(text: str, alignment_path: str | None) -> Model:
 
 
 def _tree(
-    options: SimulateOptions, rng: np.random.Generator, reporter: Reporter
+    options: SimulateOptions, rng: np.random.Generator, emit: Emit
 ) -> tuple[Tree, tuple[str, ...]]:
     """The tree along which sequences evolve, and its taxa."""
     if options.tree is None:
@@ -131,15 +146,20 @@ def _tree(
         if options.taxa < MIN_TAXA:
             raise InputError(f"a tree needs at least {MIN_TAXA} taxa, not {options.taxa}")
         random = SHAPES[options.random_tree](options.taxa, options.mean_length, rng)
-        return random, tuple(f"T{number}" for number in range(1, options.taxa + 1))
+        return random, numbered_taxa(options.taxa)
     if options.taxa is not None:
         raise InputError("--tree has its taxa: --taxa is for random trees")
-    taxa = read_clades(options.tree).taxa
-    refuse_few(taxa, options.tree)
+    taxa, name = read_clades(options.tree).taxa, tree_named(options.tree)
+    refuse_few(taxa, name)
     tree, notices = read_newick(options.tree, taxa)
     for notice in notices:
-        reporter(Notice(f"{options.tree}: {notice}"))
+        emit(Notice(f"{name}: {notice}"))
     return tree, taxa
+
+
+def numbered_taxa(count: int) -> tuple[str, ...]:
+    """Names of the taxa of a random tree: T1, T2, ..."""
+    return tuple(f"T{number}" for number in range(1, count + 1))
 
 
 def _count(options: SimulateOptions, real_sites: int | None) -> int:
@@ -253,3 +273,98 @@ def gaps_like(real: Alignment, taxa: Sequence[str], count: int) -> NDArray[np.bo
     codes = real.alphabet.encode(real.characters[list(rows)])
     is_gap: NDArray[np.bool_] = codes == real.alphabet.gap_code
     return is_gap[:, np.arange(count) % real.n_sites]
+
+
+class SimulatedAlignment(Mapping[str, str]):
+    """Sequences by their taxa, which every function of an alignment takes, and their tree."""
+
+    def __init__(
+        self,
+        taxa: Sequence[str],
+        characters: NDArray[np.uint8],
+        alphabet: Alphabet,
+        tree: PhyloTree,
+        model: str,
+    ) -> None:
+        """``characters``: u8 [T, sites], ASCII."""
+        self.taxa = tuple(taxa)
+        """T names, in the order of the sequences."""
+        self.characters = characters
+        """u8 [T, sites]: the sequences in ASCII."""
+        self.tree = tree
+        """The tree that they evolved along."""
+        self.model = model
+        """The model that they evolved under, with its values."""
+        self._alphabet = alphabet
+
+    def __getitem__(self, taxon: str) -> str:
+        if taxon not in self.taxa:
+            raise KeyError(taxon)
+        row: bytes = self.characters[self.taxa.index(taxon)].tobytes()
+        return row.decode("ascii")
+
+    def __iter__(self) -> Iterator[str]:
+        return iter(self.taxa)
+
+    def __len__(self) -> int:
+        return len(self.taxa)
+
+    def write(self, path: str | PathLike[str], file_format: str | None = None) -> None:
+        """Write the sequences; ``file_format``: as of ``mltree simulate``, else by the file's name.
+
+        Raises:
+            InputError: the format is not known, or the file cannot be written.
+        """
+        name = fspath(path)
+        content = write_alignment(
+            self.taxa, self.characters, self._alphabet, file_format or format_of(name)
+        )
+        write_whole(
+            Path(name), gzip.compress(content, mtime=0) if name.endswith(".gz") else content
+        )
+
+    def __repr__(self) -> str:
+        taxa, sites = self.characters.shape
+        kind = self._alphabet.name
+        return f"SimulatedAlignment({kind}, {taxa:,} taxa × {sites:,} sites, 1 tree)"
+
+    def _repr_html_(self) -> str:
+        facts = facts_table({"sequences": repr(self), "model": self.model})
+        return facts + self.tree._repr_html_()
+
+
+@taking(SimulateOptions, "model", "tree", of_data=False)
+def simulate(options: SimulateOptions, call: Call) -> SimulatedAlignment:
+    """Simulate sequences that evolve along a tree, as ``mltree simulate`` does."""
+    model, tree, taxa, characters = _evolved(options, call)
+    newick = PhyloTree(write_newick(tree, taxa))
+    return SimulatedAlignment(taxa, characters, model.alphabet, newick, format_model(model))
+
+
+def random_tree(
+    taxa: int | Sequence[str],
+    *,
+    shape: str = SimulateOptions.random_tree,
+    mean_length: float = SimulateOptions.mean_length,
+    seed: int = SimulateOptions.seed,
+) -> PhyloTree:
+    """A random tree, which ``mltree simulate`` draws for the same seed.
+
+    taxa         their number, for T1, T2, ..., or their names
+    shape        ``"uniform"``: all topologies are as likely, branch lengths are exponential;
+                 ``"yule"``: it grows by births alone, and all tips are of one age
+    mean_length  of the branches, expected substitutions per site
+
+    Raises:
+        InputError: there are too few taxa, or two of a name, or there is no such shape.
+    """
+    one_of("shape", shape, SHAPES)
+    names = numbered_taxa(taxa) if isinstance(taxa, int) else tuple(map(str, taxa))
+    if len(names) < MIN_TAXA:
+        raise InputError(f"a tree needs at least {MIN_TAXA} taxa, not {len(names)}")
+    if len(set(names)) < len(names):
+        raise InputError("taxa: two have the same name")
+    if not 0.0 <= mean_length <= LONGEST_MEAN:
+        raise InputError(f"mean_length={mean_length!r} is no branch length")
+    tree = SHAPES[shape](len(names), mean_length, np.random.default_rng(seed))
+    return PhyloTree(write_newick(tree, names))

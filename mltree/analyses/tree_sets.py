@@ -4,23 +4,26 @@ from __future__ import annotations
 
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
-from dataclasses import asdict
+from dataclasses import asdict, dataclass
+from pathlib import Path
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
 
+from mltree.analyses.convert import picture_kind, picture_of
 from mltree.analyses.options import (
     BootstopOptions,
     ConcordanceOptions,
     ConsensusOptions,
     DistanceOptions,
+    DrawOptions,
     SupportOptions,
     TreesOptions,
 )
 from mltree.data.alignments import read_alignment
 from mltree.data.patterns import Patterns, compress
 from mltree.data.source import expect_file
-from mltree.runs.calls import in_turn
+from mltree.runs.calls import Call, in_turn, taking
 from mltree.runs.inputs import TreeLike, newick_of, newicks_of
 from mltree.runs.logged_run import command_result, finish
 from mltree.runs.options import SeedOptions, WrittenOptions, one_of
@@ -59,6 +62,7 @@ from mltree.system.events import (
     TreesLoaded,
     ignore,
 )
+from mltree.system.files import write_whole
 from mltree.tree.clades import Clades, read_clades, read_gene_trees, read_labelled
 from mltree.tree.newick import listed
 
@@ -445,3 +449,52 @@ def support(
         others = read_clades(newicks_of(trees), like=target, origin="the tree")
         (text,) = support_texts(target, others, support_kinds(metric), ignore)[0].values()
         return PhyloTree(text.strip())
+
+
+def consensus(
+    trees: TreeLike | Iterable[TreeLike], *, kind: str = ConsensusOptions.kind
+) -> PhyloTree:
+    """The consensus of trees, whose labels are the percentages of them that have each branch.
+
+    kind  ``"majority"``, ``"strict"`` or ``"extended"``, as of ``mltree consensus``
+
+    Raises:
+        InputError: a tree is broken, or they are of other taxa.
+    """
+    one_of("kind", kind, [known.value for known in Consensus])
+    with in_turn():
+        (text,) = consensus_texts(read_clades(newicks_of(trees)), [Consensus(kind)], ignore)[
+            0
+        ].values()
+        return PhyloTree(text.strip())
+
+
+@dataclass(frozen=True, repr=False)
+class Drawing:
+    """A picture of a tree, which a notebook shows."""
+
+    svg: str
+    """The text of an SVG file."""
+
+    def __str__(self) -> str:
+        return self.svg
+
+    def __repr__(self) -> str:
+        return f"Drawing(SVG, {len(self.svg):,} characters)"
+
+    def _repr_svg_(self) -> str:
+        return self.svg
+
+
+@taking(DrawOptions, "tree", "out", of_data=False)
+def draw(options: DrawOptions, call: Call) -> Drawing:
+    """Draw a tree, as ``mltree draw`` does.
+
+    ``out``: a file of .svg, .png or .pdf to write as well; one that is there is replaced.
+    """
+    kind = picture_kind(options.out) if options.out else "svg"
+    picture, _ = picture_of(options, kind, call)
+    if options.out:
+        write_whole(Path(options.out), picture)
+    shown = picture if kind == "svg" else picture_of(options, "svg", ignore)[0]
+    return Drawing(shown.decode())

@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import asdict, replace
+from dataclasses import asdict, dataclass, field, replace
 from itertools import compress
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
@@ -17,22 +17,34 @@ from mltree.analyses.options import (
     TreeTestOptions,
 )
 from mltree.analyses.tree_sets import smaller_sides, words_of, writing
+from mltree.data.alignments import Source
 from mltree.data.patterns import Patterns
 from mltree.likelihood.likelihood import TreeLikelihood
 from mltree.likelihood.site_rows import rows_of_neighbours, rows_of_trees
 from mltree.models.partitioned import Linkage, PartitionModel
 from mltree.program.cases import Case
+from mltree.runs.calls import Call, taking
 from mltree.runs.demand import RowCounts
 from mltree.runs.engines import Engines, Workload, open_engines
 from mltree.runs.logged_run import load
+from mltree.runs.options import one_of
 from mltree.runs.problem import Problem
-from mltree.runs.trees import FIXED_TOPOLOGY, TreeResult, check_possible, read_tree, tell_mended
+from mltree.runs.results import PhyloTree, Table
+from mltree.runs.trees import (
+    FIXED_TOPOLOGY,
+    TreeResult,
+    check_possible,
+    read_tree,
+    tell_mended,
+    tree_named,
+)
 from mltree.supports.consensus import members, sides, unit_bits
 from mltree.supports.resampling import Resampling, share_error
 from mltree.supports.tree_tests import TESTS, BranchTests, TreeTest, local_tests, tree_tests
 from mltree.system.arrays import Float64, Int32
 from mltree.system.errors import InputError
 from mltree.system.events import (
+    Emit,
     Notice,
     SupportsDrawn,
     TestedTree,
@@ -57,6 +69,12 @@ TREES, TABLE = "testedTrees", "treeTests"
 BRANCH_TESTS = {"sh-alrt": "SH-aLRT", "lbp": "LBP", "alrt": "aLRT", "abayes": "aBayes"}
 """In the order of labels, IQ-TREE's."""
 
+COLUMNS = (
+    "lnl1", "lnl2", "alrt", "sh_alrt", "sh_alrt_error", "lbp", "lbp_error", "p_alrt", "abayes",
+    "length",
+)  # fmt: skip
+"""The same of a data frame."""
+
 HEAD = "lnL1\tlnL2\taLRT\tSH-aLRT\terror\tLBP\terror\tp-aLRT\taBayes\tlength\ttaxa\n"
 """Columns of the table of all tests of branches."""
 
@@ -78,31 +96,47 @@ def run_alrt(options: BranchTestOptions, reporter: Reporter) -> None:
     Raises:
         InputError: the tree has no branch that there are tests of.
     """
-    tests = LocalTests(tuple(_names(options.tests, BRANCH_TESTS)), options.replicates)
+    _tests_of(options)  # before anything is read
     kinds, workspace = (SUPPORTS, BRANCHES), options.workspace
     with writing("alrt", options, workspace, kinds, reporter) as write:
-        problem = load(options, reporter)
-        tree = read_tree(options.tree, problem, reporter)
-        count, inner = len(testable(tree)), len(tree.inner_edges)
-        if not count:
-            hint = "tests take an inner branch with two others at either end"
-            raise InputError("the tree has no branch to test", file=options.tree, hint=hint)
-        if count < inner:
-            reporter(
-                Notice(f"{inner - count} of {inner} inner branches end at polytomies: no tests")
-            )
-        before = _labels(options.tree, tree, problem.taxa)
-        engines = open_engines(options.resources, Workload.of(problem), reporter)
-        if options.no_opt_branches:
-            check_possible(tree, problem.groups)
-        fit = fitted(engines, tree, problem.model, options, reporter)
-        tested = tests.of(engines.exact, fit.tree, fit.model, problem.groups, options.seed)
-        newick = write_newick(fit.mean_tree, problem.taxa, labels=tested.labels(before))
-        for event in tested.events(newick):
-            reporter(event)
-        texts = {SUPPORTS: newick + "\n", BRANCHES: tested.table(problem.taxa)}
-        facts = {"seed": options.seed, "branches": count}
-        write(texts, {**facts, "means": tested.means, "tree": newick})
+        found = _tested_branches(options, reporter)
+        newick = found.tree.newick
+        texts = {SUPPORTS: newick + "\n", BRANCHES: found.tested.table(found.taxa)}
+        facts = {"seed": options.seed, "branches": len(found.tested.edges)}
+        write(texts, {**facts, "means": found.means, "tree": newick})
+
+
+def _tests_of(options: BranchTestOptions) -> LocalTests:
+    return LocalTests(tuple(_names(options.tests, BRANCH_TESTS)), options.replicates)
+
+
+def _tested_branches(
+    options: BranchTestOptions, emit: Emit, source: Source | None = None
+) -> BranchTestResult:
+    """The tests of a tree's branches; ``source``: sequences at hand.
+
+    Raises:
+        InputError: the tree has no branch that there are tests of.
+    """
+    problem = load(options, emit, source)
+    tree = read_tree(options.tree, problem, emit)
+    count, inner = len(testable(tree)), len(tree.inner_edges)
+    if not count:
+        hint = "tests take an inner branch with two others at either end"
+        file = tree_named(options.tree)
+        raise InputError("the tree has no branch to test", file=file, hint=hint)
+    if count < inner:
+        emit(Notice(f"{inner - count} of {inner} inner branches end at polytomies: no tests"))
+    before = _labels(options.tree, tree, problem.taxa)
+    engines = open_engines(options.resources, Workload.of(problem), emit)
+    if options.no_opt_branches:
+        check_possible(tree, problem.groups)
+    fit = fitted(engines, tree, problem.model, options, emit)
+    tested = _tests_of(options).of(engines.exact, fit.tree, fit.model, problem.groups, options.seed)
+    newick = write_newick(fit.mean_tree, problem.taxa, labels=tested.labels(before))
+    for event in tested.events(newick):
+        emit(event)
+    return BranchTestResult(PhyloTree(newick), fit.lnl, fit.model.text, problem.taxa, tested)
 
 
 def _names(text: str, known: dict[str, str]) -> list[str]:
@@ -234,18 +268,72 @@ class TestedBranches(Value):
         count = len(self.edges)
         return [SupportsDrawn(name, count, mean, newick) for name, mean in self.means.items()]
 
-    def table(self, taxa: Sequence[str]) -> str:
-        """All tests, a line a branch, with the taxa on its smaller side."""
-        tests, edges = self.tests, self.edges
+    @property
+    def columns(self) -> Float64:
+        """f64 [B, 10]: the numbers of the table, one for each of :data:`COLUMNS`."""
+        tests = self.tests
         errors = [share_error(share, tests.replicates) for share in (tests.sh_alrt, tests.lbp)]
         columns = (
             tests.lnl[:, 1], tests.lnl[:, 2], tests.alrt, tests.sh_alrt, errors[0], tests.lbp,
-            errors[1], tests.parametric, tests.abayes, self.lengths[edges],
+            errors[1], tests.parametric, tests.abayes, self.lengths[self.edges],
         )  # fmt: skip
-        names = smaller_sides(members(splits(self.tree)[edges], self.tree.n_tips), taxa)
-        rows = zip(np.stack(columns, axis=1).tolist(), names, strict=True)
+        return np.stack(columns, axis=1)
+
+    def sides(self, taxa: Sequence[str]) -> list[str]:
+        """Names of the taxa on the smaller side of each branch, with commas between."""
+        return smaller_sides(members(splits(self.tree)[self.edges], self.tree.n_tips), taxa)
+
+    def table(self, taxa: Sequence[str]) -> str:
+        """All tests, a line a branch, with the taxa on its smaller side."""
+        rows = zip(self.columns.tolist(), self.sides(taxa), strict=True)
         lines = [[*(f"{value:.6f}" for value in row), side] for row, side in rows]
         return HEAD + "".join("\t".join(line) + "\n" for line in lines)
+
+
+@dataclass(frozen=True, eq=False, repr=False)
+class BranchTestResult(Table):
+    """Tests of the branches of a tree: a row a branch."""
+
+    tree: PhyloTree
+    """The tree with the supports as labels, in IQ-TREE's order, before labels that it had."""
+    lnl: float
+    """Log-likelihood of the tree."""
+    model: str
+    """With its values, as ``model`` takes it."""
+    taxa: tuple[str, ...]
+    """T names, sorted."""
+    tested: TestedBranches = field(repr=False)
+
+    @property
+    def means(self) -> dict[str, float]:
+        """Means over the branches of the tests that were asked for, 0 to 1."""
+        return self.tested.means
+
+    def columns(self) -> dict[str, Sequence[Any]]:
+        """The taxa on a branch's smaller side, and every test, asked for or not; shares are 0 to 1.
+
+        ``lnl1``, ``lnl2``: of the best tree and the second best about the branch.
+        """
+        numbers = self.tested.columns.T.tolist()
+        return {"taxa": self.tested.sides(self.taxa), **dict(zip(COLUMNS, numbers, strict=True))}
+
+    def _facts(self) -> dict[str, str]:
+        means = ", ".join(f"{name} {mean:.3f}" for name, mean in self.means.items())
+        return {"lnL": f"{self.lnl:.4f}", "model": self.model, "trees": "1", "means": means}
+
+    def _repr_html_(self) -> str:
+        return super()._repr_html_() + self.tree._repr_html_()
+
+    def __repr__(self) -> str:
+        means = ", ".join(f"mean {name} {mean:.3f}" for name, mean in self.means.items())
+        return f"BranchTestResult({len(self.tested.edges):,} branches, {means})"
+
+
+@taking(BranchTestOptions, "tree", "model")
+def alrt(options: BranchTestOptions, source: Source, call: Call) -> BranchTestResult:
+    """Test the branches of a tree against their neighbours, as ``mltree alrt`` does."""
+    _tests_of(options)
+    return _tested_branches(options, call, source)
 
 
 def run_test(options: TreeTestOptions, reporter: Reporter) -> None:
@@ -255,38 +343,55 @@ def run_test(options: TreeTestOptions, reporter: Reporter) -> None:
         InputError: there are no two different trees, the data are of several types, or branch
             lengths are the parts' own.
     """
-    tests = TESTS if options.tests == "all" else _names(options.tests, TREE_TESTS)
-    kinds, workspace, path = (TABLE, TREES), options.workspace, options.trees
+    tests = _tree_tests_of(options)
+    kinds, workspace = (TABLE, TREES), options.workspace
     with writing("test", options, workspace, kinds, reporter) as write:
-        problem = load(options, reporter)
-        if len(problem.groups) > 1:
-            raise InputError("these tests take data of one type", file=options.model)
-        if problem.model.n_parts > 1 and problem.model.linkage == Linkage.UNLINKED:
-            hint = "use --brlen scaled or linked"
-            raise InputError("these tests take one length a branch", hint=hint)
-        patterns = problem.patterns
-        read = read_newicks(path, patterns.taxa)
-        tell_mended(path, [notices for _, notices in read], reporter)
-        reporter(TreesLoaded(path, len(read), patterns.n_tips))
-        trees = [tree for tree, _ in read]
-        first = _first_of_their_kind(trees, by_lengths=options.no_opt_branches)
-        different = [tree for tree, same in zip(trees, first, strict=True) if same is None]
-        if len(different) < 2:
-            raise InputError("all trees are alike: there is nothing to compare", file=path)
-        work = Workload.of(problem, rows=RowCounts(sites=len(different)))
-        engines = open_engines(options.resources, work, reporter)
-        fits = _fitted_trees(options, problem, engines, different, reporter)
-        cases = [Case(fit.model.arrays()) for fit in fits]
-        rows = rows_of_trees(engines.exact, [fit.tree for fit in fits], cases, patterns.weights)
-        tested = tree_tests(
-            rows.lnl, rows.sites, rows.resampled, patterns.weights, patterns.parts, options.seed,
-            options.replicates, tests,
-        )  # fmt: skip
-        event = TreesTested(options.replicates, tuple(_verdicts(rows.lnl, tested, first)))
-        reporter(event)
-        text = "".join(write_newick(fit.tree, patterns.taxa) + "\n" for fit in fits)
+        event, fits = _tested_trees(options, tests, reporter)
+        text = "".join(f"{newick}\n" for newick in fits)
         texts = {TABLE: "".join(_tree_lines(event)), TREES: text}
         write(texts, {"seed": options.seed, **asdict(event)})
+
+
+def _tree_tests_of(options: TreeTestOptions) -> Sequence[str]:
+    return TESTS if options.tests == "all" else _names(options.tests, TREE_TESTS)
+
+
+def _tested_trees(
+    options: TreeTestOptions, tests: Sequence[str], emit: Emit, source: Source | None = None
+) -> tuple[TreesTested, list[str]]:
+    """The verdicts on all trees, and the different ones in Newick; ``source``: data at hand.
+
+    Raises:
+        InputError: as :func:`run_test`.
+    """
+    problem, name = load(options, emit, source), tree_named(options.trees, "the trees")
+    if len(problem.groups) > 1:
+        raise InputError("these tests take data of one type", file=options.model)
+    if problem.model.n_parts > 1 and problem.model.linkage == Linkage.UNLINKED:
+        raise InputError(
+            "these tests take one length a branch", hint="use --brlen scaled or linked"
+        )
+    patterns = problem.patterns
+    read = read_newicks(options.trees, patterns.taxa)
+    tell_mended(name, [notices for _, notices in read], emit)
+    emit(TreesLoaded(name, len(read), patterns.n_tips))
+    trees = [tree for tree, _ in read]
+    first = _first_of_their_kind(trees, by_lengths=options.no_opt_branches)
+    different = [tree for tree, same in zip(trees, first, strict=True) if same is None]
+    if len(different) < 2:
+        raise InputError("all trees are alike: there is nothing to compare", file=name)
+    work = Workload.of(problem, rows=RowCounts(sites=len(different)))
+    engines = open_engines(options.resources, work, emit)
+    fits = _fitted_trees(options, problem, engines, different, emit)
+    cases = [Case(fit.model.arrays()) for fit in fits]
+    rows = rows_of_trees(engines.exact, [fit.tree for fit in fits], cases, patterns.weights)
+    tested = tree_tests(
+        rows.lnl, rows.sites, rows.resampled, patterns.weights, patterns.parts, options.seed,
+        options.replicates, tests,
+    )  # fmt: skip
+    event = TreesTested(options.replicates, tuple(_verdicts(rows.lnl, tested, first)))
+    emit(event)
+    return event, [write_newick(fit.tree, patterns.taxa) for fit in fits]
 
 
 def _first_of_their_kind(trees: Sequence[Tree], by_lengths: bool) -> list[int | None]:
@@ -311,7 +416,7 @@ def _fitted_trees(
     problem: Problem,
     engines: Engines,
     trees: list[Tree],
-    reporter: Reporter,
+    emit: Emit,
 ) -> list[TreeResult]:
     """The trees under one model, optimised on the best of them, as far as was asked for.
 
@@ -331,7 +436,7 @@ def _fitted_trees(
         good = np.argsort(-lnl, kind="stable")[:CONTENDERS]
         contenders, epsilon = [trees[n] for n in good], settings.first_smooth_epsilon
         best = int(good[likelihood.smooth(contenders, cases[: good.size], epsilon).argmax()])
-    fit = fitted(engines, trees[best], problem.model, options, reporter)
+    fit = fitted(engines, trees[best], problem.model, options, emit)
     trees[best] = fit.tree
     if not options.no_opt_branches:
         cases = [Case(fit.model.arrays())] * len(trees)
@@ -366,6 +471,68 @@ def _tree_lines(event: TreesTested) -> Iterator[str]:
         for test in tree.tests:
             line += [f"{test.value:.6f}", f"{test.error:.6f}", "+" if test.kept else "-"]
         yield "\t".join(line) + "\n"
+
+
+@dataclass(frozen=True, eq=False, repr=False)
+class TreeTestResult(Table):
+    """Tests of trees against each other: a row a tree."""
+
+    verdicts: tuple[TestedTree, ...] = field(repr=False)
+    """Values, errors and verdicts of all trees, in the order that they were given in."""
+    trees: tuple[PhyloTree, ...]
+    """All trees, with their branch lengths as they were optimised."""
+    replicates: int
+    """Resamplings; of AU so many of each of ten sizes."""
+
+    @property
+    def best(self) -> int:
+        """The number of the best tree, from 1."""
+        return min(self.verdicts, key=lambda tree: tree.delta).number
+
+    def kept(self, test: str = "p-AU") -> list[int]:
+        """Numbers, from 1, of the trees that a test does not reject, at 95 %.
+
+        test  as the columns are called: ``p-AU``, ``p-SH``, ``p-KH``, ``c-ELW``, ...
+        Raises: InputError: there is no such test.
+        """
+        one_of("test", test, [value.name for value in self.verdicts[0].tests])
+        return [
+            tree.number
+            for tree in self.verdicts
+            if any(value.name == test and value.kept for value in tree.tests)
+        ]
+
+    def columns(self) -> dict[str, Sequence[Any]]:
+        """``tree``, ``same_as``, ``lnl``, ``delta``; of each test its value, error and verdict.
+
+        ``p-AU``, ``p-AU_error``, ``p-AU_kept`` and so on, in IQ-TREE's names.
+        """
+        names = {"tree": "number", "same_as": "same_as", "lnl": "lnl", "delta": "delta"}
+        columns: dict[str, Sequence[Any]] = {
+            name: [getattr(tree, field) for tree in self.verdicts] for name, field in names.items()
+        }
+        for values in zip(*(tree.tests for tree in self.verdicts), strict=True):
+            columns[values[0].name] = [value.value for value in values]
+            columns[f"{values[0].name}_error"] = [value.error for value in values]
+            columns[f"{values[0].name}_kept"] = [value.kept for value in values]
+        return columns
+
+    def _facts(self) -> dict[str, str]:
+        return {"trees": f"{len(self.trees):,}, the best is {self.best}"}
+
+    def __repr__(self) -> str:
+        return f"TreeTestResult({len(self.trees):,} trees, the best is {self.best})"
+
+
+@taking(TreeTestOptions, "trees", "model")
+def test(options: TreeTestOptions, source: Source, call: Call) -> TreeTestResult:
+    """Tell which of several trees the data reject, as ``mltree test`` does."""
+    event, newicks = _tested_trees(options, _tree_tests_of(options), call, source)
+    own = iter(map(PhyloTree, newicks))
+    trees: dict[int, PhyloTree] = {}
+    for tree in event.trees:
+        trees[tree.number] = next(own) if tree.same_as is None else trees[tree.same_as]
+    return TreeTestResult(event.trees, tuple(trees.values()), event.replicates)
 
 
 # ``mltree sitelh``: the lnL of every site on every tree, as tests of topologies take it.

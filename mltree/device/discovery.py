@@ -18,6 +18,7 @@ from mltree.device.pocl.pocl import (
     why_unloadable,
 )
 from mltree.system.errors import DeviceError
+from mltree.system.process import process_threads, threads
 from mltree.system.ranks import local_rank
 from mltree.system.values import Value
 
@@ -120,6 +121,7 @@ def _describe(index: int, device: cl.Device) -> DeviceInfo:
     is_cpu = bool(device.type & cl.device_type.CPU)
     if is_cpu:
         name_cpu(device)
+        device = _cores_of_call(device)
     return DeviceInfo(
         index=index,
         name=device.name.strip(),
@@ -135,6 +137,30 @@ def _describe(index: int, device: cl.Device) -> DeviceInfo:
         handle=device,
         has_matrix_unit=has_matrix_unit(device),
     )
+
+
+_parts: dict[tuple[int, int], cl.Device] = {}
+"""Some cores of a CPU, by its handle and their number."""
+
+
+def _cores_of_call(cpu: cl.Device) -> cl.Device:
+    """As many cores of a CPU as the call from Python may use; all where the driver cannot divide.
+
+    A driver has its threads from when it is loaded on.
+    """
+    number = threads().number
+    if process_threads().number <= number or cpu.max_compute_units <= number:
+        return cpu
+    key = cpu.int_ptr, number
+    if key not in _parts:
+        by, end = (
+            getattr(cl.device_partition_property, f"BY_COUNTS{e}") for e in ("", "_LIST_END")
+        )
+        try:
+            (_parts[key],) = cpu.create_sub_devices([by, number, end])  # type: ignore[list-item]
+        except cl.Error:
+            return cpu
+    return _parts[key]
 
 
 def no_device() -> DeviceError:

@@ -1,4 +1,4 @@
-"""Alignments and trees from Python: files, or objects of other libraries in memory.
+"""Alignments, trees and models from Python: files, or objects and numbers in memory.
 
 Libraries are told by what their objects can do; none of them is imported, and none is needed.
 """
@@ -6,15 +6,23 @@ Libraries are told by what their objects can do; none of them is imported, and n
 from __future__ import annotations
 
 import os
+import re
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, fields
 from pathlib import Path
 from typing import Any, TypeAlias
 
 import numpy as np
+from numpy.typing import ArrayLike
 
 from mltree.data.alignments import MemoryAlignment
-from mltree.system.errors import InputError
+from mltree.data.alphabet import DNA
+from mltree.models.grammar import format_model
+from mltree.models.names import outside_braces
+from mltree.models.partitioned import model_alphabet
+from mltree.models.substitution import Model
+from mltree.system.arrays import Float64
+from mltree.system.errors import InputError, ModelError
 from mltree.tree.newick import quoted, text_of
 
 AlignmentLike: TypeAlias = Any
@@ -153,12 +161,13 @@ def written(alignment: MemoryAlignment, path: Path) -> str:
 # walked, not printed, so that no digit of a length is lost.
 
 TreeLike: TypeAlias = Any
-"""Newick, a path, a :class:`mltree.PhyloTree`, or a tree of ete3, Biopython, dendropy, cogent3 or
-scikit-bio."""
+"""Newick, a path, a :class:`mltree.PhyloTree`, a result that has one, or a tree of ete3,
+Biopython, dendropy, cogent3 or scikit-bio."""
 
 
 def newicks_of(trees: TreeLike | Iterable[TreeLike]) -> str:
-    """Several trees: a path or a text of them, or one by one."""
+    """Several trees: a path or a text of them, a bootstrap's, or one by one."""
+    trees = getattr(trees, "trees", trees)
     if isinstance(trees, str | os.PathLike) or _text(trees) or _reader(trees) is not None:
         return newick_of(trees)
     return "\n".join(map(_text_of, trees))
@@ -170,8 +179,8 @@ def _text_of(tree: TreeLike) -> str:
 
 
 def _text(tree: TreeLike) -> str:
-    """The Newick of a tree that has one, such as a result's; empty where it has none."""
-    newick = getattr(tree, "newick", "")
+    """The Newick of a tree or of a result's tree; empty where neither has one."""
+    newick = getattr(tree, "newick", None) or getattr(getattr(tree, "tree", None), "newick", "")
     return newick if isinstance(newick, str) else ""
 
 
@@ -259,3 +268,199 @@ def _between(nodes: list[Any]) -> Iterator[Any]:
 
 def _branch(length: Any) -> str:
     return "" if length is None else f":{float(length)!r}"
+
+
+# Models: text, or a name and numbers.
+
+ModelLike: TypeAlias = Any
+"""A model's text, a path, :class:`mltree.ModelParameters`, or a :class:`mltree.ModelChoice`."""
+
+DIGITS = 17
+"""Decimals of values, which are mostly about 1: as many as a float64 has."""
+
+_TERMS = {
+    "frequencies": re.compile(r"F([CEOU]|[13]X4|EMPIRICAL|OPTIMIZE)?(?=$|[{\[])", re.IGNORECASE),
+    "alpha": re.compile(r"G[0-9]*[AM]?(?=$|[{\[])", re.IGNORECASE),
+    "pinv": re.compile(r"I[OU]?(?=$|[{\[])", re.IGNORECASE),
+    "category_rates": re.compile(r"R[0-9]*(?=$|[{\[])", re.IGNORECASE),
+}
+"""Terms of a model's text that have the numbers of a field."""
+
+
+@dataclass(frozen=True, eq=False, init=False)
+class ModelParameters:
+    """A substitution model with numbers in place of values in braces.
+
+    Numbers that are given stay as they are; what is left out is estimated, as the name says it.
+    Every function that takes a model takes this one, and results have theirs:
+
+        ModelParameters("HKY+G4", rates=2.5, frequencies=[0.3, 0.2, 0.2, 0.3], alpha=0.5)
+    """
+
+    name: str
+    """Model with its terms (``GTR+FO+I+G4``); docs/models.md has them all."""
+    rates: Float64 | None = None
+    """f64 [n]: exchangeabilities, one a class of the model (GTR: AC AG AT CG CT GT), or κ alone of
+    HKY and K80; ω, or ω and κ, of codons. Made from a symmetric matrix [S, S], too."""
+    frequencies: Float64 | None = None
+    """f64 [S]: of the states, ACGT or, of proteins, in PAML's order. Made from a mapping, too."""
+    alpha: float | None = None
+    """Shape of the gamma distribution of rates among sites."""
+    pinv: float | None = None
+    """Proportion of invariable sites."""
+    category_rates: Float64 | None = None
+    """f64 [K]: rates of +R."""
+    category_weights: Float64 | None = None
+    """f64 [K]: proportions of sites with these rates."""
+
+    def __init__(
+        self,
+        name: str,
+        rates: ArrayLike | None = None,
+        frequencies: ArrayLike | Mapping[str, float] | None = None,
+        alpha: float | None = None,
+        pinv: float | None = None,
+        category_rates: ArrayLike | None = None,
+        category_weights: ArrayLike | None = None,
+    ) -> None:
+        """Take a model's name and the numbers that are known. Raises: ModelError."""
+        object.__setattr__(self, "name", str(name))
+        self._set("rates", rates, (1, 2), self._array)
+        self._set("frequencies", frequencies, (1,), self._array)
+        self._set("alpha", alpha, (0,), lambda value: float(np.squeeze(value)))
+        self._set("pinv", pinv, (0,), lambda value: float(np.squeeze(value)))
+        self._set("category_rates", category_rates, (1,), self._array)
+        self._set("category_weights", category_weights, (1,), self._array)
+        if (self.category_rates is None) != (self.category_weights is None):
+            raise ModelError("category_rates= and category_weights= go together")
+
+    def _set(
+        self, name: str, value: Any, axes: tuple[int, ...], convert: Callable[[Any], Any]
+    ) -> None:
+        """Set a field; ``axes``: how many its numbers may have."""
+        object.__setattr__(self, name, None)
+        if value is None:
+            return
+        try:
+            numbers = convert(value)
+        except (TypeError, ValueError):
+            raise ModelError(f"{name}={value!r}: numbers, please") from None
+        if not np.isfinite(numbers).all() or np.ndim(numbers) not in axes:
+            wanted = "finite numbers in a row" if max(axes) else "one finite number"
+            raise ModelError(f"{name}={value!r}: {wanted}, please")
+        if np.ndim(numbers) == 2:
+            numbers = _upper_triangle(numbers)
+        object.__setattr__(self, name, numbers)
+
+    def _array(self, values: ArrayLike | Mapping[str, float]) -> Float64:
+        if isinstance(values, Mapping):
+            states = (model_alphabet(self.name) or DNA).states
+            if values.keys() != set(states):
+                raise ModelError(f"frequencies of {''.join(values)}: of {''.join(states)}, please")
+            values = [values[state] for state in states]
+        return np.atleast_1d(np.array(values, np.float64))
+
+    @classmethod
+    def of(cls, model: Model) -> ModelParameters:
+        """The name and the numbers of a model as it was fitted."""
+        terms = outside_braces(format_model(model, DIGITS), "+")
+        values: dict[str, Any] = {}
+        if model.mixture is None:
+            if model.frequency_mode == "FC":
+                values["frequencies"] = model.frequencies
+            terms[0], *numbers = _apart(terms[0])
+            values |= dict(zip(["rates"], numbers, strict=False))
+        for field, term in _TERMS.items():
+            for place, text in enumerate(terms[1:], 1):
+                if not term.match(text) or (field == "frequencies" and model.mixture is not None):
+                    continue
+                terms[place], *numbers = _apart(text)
+                named = (field, "category_weights") if field == "category_rates" else (field,)
+                values |= dict(zip(named, numbers, strict=False))
+        return cls("+".join({"FU": "FO", "IU": "I"}.get(term, term) for term in terms), **values)
+
+    @property
+    def text(self) -> str:
+        """The model as commands take it, with all digits of its numbers. Raises: ModelError."""
+        head, *terms = outside_braces(self.name, "+")
+        if self.rates is not None:
+            if head.upper().startswith("MIX"):
+                raise ModelError("rates= are of a model with one matrix", hint="not of a mixture")
+            head = re.split(r"[{\[]", head)[0] + _braces(self.rates)
+        for field, usual in (("frequencies", "FU"), ("pinv", "IU"), ("alpha", "G4")):
+            value = getattr(self, field)
+            if value is None:
+                continue
+            place = next((n for n, text in enumerate(terms) if _TERMS[field].match(text)), None)
+            if place is None:
+                place, terms = len(terms), [*terms, usual]
+            is_named = field == "alpha"
+            name = re.split(r"[{\[]", terms[place])[0] if is_named else usual
+            terms[place] = name + _braces(value)
+        if self.category_rates is not None and self.category_weights is not None:
+            terms = [text for text in terms if not _TERMS["category_rates"].match(text)]
+            values = _braces(self.category_rates) + _braces(self.category_weights)
+            terms.append(f"R{self.category_rates.size}{values}")
+        return "+".join([head, *terms])
+
+    def __str__(self) -> str:
+        return self.text
+
+    def __repr__(self) -> str:
+        shown = (f"{name}={_shown(value)}" for name, value in self._given())
+        return f"ModelParameters({', '.join([repr(self.name), *shown])})"
+
+    def to_dict(self) -> dict[str, Any]:
+        """Numbers that are known, by their names, as plain values."""
+        plain = {name: np.asarray(value).tolist() for name, value in self._given()}
+        return {"name": self.name, **plain}
+
+    def _given(self) -> list[tuple[str, Any]]:
+        named = [(one.name, getattr(self, one.name)) for one in fields(self)[1:]]
+        return [(name, value) for name, value in named if value is not None]
+
+    def _repr_html_(self) -> str:
+        rows = [("model", self.name), *((name, _shown(value)) for name, value in self._given())]
+        cells = (f"<tr><td>{name}</td><td>{text}</td></tr>" for name, text in rows)
+        return f"<table>{''.join(cells)}</table>"
+
+
+def model_of(model: ModelLike) -> str:
+    """The text of a model, or the path of its file.
+
+    Raises: ModelError: it is none.
+    """
+    if isinstance(model, str | os.PathLike):
+        return os.fspath(model)
+    if isinstance(model, ModelParameters):
+        return model.text
+    name = getattr(model, "name", None)  # a choice's
+    if isinstance(name, str) and hasattr(model, "choice"):
+        return name
+    hint = "text such as 'GTR+G4', mltree.ModelParameters or what mltree.model returns"
+    raise ModelError(f"{type(model).__name__} is no model", hint=hint)
+
+
+def _upper_triangle(matrix: Float64) -> Float64:
+    """By rows. Raises: ModelError where the matrix is not symmetric."""
+    rows, columns = matrix.shape
+    off = ~np.eye(rows, dtype=bool) if rows == columns else None
+    if off is None or not np.allclose(matrix[off], matrix.T[off], atol=0.0):
+        raise ModelError("rates= of a matrix: a square and symmetric one is wanted")
+    return matrix[np.triu_indices(rows, 1)]
+
+
+def _apart(text: str) -> list[Any]:
+    """A term without its braces, and the numbers in each pair of them."""
+    name, *inside = re.split(r"[{}]+", text)
+    return [name, *(np.array(list(map(float, one.split("/")))) for one in inside if one)]
+
+
+def _braces(values: ArrayLike) -> str:
+    return "{" + "/".join(map(repr, np.atleast_1d(values).tolist())) + "}"
+
+
+def _shown(value: ArrayLike) -> str:
+    """Numbers with the digits that a reader wants."""
+    numbers = [f"{number:.6g}" for number in np.atleast_1d(value).tolist()]
+    return numbers[0] if np.ndim(value) == 0 else f"[{', '.join(numbers)}]"

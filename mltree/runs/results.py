@@ -3,22 +3,28 @@
 from __future__ import annotations
 
 import json
+import os
+from abc import ABC, abstractmethod
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import asdict, dataclass, field
 from functools import cached_property
 from html import escape
 from importlib import import_module
 from io import StringIO
+from pathlib import Path
 from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
+from mltree.models.parameters import free_parameters
+from mltree.models.partitioned import Linkage
 from mltree.program.cases import Case
 from mltree.runs.calls import in_turn
 from mltree.runs.engines import Resources, Workload, open_engines
-from mltree.runs.inputs import TreeLike, newick_of, newicks_of
+from mltree.runs.inputs import ModelParameters, TreeLike, newick_of, newicks_of
 from mltree.runs.logged_run import RESULT_FORMAT, best_model_file, part_trees_file
+from mltree.runs.model_choice import Criterion
 from mltree.runs.options import one_of
 from mltree.runs.problem import Problem
 from mltree.runs.trees import TreeResult
@@ -26,22 +32,82 @@ from mltree.supports.consensus import distances, split_table, weighted_distances
 from mltree.system import __version__
 from mltree.system.errors import InputError
 from mltree.system.events import StartsEnded, SupportsDrawn, ignore
+from mltree.system.files import write_whole
 from mltree.system.values import plain
-from mltree.tree.clades import Clades, WrittenTree, read_clades, read_written
-from mltree.tree.newick import write_newick
+from mltree.tree.clades import Clades, WrittenTree, ascii_drawing, read_clades, read_written
+from mltree.tree.newick import nexus_trees, write_newick
 
 DRAWN = 120
 """Taxa up to which a notebook is shown a tree."""
 
+ROWS = 10
+"""Rows of a table that a notebook is shown; all are in its data frame."""
 
-@dataclass(frozen=True)
-class PhyloTree:
-    """A tree as Newick: unrooted, with three subtrees at the top; supports are labels."""
+
+class Table(ABC):
+    """A result that is a table: its columns, as a data frame of pandas, as a notebook shows it."""
+
+    @abstractmethod
+    def columns(self) -> dict[str, Sequence[Any]]:
+        """The values of each column, by its name."""
+
+    def to_dataframe(self) -> Any:
+        """The table as a ``DataFrame``. Raises: ImportError where pandas is not installed."""
+        return data_frame(self.columns())
+
+    def _facts(self) -> dict[str, str]:
+        """Lines above the table, by what they tell."""
+        return {}
+
+    def _repr_html_(self) -> str:
+        columns = self.columns()
+        rows = [[_cell(value) for value in row] for row in zip(*columns.values(), strict=True)]
+        more = len(rows) - ROWS
+        end = f"<p>and {more:,} more: to_dataframe() has all</p>" if more > 0 else ""
+        return facts_table(self._facts()) + table(rows[:ROWS], list(columns)) + end
+
+
+def data_frame(columns: Mapping[str, Any], index: Sequence[str] | None = None) -> Any:
+    """A ``DataFrame`` of pandas. Raises: ImportError where pandas is not installed."""
+    return _library("pandas", "pandas").DataFrame(dict(columns), index=index)
+
+
+def _cell(value: Any) -> str:
+    """A value of a table as a notebook shows it."""
+    if value is None or (isinstance(value, float) and np.isnan(value)):
+        return ""
+    return f"{value:.6g}" if isinstance(value, float) else str(value)
+
+
+@dataclass(frozen=True, repr=False)
+class PhyloTree(Table):
+    """A tree as Newick: unrooted, with three subtrees at the top; supports are labels.
+
+    Methods that change a tree return another one.
+    """
 
     newick: str
 
+    @classmethod
+    def read(cls, tree: TreeLike) -> PhyloTree:
+        """The first tree of a file or text, or an object of another library, as a PhyloTree.
+
+        Raises:
+            InputError: it is no tree.
+        """
+        with in_turn():
+            return cls(read_written(newick_of(tree))[0].newick())
+
     def __str__(self) -> str:
         return self.newick
+
+    def __repr__(self) -> str:
+        shown = [f"{len(self.taxa):,} taxa"]
+        if self._written.is_measured:
+            shown.append(f"length {self.length:.4f}")
+        if self.supports:
+            shown.append(f"{len(self.supports):,} supports")
+        return f"PhyloTree({', '.join(shown)})"
 
     @cached_property
     def _written(self) -> WrittenTree:
@@ -69,6 +135,50 @@ class PhyloTree:
                 supports[frozenset(tree.labels[tip] for tip in inside)] = float(tree.supports[node])
         return supports
 
+    @property
+    def is_rooted(self) -> bool:
+        """True for a tree with two subtrees at the top."""
+        return len(self._written.children[0]) == 2
+
+    def write(self, path: str | os.PathLike[str]) -> None:
+        """Write the tree: NEXUS where the name ends in .nex or .nexus, else Newick.
+
+        Raises:
+            InputError: the file cannot be written.
+        """
+        is_nexus = os.fspath(path).lower().endswith((".nex", ".nexus"))
+        text = nexus_trees([self.newick]) if is_nexus else f"{self.newick}\n"
+        write_whole(Path(path), text.encode())
+
+    def root(
+        self, outgroup: str | Sequence[str] | None = None, *, midpoint: bool = False
+    ) -> PhyloTree:
+        """A copy with its root on the branch to the outgroup, or halfway between the farthest tips.
+
+        Supports stay with their branches.
+
+        outgroup  a taxon, or several that stand together in the tree
+        Raises:
+            InputError: a taxon is not in the tree, the outgroup does not stand together, or there
+                are no branch lengths to find a midpoint by.
+        """
+        if midpoint == (outgroup is not None):
+            raise InputError("either outgroup= or midpoint=True, please")
+        with in_turn():
+            if outgroup is None:
+                return PhyloTree(self._written.rooted_midway().newick())
+            taxa = [outgroup] if isinstance(outgroup, str) else list(outgroup)
+            if not taxa:
+                raise InputError("outgroup: no taxon is named")
+            tree, stands_together = self._written.rooted_beside(taxa)
+            if not stands_together:
+                raise InputError("the outgroup does not stand together in the tree")
+            return PhyloTree(tree.newick())
+
+    def ladderize(self, *, reverse: bool = False) -> PhyloTree:
+        """A copy with the smaller subtrees of every node first; ``reverse``: the larger ones."""
+        return PhyloTree(self._written.ladderised(larger_first=reverse).newick())
+
     def rf(self, other: TreeLike) -> int:
         """Robinson-Foulds distance from another tree of the same taxa."""
         return int(rf(self, other))
@@ -81,6 +191,31 @@ class PhyloTree:
 
         one_of("layout", layout, LAYOUTS)
         return svg(draw(self._written, Style(layout=layout)))
+
+    def ascii(self) -> str:
+        """A drawing of lines and letters, for a terminal."""
+        return ascii_drawing(self.newick)
+
+    def columns(self) -> dict[str, Sequence[Any]]:
+        """A row for every branch: ``taxa`` below it with commas between, their number, and more.
+
+        ``length``, NaN where there is none; ``label``, as it is written; ``support``, the label's
+        number, NaN without.
+        """
+        tree = self._written
+        tips = np.array(tree.tips)
+        below = [tips[(tips >= node) & (tips < _end(tree, node))] for node in range(tree.n_nodes)]
+        inner = [bool(children) for children in tree.children[1:]]
+        return {
+            "taxa": [",".join(tree.labels[tip] for tip in inside) for inside in below[1:]],
+            "size": [len(inside) for inside in below[1:]],
+            "length": tree.lengths[1:].tolist(),
+            "label": [
+                label if is_inner else ""
+                for label, is_inner in zip(tree.labels[1:], inner, strict=True)
+            ],
+            "support": tree.supports[1:].tolist(),
+        }
 
     def to_ete3(self) -> Any:
         """As ete3's ``Tree``, with supports where it has them."""
@@ -105,9 +240,7 @@ class PhyloTree:
         return node.read(StringIO(self.newick), format="newick", convert_underscores=False)
 
     def _repr_html_(self) -> str:
-        tree = self._written
-        size = f"<p>{len(tree.tips):,} taxa, length {self.length:.6f}</p>"
-        return size + (self.svg() if len(tree.tips) <= DRAWN else "")
+        return f"<p>{escape(repr(self))}</p>" + (self.svg() if len(self.taxa) <= DRAWN else "")
 
 
 def _end(tree: WrittenTree, node: int) -> int:
@@ -230,39 +363,104 @@ class Evaluation:
         """The same as JSON."""
         return json.dumps(plain(self.to_dict()), indent=1) + "\n"
 
+    @property
+    def parameters(self) -> ModelParameters:
+        """The fitted model's numbers, which every ``model=`` takes.
+
+        Raises:
+            InputError: the parts have a model each.
+        """
+        if len(self.part_parameters) > 1:
+            raise InputError("there is a model a part", hint="part_parameters has them by name")
+        (parameters,) = self.part_parameters.values()
+        return parameters
+
+    @cached_property
+    def part_parameters(self) -> dict[str, ModelParameters]:
+        """The models of the parts by their names; ``noname`` where there are no parts."""
+        model = self.result.model
+        pairs = zip(model.names, model.models, strict=True)
+        return {name: ModelParameters.of(own) for name, own in pairs}
+
+    def to_dataframe(self) -> Any:
+        """A row of what is compared between analyses, a ``DataFrame``.
+
+        ``lnl``, ``parameters`` (free ones, branch lengths among them), ``aic``, ``aicc``, ``bic``,
+        ``tree_length``, ``taxa``, ``sites``, ``patterns``, ``seconds``; its index is the model.
+        Raises: ImportError where pandas is not installed.
+        """
+        values = {name: [value] for name, value in self._compared().items()}
+        return data_frame(values, index=[self._model_name])
+
+    @property
+    def _model_name(self) -> str:
+        """The models of the parts without their values."""
+        return ", ".join(own.name for own in self.part_parameters.values())
+
+    def _compared(self) -> dict[str, Any]:
+        model, tree = self.result.model, self.result.tree
+        lengths = tree.n_branches * (model.n_parts if tree.lengths.ndim > 1 else 1)
+        scalers = (model.linkage == Linkage.SCALED) * (model.n_parts - 1)
+        free = sum(map(free_parameters, model.models)) + lengths + scalers
+        sites = self.problem.n_sites
+        criteria = {str(one): one.score(self.lnl, free, sites) for one in Criterion}
+        return {
+            "lnl": self.lnl,
+            "parameters": free,
+            **{name: criteria[name] for name in ("aic", "aicc", "bic")},
+            "tree_length": float(self.result.mean_tree.lengths.sum()),
+            "taxa": len(self.taxa),
+            "sites": sites,
+            "patterns": self.problem.n_patterns,
+            "seconds": self.timings["total"],
+        }
+
     def _rows(self) -> dict[str, str]:
         return {
             "lnL": f"{self.lnl:.4f}",
             "model": self.result.model.text,
             "data": f"{len(self.taxa):,} taxa × {self.problem.n_sites:,} sites",
+            "trees": self._trees(),
             "time": f"{self.timings['total']:.2f} s",
         }
+
+    def _trees(self) -> str:
+        """How many trees the result holds."""
+        parts = len(self.part_trees)
+        return "1" if not parts else f"1, and {parts} of parts"
 
     def __str__(self) -> str:
         return "\n".join(f"{name}: {value}" for name, value in self._rows().items())
 
     def __repr__(self) -> str:
-        shown = (f"{name}={value}" for name, value in self._rows().items())
+        rows = {**self._rows(), "model": self._model_name}
+        shown = (f"{name}={value}" for name, value in rows.items())
         return f"{type(self).__name__}({', '.join(shown)})"
 
     def _repr_html_(self) -> str:
-        return table([[name, value] for name, value in self._rows().items()]) + (
-            self.tree._repr_html_()
-        )
+        return facts_table(self._rows()) + self.tree._repr_html_()
 
 
-@dataclass(frozen=True, kw_only=True, eq=False)
+@dataclass(frozen=True, kw_only=True, eq=False, repr=False)
 class BootstrapResult:
     """Trees of bootstrap replicates, and what they say together."""
 
-    trees: tuple[PhyloTree, ...] = field(repr=False)
+    trees: tuple[PhyloTree, ...]
     """In the order of their numbers."""
-    consensus: PhyloTree = field(repr=False)
-    """By majority, with the percentages of the trees that have a branch."""
+    consensus: PhyloTree
+    """By majority, with the percentages of the trees that have a branch; of the ultrafast bootstrap
+    the extended one, with branch lengths."""
     tree: PhyloTree | None
     """The tree that was given, with its supports as labels."""
     converged: bool | None
-    """By autoMRE; None where it was not asked."""
+    """By autoMRE, or of the ultrafast bootstrap by its supports; None where it was not asked."""
+
+    def __len__(self) -> int:
+        return len(self.trees)
+
+    def __repr__(self) -> str:
+        taxa = len(self.consensus.taxa)
+        return f"BootstrapResult({len(self):,} trees of {taxa:,} taxa, converged={self.converged})"
 
     @property
     def supports(self) -> dict[frozenset[str], float]:
@@ -270,8 +468,9 @@ class BootstrapResult:
         return (self.tree or self.consensus).supports
 
     def _repr_html_(self) -> str:
-        rows = [["replicates", f"{len(self.trees):,}"], ["converged", str(self.converged)]]
-        return table(rows) + (self.tree or self.consensus)._repr_html_()
+        shown = "the tree with its supports" if self.tree else "the consensus"
+        facts = {"trees": f"{len(self):,} replicates", "converged": str(self.converged)}
+        return facts_table({**facts, "below": shown}) + (self.tree or self.consensus)._repr_html_()
 
 
 @dataclass
@@ -323,6 +522,12 @@ class SearchResult(Evaluation):
         """
         return self.tree.supports
 
+    def _trees(self) -> str:
+        starts = self.starts.starts if self.starts is not None else 1
+        text = f"the best of {starts:,} starts" if starts > 1 else super()._trees()
+        replicates = len(self.bootstrap) if self.bootstrap is not None else 0
+        return f"{text}, and {replicates:,} replicates" if replicates else text
+
     def to_dict(self) -> dict[str, Any]:
         """All of it as plain values, under the names of PREFIX.mltree.json."""
         values = {
@@ -334,6 +539,11 @@ class SearchResult(Evaluation):
         if self.labelled.events:
             values["supports"] = support_facts(self.labelled.events)
         return values
+
+
+def facts_table(facts: Mapping[str, str]) -> str:
+    """Facts as HTML, a line each."""
+    return table([[name, text] for name, text in facts.items()]) if facts else ""
 
 
 def table(rows: list[list[str]], head: list[str] | None = None) -> str:

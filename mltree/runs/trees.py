@@ -57,7 +57,7 @@ def read_tree(path: str, problem: Problem, emit: Emit) -> Tree:
     """
     tree, notices = read_newick(path, problem.taxa)
     for notice in notices:
-        emit(Notice(f"{_tree_named(path)}: {notice}"))
+        emit(Notice(f"{tree_named(path)}: {notice}"))
     return tree
 
 
@@ -78,7 +78,7 @@ def read_trees(path: str, problem: Problem, emit: Emit) -> Tree:
     if len(trees) != model.n_parts:
         raise InputError(
             f"{len(trees)} trees for {model.n_parts} parts",
-            file=_tree_named(path),
+            file=tree_named(path),
             hint="one for all, or one a part in the order of the partition file",
         )
     first, rows = trees[0][0], []
@@ -88,9 +88,9 @@ def read_trees(path: str, problem: Problem, emit: Emit) -> Tree:
         except ValueError:  # noqa: PERF203
             message = f"tree {number} has another topology than tree 1"
             raise InputError(
-                message, file=_tree_named(path), hint="parts share a topology"
+                message, file=tree_named(path), hint="parts share a topology"
             ) from None
-    tell_mended(_tree_named(path), [notices for _, notices in trees], emit)
+    tell_mended(tree_named(path), [notices for _, notices in trees], emit)
     lengths = np.array([rows[number] for number in problem.data.order])
     return first.with_lengths(lengths)
 
@@ -109,9 +109,9 @@ def tell_mended(file: str, mended: Sequence[Sequence[str]], emit: Emit) -> None:
         emit(Notice(f"{file}, tree {number}: {text}{more}"))
 
 
-def _tree_named(source: str) -> str:
+def tree_named(source: str, phrase: str = "the tree") -> str:
     """Name of a tree's file, or a phrase for a tree given as a string."""
-    return text_of(source)[1] or "the tree"
+    return text_of(source)[1] or phrase
 
 
 def lone_trees(tree: Tree, problem: Problem) -> list[tuple[Tree, Sequence[Patterns]]]:

@@ -61,8 +61,8 @@ class Threads(NamedTuple):
 
     number: int
     source: str
-    """``CPU affinity``, ``cgroup quota``, ``SLURM_CPUS_PER_TASK`` or ``--threads``, with the number
-    of ranks that share those CPUs."""
+    """``CPU affinity``, ``cgroup quota``, ``SLURM_CPUS_PER_TASK``, ``--threads`` or, of a call from
+    Python, ``threads=``, with the number of ranks that share those CPUs."""
     usable: int
     """CPUs that the machine grants; ``--threads`` may ask for more."""
 
@@ -76,12 +76,39 @@ def divide_cpus(processes: int) -> None:
     _n_processes = processes
 
 
+_most: int | None = None
+"""CPUs that a call from Python computes on at most; None for all of the process."""
+
+
+@contextmanager
+def at_most(number: int | None) -> Iterator[None]:
+    """Context of a call from Python, with its ``threads``; of one inside another the inner."""
+    global _most  # noqa: PLW0603
+    before, _most = _most, _most if number is None else number
+    try:
+        yield
+    finally:
+        _most = before
+
+
 def threads(
     environment: Mapping[str, str] = os.environ,
     cgroups: Path = Path("/sys/fs/cgroup"),
     own_cgroup: Path = Path("/proc/self/cgroup"),
 ) -> Threads:
-    """The number of threads of a run, by its environment, affinity and cgroup."""
+    """The number of threads of a run or call, by its environment, affinity and cgroup."""
+    process = process_threads(environment, cgroups, own_cgroup)
+    if _most is None or _most >= process.number:
+        return process
+    return Threads(_most, "threads=", process.usable)
+
+
+def process_threads(
+    environment: Mapping[str, str] = os.environ,
+    cgroups: Path = Path("/sys/fs/cgroup"),
+    own_cgroup: Path = Path("/proc/self/cgroup"),
+) -> Threads:
+    """The number of threads of the process, which drivers are loaded with; see :func:`threads`."""
     limits = [(_affinity(), "CPU affinity")]
     limits += [(quota, "cgroup quota") for quota in _quotas(cgroups, own_cgroup)]
     if (tasks := _positive(environment.get(SLURM, ""))) is not None:
@@ -103,7 +130,7 @@ def limit_drivers(environment: MutableMapping[str, str] = os.environ) -> None:
 
     A smaller limit that a user has set stays, unless ``--threads`` sets one.
     """
-    number = threads(environment).number
+    number = process_threads(environment).number
     for variable in (*DRIVERS, *LIBRARIES):
         limit = _positive(environment.get(variable, ""))
         is_kept = limit is not None and limit < number and VARIABLE not in environment

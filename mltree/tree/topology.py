@@ -549,6 +549,37 @@ def yule_tree(n_tips: int, mean_length: float, rng: np.random.Generator) -> Tree
     return _unrooted(np.array(ends, np.int32), np.array(lengths), n_tips, mean_length)
 
 
+def neighbour_joining(distances: Float64) -> Tree:
+    """The tree by neighbour joining; branches that would be negative have length 0.
+
+    Of n nodes the pair with the least (n-2) d_ij - Σ_k d_ik - Σ_k d_jk is joined, n-3 times
+    (Saitou and Nei 1987, Mol. Biol. Evol. 4:406-425, as Studier and Keppler 1988 have it); of equal
+    pairs the first.
+
+    distances  f64 [T, T], symmetric, T at least 3
+    """
+    n_tips = len(distances)
+    open_nodes, d = list(range(n_tips)), np.array(distances, np.float64)
+    ends: list[tuple[int, int]] = []
+    lengths: list[float] = []
+    for node in range(n_tips, 2 * n_tips - 3):
+        n, sums = len(d), d.sum(axis=1)
+        gain = (n - 2) * d - sums[:, None] - sums
+        np.fill_diagonal(gain, np.inf)
+        i, j = sorted(divmod(int(gain.argmin()), n))
+        half = (sums[i] - sums[j]) / (n - 2)
+        ends += [(node, open_nodes[i]), (node, open_nodes[j])]
+        lengths += [(d[i, j] + half) / 2, (d[i, j] - half) / 2]
+        joined = (d[i] + d[j] - d[i, j]) / 2
+        joined[i] = 0.0
+        d[i], d[:, i], open_nodes[i] = joined, joined, node
+        d = np.delete(np.delete(d, j, axis=0), j, axis=1)
+        del open_nodes[j]
+    ends += [(2 * n_tips - 3, node) for node in open_nodes]
+    lengths += (d.sum(axis=1) - d.sum() / 4).tolist()  # (d_ij + d_ik - d_jk) / 2
+    return tree_from_edges(np.array(ends), np.maximum(lengths, 0.0), n_tips)
+
+
 def resolved_at_random(tree: Tree, edges: Int32, rng: np.random.Generator) -> Tree:
     """The tree with some inner branches contracted, and the polytomies resolved at random.
 

@@ -34,7 +34,7 @@ def test_a_choice_is_the_commands(file: str) -> None:
     assert found.model == row["models"][0]["estimates"]
     assert found.name in found._repr_html_()
     assert "AIC" in found._repr_html_()
-    assert repr(found) == f"ModelChoice({found.name!r}, part='noname')"
+    assert repr(found) == f"ModelChoice({found.name}, of {len(found.to_dict()['models'])} models)"
 
 
 def test_parts_have_one_each_in_the_order_of_their_file(file: str) -> None:
