@@ -209,6 +209,8 @@ class _Reader:
     children: Callable[[Any], Iterable[Any]]
     name: Callable[[Any], Any]
     length: Callable[[Any], Any]
+    label: Callable[[Any], Any]
+    """Of an inner node: its support."""
 
 
 def _reader(tree: Any) -> _Reader | None:
@@ -219,6 +221,7 @@ def _reader(tree: Any) -> _Reader | None:
             lambda node: node.child_nodes(),
             lambda node: node.taxon.label if node.taxon is not None else node.label,
             lambda node: node.edge.length,
+            lambda node: node.label,
         )
     if hasattr(tree, "root") and hasattr(tree.root, "clades"):  # Biopython
         return _Reader(
@@ -226,20 +229,33 @@ def _reader(tree: Any) -> _Reader | None:
             lambda node: node.clades,
             lambda node: node.name,
             lambda node: node.branch_length,
+            lambda node: node.name if node.confidence is None else node.confidence,
         )
     if hasattr(tree, "children") and hasattr(tree, "name"):  # ete3; cogent3 and scikit-bio
-        attribute = "dist" if hasattr(tree, "dist") else "length"
+        is_ete3 = hasattr(tree, "dist") and hasattr(tree, "support")
+        attribute = "dist" if is_ete3 else "length"
+        has_supports = is_ete3 and any(
+            node.support != ETE3_SUPPORT for node in tree.traverse() if node.children
+        )
         return _Reader(
             lambda tree: tree,
             lambda node: node.children,
             lambda node: node.name,
             lambda node: getattr(node, attribute),
+            lambda node: node.support if has_supports else node.name,
         )
     return None
 
 
+ETE3_SUPPORT = 1.0
+"""Support of every node of a tree of ete3 that has none."""
+
+_MADE_NAME = re.compile(r"edge\.\d+|root")
+"""Names that cogent3 gives to inner nodes without one."""
+
+
 def _newick(root: Any, reader: _Reader) -> str:
-    """The text of a tree, without labels of inner nodes."""
+    """The text of a tree, with labels of inner nodes but the root's."""
     parts: list[str] = []
     pending: list[Any] = [(root, False)]
     while pending:
@@ -251,11 +267,19 @@ def _newick(root: Any, reader: _Reader) -> str:
         below = list(reader.children(node))
         branch = _branch(reader.length(node)) if has_branch else ""
         if below:
+            label = _label(reader.label(node)) if has_branch else ""
             parts.append("(")
-            pending += [")" + branch, *_between(below)]
+            pending += [")" + label + branch, *_between(below)]
         else:
             parts.append(quoted(str(reader.name(node) or "")) + branch)
     return "".join(parts) + ";"
+
+
+def _label(label: Any) -> str:
+    """The label of an inner node, a number with the digits that it needs; empty without one."""
+    if label is None or (isinstance(label, str) and _MADE_NAME.fullmatch(label)):
+        return ""
+    return quoted(f"{label:.15g}" if isinstance(label, float) else str(label))
 
 
 def _between(nodes: list[Any]) -> Iterator[Any]:

@@ -51,6 +51,15 @@ def test_random_trees_come_back(case: int) -> None:
         assert mltree.rf(tree, handed_on(tree, library), weighted=True) == 0.0
 
 
+@pytest.mark.filterwarnings("ignore")
+@pytest.mark.parametrize("library", ["ete3", "biopython", "dendropy", "skbio"])
+def test_supports_come_back(library: str) -> None:
+    for text in (NEWICK, NEWICK.replace("0.5:", ":").replace("88:", ":")):
+        tree = PhyloTree(text)
+        assert PhyloTree.read(handed_on(tree, library)).supports == tree.supports
+    assert mltree.draw(handed_on(PhyloTree(NEWICK), library)).svg == mltree.draw(NEWICK).svg
+
+
 def test_a_missing_library_is_named(monkeypatch: pytest.MonkeyPatch) -> None:
     def missing(name: str) -> None:
         raise ImportError(name)
