@@ -395,7 +395,7 @@ def bootstrap_in_memory(options: BootstrapOptions, emit: Emit, source: Source) -
     Raises:
         MltreeError: the data, the tree, the model or the device cannot be used.
     """
-    plan = BootstrapPlan.of(options.replicates, options.metric, "bootstrap")
+    plan = BootstrapPlan.of(options.replicates, options.metric, "--replicates")
     problem = load(options, emit, source, expect=partial(_expect, options), site_rates=True)
     tree = read_tree(options.tree, problem, emit) if options.tree else None
     bootstrap = prepared(options, plan, problem, tree, emit)

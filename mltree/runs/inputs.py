@@ -27,11 +27,12 @@ from mltree.tree.newick import quoted, text_of
 
 AlignmentLike: TypeAlias = Any
 """A path; a mapping from names to sequences; pairs of them; NumPy's u8 (ASCII), ``S1`` or ``U1``
-[T, sites] with ``taxa``; or an alignment of Biopython, cogent3, scikit-bio or dendropy."""
+[T, sites] with ``taxa``; a ``Series`` or ``DataFrame`` of pandas; or an alignment of Biopython,
+cogent3, scikit-bio or dendropy."""
 
 KNOWN = (
-    "a path, a mapping or pairs of names and sequences, a NumPy array with taxa, or an alignment "
-    "of Biopython, cogent3, scikit-bio or dendropy"
+    "a path, a mapping or pairs of names and sequences, a NumPy array with taxa, a table of "
+    "pandas, or an alignment of Biopython, cogent3, scikit-bio or dendropy"
 )
 
 
@@ -95,15 +96,28 @@ def _pairs(alignment: Any) -> Iterable[tuple[Any, Any]]:
     if hasattr(alignment, "coordinates") and hasattr(alignment, "sequences"):  # Bio.Align.Alignment
         names = [getattr(one, "id", n) for n, one in enumerate(alignment.sequences, 1)]
         return [(name, alignment[n]) for n, name in enumerate(names)]
-    if hasattr(alignment, "loc") and hasattr(alignment, "index"):  # scikit-bio's TabularMSA
-        return [
-            (_name(one, label), str(one))
-            for label, one in zip(alignment.index, alignment, strict=True)
-        ]
+    if hasattr(alignment, "loc") and hasattr(alignment, "index"):  # scikit-bio's, or of pandas
+        return _rows_of_table(alignment)
     if hasattr(alignment, "to_dict") and hasattr(alignment, "names"):  # cogent3
         sequences = alignment.to_dict()
         return [(name, sequences[name]) for name in alignment.names]
     return _records(alignment)
+
+
+def _rows_of_table(table: Any) -> Iterable[tuple[Any, Any]]:
+    """Names and sequences of scikit-bio's TabularMSA, or of a Series or DataFrame of pandas.
+
+    A DataFrame has a column of names and one of sequences; or names as its index, and sequences or
+    a column a site.
+    """
+    if not hasattr(table, "itertuples"):
+        return [
+            (_name(one, label), str(one)) for label, one in zip(table.index, table, strict=True)
+        ]
+    named = [tuple(row) for row in table.itertuples(index=True)]
+    if len(table.columns) == 2 and any(len(str(row[-1])) > 1 for row in named):
+        return [(name, sequence) for _, name, sequence in named]
+    return [(name, "".join(map(str, cells))) for name, *cells in named]
 
 
 def _name(sequence: Any, label: Any) -> Any:
@@ -210,7 +224,7 @@ class _Reader:
     name: Callable[[Any], Any]
     length: Callable[[Any], Any]
     label: Callable[[Any], Any]
-    """Of an inner node: its support."""
+    """Support of an inner node, or its name."""
 
 
 def _reader(tree: Any) -> _Reader | None:

@@ -222,20 +222,20 @@ class PhyloTree(Table):
         return _library("ete3", "ete3").Tree(self.newick, format=0, quoted_node_names=True)
 
     def to_biopython(self) -> Any:
-        """As Biopython's ``Tree``."""
+        """The tree as Biopython's ``Tree``, with its supports."""
         return _library("Bio.Phylo", "biopython").read(StringIO(self.newick), "newick")
 
     def to_dendropy(self) -> Any:
-        """As dendropy's ``Tree``."""
+        """The tree as dendropy's ``Tree``, with its supports."""
         library = _library("dendropy", "dendropy")
         return library.Tree.get(data=self.newick, schema="newick", preserve_underscores=True)
 
     def to_cogent3(self) -> Any:
-        """As cogent3's ``PhyloNode``."""
+        """The tree as cogent3's ``PhyloNode``."""
         return _library("cogent3", "cogent3").make_tree(self.newick)
 
     def to_skbio(self) -> Any:
-        """As scikit-bio's ``TreeNode``."""
+        """The tree as scikit-bio's ``TreeNode``, with its supports."""
         node = _library("skbio", "scikit-bio").TreeNode
         return node.read(StringIO(self.newick), format="newick", convert_underscores=False)
 

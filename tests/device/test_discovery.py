@@ -17,6 +17,7 @@ from mltree.device.discovery import (
 )
 from mltree.device.pocl import pocl
 from mltree.system.errors import DeviceError
+from mltree.system.process import at_most, process_threads
 
 
 class _BrokenPlatform:
@@ -165,3 +166,16 @@ def test_company_pays_on_a_gpu_that_one_tree_does_not_fill() -> None:
     assert company_pays([gpu, gpu], 100_000 * 16), "the patterns are shared out"
     assert not company_pays([cpu], 16)
     assert not company_pays([], 16)
+
+
+def test_a_call_has_some_cores_of_a_cpu(monkeypatch: pytest.MonkeyPatch) -> None:
+    cpus = [device for device in find_devices() if device.is_cpu and device.compute_units > 1]
+    if not cpus or cpus[0].compute_units > process_threads().number:
+        pytest.skip("no CPU of several cores")
+    with at_most(1):
+        (some, *_) = (device for device in find_devices() if device.index == cpus[0].index)
+        again = choose_device(str(cpus[0].index))
+    assert some.compute_units == 1
+    assert again.handle == some.handle
+    assert (some.name, some.driver) == (cpus[0].name, cpus[0].driver)
+    assert choose_device(str(cpus[0].index)).compute_units == cpus[0].compute_units

@@ -36,10 +36,11 @@ def shown(cell: str, names: dict[str, object]) -> object:
 
 def test_the_notebook_runs(elsewhere: Path) -> None:
     names: dict[str, object] = {}
-    result, tree, supports, lnls, slope, distance = (shown(cell, names) for cell in CELLS)
+    result, tree, supports, drawing, lnls, slope, distance = (shown(one, names) for one in CELLS)
     assert "HKY" in result._repr_html_()
     assert "<svg" in tree._repr_html_()
     assert len(supports) == 9
+    assert ">Lemur_catta</text>" in drawing._repr_svg_()
     assert max(lnls, key=lnls.get) == "GTR+G4"
     assert slope < 5.0, "where the curvature is in the hundreds"
     assert 0 <= distance <= 18

@@ -68,7 +68,11 @@ def test_the_ultrafast_bootstrap_is_the_commands(file: str, prefix: str | None) 
     shared(json.loads(found.to_json()), read("x.mltree.json"))
     assert {"ufboot", "sh-alrt"} <= found.to_dict()["supports"].keys()
     assert found.tree.newick == Path("x.mltree.support").read_text().strip()
-    assert found.bootstrap is None
+    assert found.bootstrap is not None
+    assert found.bootstrap.converged is not None
+    trees = Path("x.mltree.ufboot").read_text().split()
+    assert [str(tree) for tree in found.bootstrap.trees] == trees
+    assert str(found.bootstrap.consensus) == Path("x.mltree.contree").read_text().strip()
 
 
 @pytest.mark.parametrize(
@@ -216,7 +220,7 @@ def test_names_of_taxa_may_have_blanks(sequences: dict[str, str]) -> None:
         (
             lambda: mltree.search(dict.fromkeys("abcd", "ACGT"), bootstrap=0),
             InputError,
-            "bootstrap 0: a number from 1",
+            "bootstrap=0: a number from 1",
         ),
         (
             lambda: mltree.evaluate(dict.fromkeys("abcd", "ACGT"), "(a,b,(c,e));"),
@@ -229,6 +233,11 @@ def test_names_of_taxa_may_have_blanks(sequences: dict[str, str]) -> None:
             "taxon name 'a b' has a blank",
         ),
         (lambda: mltree.rf("a\nb", "(a,b,c);"), InputError, "a b: no such file"),
+        (
+            lambda: mltree.bootstrap(dict.fromkeys("abcd", "ACGT"), replicates=0),
+            InputError,
+            "replicates=0: a number from 1",
+        ),
         (
             lambda: mltree.bootstrap(dict.fromkeys("abcd", "ACGT"), "auto"),
             InputError,

@@ -77,6 +77,14 @@ def test_libraries(make: Any) -> None:
     assert given(make()) == SAME
 
 
+def test_tables_of_pandas() -> None:
+    pandas = pytest.importorskip("pandas")
+    series = pandas.Series(ROWS)
+    sites = pandas.DataFrame([list(row) for row in series], index=series.index)
+    for table in (series, series.to_frame(), series.reset_index(), sites):
+        assert given(table) == SAME
+
+
 def test_names_can_be_given() -> None:
     assert given(ROWS, ["w", "x", "y", "z"]).names == ("w", "x", "y", "z")
 

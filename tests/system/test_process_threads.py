@@ -12,7 +12,14 @@ from pathlib import Path
 import pytest
 
 from mltree.system import process as module
-from mltree.system.process import DRIVERS, LIBRARIES, can_start_threads, limit_drivers, threads
+from mltree.system.process import (
+    DRIVERS,
+    LIBRARIES,
+    at_most,
+    can_start_threads,
+    limit_drivers,
+    threads,
+)
 
 
 @pytest.fixture(autouse=True)
@@ -49,6 +56,20 @@ NOWHERE = (Path("/nowhere"), Path("/nowhere/own"))
 )
 def test_the_smallest_counts(environment: dict[str, str], expected: tuple[int, str, int]) -> None:
     assert threads(environment, *NOWHERE) == expected
+
+
+def test_a_call_may_take_fewer_and_drivers_are_not_told() -> None:
+    environment: dict[str, str] = {}
+    with at_most(3):
+        assert threads({}, *NOWHERE) == (3, "threads=", 16)
+        assert threads({"MLTREE_THREADS": "2"}, *NOWHERE) == (2, "--threads", 16)
+        limit_drivers(environment)
+        with at_most(None):
+            assert threads({}, *NOWHERE).number == 3
+        with at_most(100):
+            assert threads({}, *NOWHERE) == (16, "CPU affinity", 16)
+    assert threads({}, *NOWHERE).number == 16
+    assert {environment[name] for name in DRIVERS} == {str(threads(environment).number)}
 
 
 def test_ranks_share_them(monkeypatch: pytest.MonkeyPatch) -> None:
