@@ -493,7 +493,9 @@ class TreeTestResult(Table):
         """Numbers, from 1, of the trees that a test does not reject, at 95 %.
 
         test  as the columns are called: ``p-AU``, ``p-SH``, ``p-KH``, ``c-ELW``, ...
-        Raises: InputError: there is no such test.
+
+        Raises:
+            InputError: there is no such test.
         """
         one_of("test", test, [value.name for value in self.verdicts[0].tests])
         return [

@@ -158,6 +158,7 @@ class PhyloTree(Table):
         Supports stay with their branches.
 
         outgroup  a taxon, or several that stand together in the tree
+
         Raises:
             InputError: a taxon is not in the tree, the outgroup does not stand together, or there
                 are no branch lengths to find a midpoint by.
@@ -387,6 +388,7 @@ class Evaluation:
 
         ``lnl``, ``parameters`` (free ones, branch lengths among them), ``aic``, ``aicc``, ``bic``,
         ``tree_length``, ``taxa``, ``sites``, ``patterns``, ``seconds``; its index is the model.
+
         Raises: ImportError where pandas is not installed.
         """
         values = {name: [value] for name, value in self._compared().items()}
