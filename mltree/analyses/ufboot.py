@@ -18,6 +18,7 @@ from itertools import islice
 
 import numpy as np
 
+from mltree.analyses.bootstrap import Pace
 from mltree.analyses.options import SearchOptions
 from mltree.analyses.tree_sets import support_texts
 from mltree.fit.settings import SearchSettings
@@ -82,6 +83,9 @@ TOGETHER = 100
 TOLD = 100
 """Replicates that have improved their trees when it is told again."""
 
+TIMED = 20
+"""Replicates that have improved their trees before it is asked how long all of them will take."""
+
 PASSES = 4
 """Newton steps, less one, on the five branches of a neighbour when it is met first. Where the same
 four subtrees are joined the same way around another tree, their lengths lack 0.01 to 0.05 lnL
@@ -120,11 +124,13 @@ def ultrafast(
     seed: int,
     settings: SearchSettings | None = None,
     emit: Emit = ignore,
+    limit: float | None = None,
 ) -> UltrafastOutcome:
     """Offer trees until the supports stay as they are.
 
     settings  of searches by interchanges in which every replicate improves its tree, under its own
               weights (IQ-TREE's --bnni); None: the trees are what they were offered as
+    limit     wall seconds beyond which those searches are left out; None: they never are
     """
     began = time.perf_counter()
     likelihood = search.engines.likelihood
@@ -147,7 +153,8 @@ def ultrafast(
         search.distinct, searched.model, settings or search.settings, seed, search.constraint, NAME,
         trees,
     )  # fmt: skip
-    whole = list(_restored(every)) if settings is None else _climbed(every, search.engines, emit)
+    climbed = None if settings is None else _climbed(every, search.engines, emit, limit)
+    whole = climbed or list(_restored(every))
     spent = time.perf_counter() - began
     return UltrafastOutcome(whole, correlation, len(offers.done), own.offered, spent)
 
@@ -182,17 +189,28 @@ def _restored(replicates: Replicates) -> Iterator[Tree]:
             yield made[key]
 
 
-def _climbed(replicates: Replicates, engines: Engines, emit: Emit) -> list[Tree]:
-    """Improve the trees by interchanges, each under the weights of its replicate."""
+def _climbed(
+    replicates: Replicates, engines: Engines, emit: Emit, limit: float | None
+) -> list[Tree] | None:
+    """Improve the trees by interchanges, each under the weights of its replicate.
+
+    None where that would take longer than the limit, as the first ones tell.
+    """
     trees = list(replicates.given)
     numbers = range(1, len(trees) + 1)
     with engines.for_replicates(replicates, numbers, len(trees)) as (likelihood, slots):
         searches = replicates.searches(numbers, slots)
-        every = perform_all(likelihood, searches, slots.count)
-        for done, (_, replicate) in enumerate(every, 1):
+        pace = Pace("--bnni", 0, len(trees), emit)
+        for done, (_, replicate) in enumerate(perform_all(likelihood, searches, slots.count), 1):
             trees[replicate.number - 1] = replicate.tree
             if done % TOLD == 0:
                 emit(ReplicateDone(replicate.number, replicate.lnl, done, len(trees)))
+            if done == max(TIMED, slots.count) and limit and pace.left(done) > limit:
+                minutes = f"{pace.left(done) / 60:,.0f} minutes"
+                hint = "--ufboot 1000 --bnni wants it all the same"
+                emit(Notice(f"--bnni would take about {minutes} more, and is left out; {hint}"))
+                return None
+            pace.tell(done, TOLD)
     return trees
 
 
@@ -354,6 +372,8 @@ class UltrafastPlan(Value):
     replicates: int
     bnni: bool
     """True if every replicate improves its tree by interchanges (IQ-TREE's --bnni)."""
+    limit: float | None = None
+    """Wall seconds beyond which --bnni is left out; None: it never is."""
 
     @classmethod
     def asked_by(cls, options: SearchOptions) -> UltrafastPlan | None:
@@ -384,7 +404,7 @@ def ultrafast_texts(
     """
     assert result.search is not None
     climbing = ready.settings.unperturbed().nni_only() if plan.bnni else None
-    outcome = ultrafast(ready, result.search, plan.replicates, seed, climbing, emit)
+    outcome = ultrafast(ready, result.search, plan.replicates, seed, climbing, emit, plan.limit)
     taxa = ready.problem.taxa
     different = {id(tree): tree for tree in outcome.trees}
     lines = {key: write_newick(tree, taxa) + "\n" for key, tree in different.items()}
