@@ -95,7 +95,7 @@ from mltree.system.events import (
 )
 from mltree.system.files import is_folder, is_there, read_own
 from mltree.system.process import ExitMessage, on_signal
-from mltree.system.ranks import ALIKE_HINT, LONE, Ranks, Work, current_ranks
+from mltree.system.ranks import ALIKE_HINT, LONE, Ranks, Work, by_itself, current_ranks
 from mltree.tree.clades import read_labelled
 from mltree.tree.newick import write_newick
 from mltree.tree.parsimony import ParsimonyEngine
@@ -666,7 +666,8 @@ class LociSearch:
         ready = []
         for locus in loci:
             try:
-                (choice,) = choose(locus.problem, self.resources, seed=self.seed)
+                with by_itself():
+                    (choice,) = choose(locus.problem, self.resources, seed=self.seed)
                 best = choice.best
                 ready.append(replace(locus, problem=locus.problem.under([best.name])))
             except (ModelError, NumericalError) as error:  # noqa: PERF203
@@ -682,11 +683,12 @@ class LociSearch:
         if self.plan == NO_SUPPORTS:
             return draw(found.tree)
         settings = self._settings(problem)
-        work = Workload.of(
-            problem, settings, distinct.groups, trees=settings.most_trees,
-            replicates=self.plan.replicates, rows=self.plan.rows, kept=self.kept,
-        )  # fmt: skip
-        engines = Engines(self.resources, replace(work, among=LONE))
+        with by_itself():
+            work = Workload.of(
+                problem, settings, distinct.groups, trees=settings.most_trees,
+                replicates=self.plan.replicates, rows=self.plan.rows, kept=self.kept,
+            )  # fmt: skip
+        engines = Engines(self.resources, work)
         ready = TreeSearch(
             problem=problem, distinct=distinct, engines=engines,
             settings=settings.for_precision(engines.is_exact), starts=(), constraint=None,

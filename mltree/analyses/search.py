@@ -66,11 +66,13 @@ from mltree.system.errors import InputError
 from mltree.system.events import (
     BootstrapChosen,
     Emit,
+    Event,
     Notice,
     RunStarted,
     SearchPlanned,
     StartsEnded,
     SupportsDrawn,
+    TimeLeft,
     ignore,
 )
 from mltree.system.files import is_there, read_own
@@ -206,7 +208,7 @@ def _searched(options: SearchOptions, output: SearchOutput) -> FinishedSearch:
         settings = ready.settings
         patience = settings.perturbation.patience
         emit(SearchPlanned(len(ready.starts), len(settings.phases), patience))
-        result = ready.run(output.emit, output.checkpoint, output.ranks)
+        result = ready.run(output.receive, output.checkpoint, output.ranks)
         if options.outgroup and facing(result.tree, outgroup) is None:
             emit(Notice("the outgroup does not stand together: drawn next to its first taxon"))
         output.keep_tree(result)
@@ -268,17 +270,28 @@ class SearchOutput:
         self._ready, self._timer = ready, WorkTimer(ready.engines)
         yield
 
+    def receive(self, event: Event) -> None:
+        """Receive an event of the search; once its starts have ended, tell how long all takes."""
+        self.emit(event)
+        if isinstance(event, StartsEnded) and self.plan.is_open:
+            rest = self._timer.seconds * (PERTURBED + (1 + PERTURBED) * LOOKED_AROUND)
+            self.emit(TimeLeft("search and supports", rest + CHEAP, at_most=True))
+
     def keep_tree(self, result: TreeResult) -> None:
         """Keep the tree before its supports are computed."""
 
     def decided(self, result: TreeResult) -> SupportPlan:
         """The plan, with one bootstrap of two by the time that the standard one would take."""
         if self.plan.is_open:
-            least = LEAST_SHARE * self._searched_seconds * MOST
+            searched = self._searched_seconds
+            least = LEAST_SHARE * searched * MOST
             at_least = least > CHEAP
             seconds = least if at_least else MOST * self._seconds_of_one(result)
             self.emit(BootstrapChosen(seconds <= CHEAP, seconds, at_least, MOST))
             self.plan = self.plan.with_one(seconds <= CHEAP)
+            if self.plan.ultrafast:
+                rest = LOOKED_AROUND * searched + CHEAP
+                self.emit(TimeLeft("supports", rest, at_most=True))
         return self.plan
 
     @property
@@ -584,8 +597,9 @@ class SupportPlan(Value):
 
     @property
     def rows(self) -> RowCounts:
-        """Rows of weights that the ultrafast bootstrap takes when the search has ended."""
-        return RowCounts(self.ultrafast.replicates if self.ultrafast else 0)
+        """Rows that the ultrafast bootstrap and tests take when the search has ended."""
+        drawn = self.ultrafast.replicates if self.ultrafast else 0
+        return RowCounts(drawn, tests=max(1, self.tests.replicates) if self.tests else 0)
 
 
 def _kinds(options: SearchOptions, plan: SupportPlan) -> list[str]:
@@ -690,6 +704,10 @@ CHEAP = 120.0
 LEAST_SHARE = 0.06
 """Least time of a replicate as a share of the search's. On one core 0.06 to 1.1, of sets of 9 to 64
 taxa. Where that alone is not cheap no replicate is searched to tell the time: it may take long."""
+
+PERTURBED, LOOKED_AROUND = 0.6, 1.5
+"""Time of the perturbation as a share of that of the starts; of an ultrafast bootstrap as a share
+of the search's: at most 0.7 and 1.2 of six alignments on one core."""
 
 TIMED, TIMED_SIDE_BY_SIDE = 5, 50
 """Replicates that tell the time of one, on CPUs and on GPUs, which search many side by side."""

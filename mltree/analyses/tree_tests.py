@@ -92,7 +92,8 @@ def run_alrt(options: BranchTestOptions, reporter: Reporter) -> None:
                 Notice(f"{inner - count} of {inner} inner branches end at polytomies: no tests")
             )
         before = _labels(options.tree, tree, problem.taxa)
-        engines = open_engines(options.resources, Workload.of(problem), reporter)
+        work = Workload.of(problem, rows=RowCounts(tests=max(1, tests.replicates)))
+        engines = open_engines(options.resources, work, reporter)
         if options.no_opt_branches:
             check_possible(tree, problem.groups)
         fit = fitted(engines, tree, problem.model, options, reporter)
