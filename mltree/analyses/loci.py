@@ -113,7 +113,7 @@ TREES, TABLE, JOURNAL = LOCI_KINDS
 """Kinds of files. The journal stays, so that loci can be added."""
 
 COLUMNS = ("locus", "taxa", "sites", "patterns", "lnl", "tree_length", "model", "tree")
-"""Of the table; ``tree``: the number of the locus's tree among those of their file, from 1."""
+"""Columns of the table; ``tree``: the line of the locus's tree in its file, from 1."""
 
 FOR_LONE_TREES = (
     "constraint", "outgroup", "metric", "report", "site_rates", "brlen", "merge", "site_freqs",

@@ -71,7 +71,7 @@ def test_the_example_does_all_of_it(run: Run, tmp_path: Path) -> None:
     assert "/100" in results("primates")["support"].decode()
     told = result.stderr.splitlines()
     assert ", seed 1: mltree" in told[0]
-    (chosen,) = (line for line in told if "supports: " in line)
+    (chosen,) = (line for line in told if "supports: the " in line)
     assert "the standard bootstrap; 1,000 replicates at most, about 00:0" in chosen
     log = (tmp_path / "primates.mltree.log").read_text()
     assert "bootstrap" in log
