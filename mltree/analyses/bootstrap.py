@@ -31,6 +31,7 @@ from mltree.models.partitioned import PartitionModel
 from mltree.runs.calls import Call, taking
 from mltree.runs.engines import ANY_DEVICE, Engines, Resources, Workload, open_engines
 from mltree.runs.logged_run import (
+    WorkTimer,
     begin_log,
     by_kind,
     command_result,
@@ -65,6 +66,7 @@ from mltree.system.events import (
     ReplicateDone,
     RunStarted,
     SupportsDrawn,
+    TimeLeft,
     ignore,
 )
 from mltree.system.process import ExitMessage, on_signal
@@ -153,6 +155,7 @@ class Bootstrap(Value, kw_only=True):
             soon = missing[: 2 * STEP] if is_open else missing  # a check may end it all
             shares = missing, -(-len(soon) // ranks.size)
             helping = partial(_helping, self, *shares, self.head.fingerprint)
+            pace = Pace("bootstrap", len(journal.done), goal, emit, at_most=is_open)
             for number, entry in ranks.deal(missing, partial(self._searched, *shares), helping):
                 journal.add(number, entry)
                 done = sum(k <= goal for k in journal.done)
@@ -160,9 +163,25 @@ class Bootstrap(Value, kw_only=True):
                 grown()
                 if checks.are_enough():
                     break
+                pace.tell(done, STEP)
         verdict = checks.verdict
         count = verdict.replicates if verdict and checks.are_enough() else goal
         return BootstrapOutcome(count, verdict, time.perf_counter() - began)
+
+    def seconds_each(self, count: int, journal: Journal) -> float:
+        """Search so many replicates more, and return the seconds that one takes.
+
+        On CPUs, where few are searched side by side, that of the first one is not among them: it
+        has what is done once.
+        """
+        timers = [WorkTimer(self.engines)]
+
+        def grown() -> None:
+            timers.append(WorkTimer(self.engines))
+
+        on_cpu = all(device.is_cpu for device in self.engines.devices)
+        self.run(len(journal.done) + count, journal, grown=grown, ranks=current_ranks())
+        return timers[on_cpu].seconds / (count - on_cpu)
 
     def _searched(
         self, missing: Sequence[int], most: int, numbers: Iterator[int]
@@ -190,6 +209,27 @@ def _helping(
     if bootstrap.head.fingerprint != mark:
         raise InputError("its devices are not those of rank 0", hint=ALIKE_HINT)
     return partial(bootstrap._searched, missing, most)
+
+
+class Pace:
+    """Tells how long a bootstrap still takes, whenever there are so many more replicates."""
+
+    def __init__(
+        self, what: str, before: int, goal: int, emit: Emit, *, at_most: bool = False
+    ) -> None:
+        """``before``: replicates that are there; ``at_most``: fewer than the goal may do."""
+        self.what, self.at_most, self._before, self._goal = what, at_most, before, goal
+        self._emit, self._began = emit, time.perf_counter()
+
+    def left(self, done: int) -> float:
+        """Wall seconds of those that are missing, as those took that were made here."""
+        spent = time.perf_counter() - self._began
+        return spent / (done - self._before) * (self._goal - done)
+
+    def tell(self, done: int, step: int) -> None:
+        """Emit the time left after every so many."""
+        if done % step == 0 and self._before < done < self._goal:
+            self._emit(TimeLeft(self.what, self.left(done), self.at_most))
 
 
 @dataclass

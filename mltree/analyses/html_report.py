@@ -13,6 +13,7 @@ from mltree.data.patterns import compress
 from mltree.data.source import read_text
 from mltree.report.page import PartModel, Subject, document
 from mltree.report.record import Facts, facts_of
+from mltree.runs.demand import resident_bytes
 from mltree.runs.logged_run import by_kind, command_result, input_files
 from mltree.runs.problem import read_model, summarise
 from mltree.runs.workspace import Workspace
@@ -27,6 +28,10 @@ if TYPE_CHECKING:
 
 REPORT = "report.html"
 """The kind of file that a report is."""
+
+READ_BYTES, DRAWN_BYTES, MUCH = 6, 3 << 20, 1 << 30
+"""Bytes of memory for a byte of the alignment while it is read, and for the page (500 taxa x 20,000
+sites: 116 MiB in all); bytes that the user is told of."""
 
 TREES = ("support", "bestTree.mltree.support", "supportFBP", "bestTree.mltree.supportFBP",
          "supportTBE", "bestTree.mltree.supportTBE", "bestTree", "evalTree", "lastTree",
@@ -45,11 +50,21 @@ def run_report(options: ReportOptions, reporter: Reporter) -> None:
     workspace = Workspace.of(options.prefix.removesuffix(".mltree"), options.prefix)
     with workspace.taken([REPORT], options.redo, options.inputs):
         reporter(RunStarted(__version__, options.line))
+        planned = report_memory(workspace, options.alignment)
+        if planned > MUCH:
+            reporter(Notice(f"memory: the process will take about {planned / 2**20:,.0f} MiB"))
         path = write_report(workspace, reporter, alignment=options.alignment, tree=options.tree)
         reporter.say(f"Wrote {path}")
-        files, inputs = by_kind([path]), options.inputs
-        result = command_result("report", options.line, {}, files, inputs, reporter)
+        files, inputs, values = by_kind([path]), options.inputs, {"memory": planned}
+        result = command_result("report", options.line, values, files, inputs, reporter)
         reporter.finish("report", result)
+
+
+def report_memory(workspace: Workspace, alignment: str | None) -> int:
+    """Bytes that the process takes which draws a report: what it has, and the alignment."""
+    path = alignment or _alignment_file(_recorded(workspace), workspace)
+    size = 0 if path is None else len(read_text(path))
+    return resident_bytes() + DRAWN_BYTES + READ_BYTES * size
 
 
 def write_report(
@@ -69,8 +84,7 @@ def write_report(
     """
     tree_file = tree or str(_tree_file(workspace))
     shown, *_ = read_written(tree_file)
-    record, log = _first(workspace, RECORDS), _first(workspace, LOGS)
-    facts = facts_of([] if record is None else record.read_text(errors="replace").splitlines())
+    log, facts = _first(workspace, LOGS), _recorded(workspace)
     summary = patterns = None
     path = alignment or _alignment_file(facts, workspace)
     if path is None:
@@ -90,6 +104,12 @@ def write_report(
     )  # fmt: skip
     (page,) = workspace.write({REPORT: document(subject)})
     return page
+
+
+def _recorded(workspace: Workspace) -> Facts:
+    """The facts that a run's record has."""
+    record = _first(workspace, RECORDS)
+    return facts_of([] if record is None else record.read_text(errors="replace").splitlines())
 
 
 def _tree_file(workspace: Workspace) -> Path:

@@ -12,17 +12,34 @@ from __future__ import annotations
 import json
 import math
 from collections import Counter
-from collections.abc import Callable, Hashable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Generator, Hashable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass, replace
 from functools import cached_property, partial
 from pathlib import Path
-from typing import TYPE_CHECKING, NamedTuple, TypeAlias
+from typing import TYPE_CHECKING, Any, NamedTuple, TypeAlias, TypeVar
 
 import numpy as np
 
 from mltree.analyses.html_report import REPORT
-from mltree.analyses.options import SearchOptions
-from mltree.analyses.search import CHECKPOINT, OF_ONE_ALIGNMENT, TREE, run_search, search_settings
+from mltree.analyses.options import RunOptions, SearchOptions
+from mltree.analyses.search import (
+    CHECKPOINT,
+    OF_ONE_ALIGNMENT,
+    TREE,
+    SearchOutput,
+    SupportPlan,
+    draw_supports,
+    options_of_search,
+    run_pipeline,
+    run_search,
+    search_settings,
+)
+from mltree.analyses.tree_sets import (
+    CONCORDANCE_KINDS,
+    CONCORDANCE_TREE,
+    concordance_texts,
+    factors_of_loci,
+)
 from mltree.data.alignments import MIN_TAXA
 from mltree.data.alphabet import DNA
 from mltree.data.partitions import table_of_tips
@@ -33,6 +50,7 @@ from mltree.device.layout import Layout
 from mltree.device.layout_choice import KeptLayouts, choose_layout, measured_layouts
 from mltree.device.memory import cla_memory
 from mltree.device.parsimony import parsimony_engine
+from mltree.fit.fits import Fit
 from mltree.fit.settings import SearchSettings
 from mltree.likelihood.requests import perform_all
 from mltree.models.grammar import format_model, parse_model
@@ -51,8 +69,11 @@ from mltree.runs.logged_run import (
     share_loci,
 )
 from mltree.runs.problem import Problem, model_text, names_parts, read_problem
+from mltree.runs.scheme import choose
 from mltree.runs.trees import (
     StartSpec,
+    TreeResult,
+    TreeSearch,
     starting_trees_of_each,
     terms_of,
     usual_terms,
@@ -67,13 +88,15 @@ from mltree.system.events import (
     LociFinished,
     LocusDone,
     LocusSkipped,
+    ModelChosen,
     Notice,
     RunStarted,
     ignore,
 )
 from mltree.system.files import is_folder, is_there, read_own
 from mltree.system.process import ExitMessage, on_signal
-from mltree.system.ranks import ALIKE_HINT, LONE, Ranks, Work, current_ranks
+from mltree.system.ranks import ALIKE_HINT, LONE, Ranks, Work, by_itself, current_ranks
+from mltree.tree.clades import read_labelled
 from mltree.tree.newick import write_newick
 from mltree.tree.parsimony import ParsimonyEngine
 from mltree.treesearch.checkpoint import fingerprint
@@ -89,13 +112,16 @@ LOG, RESULT = "log", "json"
 TREES, TABLE, JOURNAL = LOCI_KINDS
 """Kinds of files. The journal stays, so that loci can be added."""
 
-COLUMNS = ("locus", "taxa", "sites", "patterns", "lnl", "tree_length", "model")
+COLUMNS = ("locus", "taxa", "sites", "patterns", "lnl", "tree_length", "model", "tree")
+"""Columns of the table; ``tree``: the line of the locus's tree in its file, from 1."""
 
 FOR_LONE_TREES = (
-    "constraint", "outgroup", "bootstrap", "metric", "sh_alrt", "lbp", "alrt", "abayes", "ufboot",
-    "bnni", "report", "site_rates", "brlen", "merge", "site_freqs", "guide_tree",
+    "constraint", "outgroup", "metric", "report", "site_rates", "brlen", "merge", "site_freqs",
+    "guide_tree",
 )  # fmt: skip
 """Options of a search that say nothing of many trees."""
+
+OneOrMany = TypeVar("OneOrMany", SearchOptions, RunOptions)
 
 OF_ANY_NUMBER = "MULTI"
 """Beginning of models whose states are as many as the data have."""
@@ -122,21 +148,43 @@ def run_searches(options: SearchOptions, reporter: Reporter) -> None:
     """Search the tree of an alignment, or of every locus."""
     if options.has_loci:
         run_loci(options, reporter)
-        return
+    else:
+        run_search(of_one_alignment(options), reporter)
+
+
+def run_pipelines(options: RunOptions, reporter: Reporter) -> None:
+    """Choose the model, search, compute supports: of an alignment, or of every locus."""
+    if options.has_loci:
+        run_loci(replace(options_of_search(options), report=False), reporter)
+    else:
+        run_pipeline(of_one_alignment(options), reporter)
+
+
+def of_one_alignment(options: OneOrMany) -> OneOrMany:
+    """Options as they would be if no more than one alignment could be given.
+
+    Raises: InputError: something is for loci.
+    """
+    if options.species_tree is not None:
+        hint = "mltree concordance compares one tree with another"
+        raise InputError("--species-tree goes with loci: several alignments", hint=hint)
     origins = options.origins
     if "alignment" in origins:
         origins = {**origins, "alignment": (options.alignment, "typed")}
-    run_search(replace(options, origins=origins), reporter)
+    return replace(options, origins=origins)
 
 
 def run_loci(options: SearchOptions, reporter: Reporter) -> None:
     """Search every locus, show the result, write the files."""
     _refuse(options)
-    workspace, kinds = options.workspace, (TREES, TABLE, RESULT)
+    workspace, kinds = options.workspace, [TREES, TABLE, RESULT]
+    if options.species_tree is not None:
+        read_labelled(options.species_tree)
+        kinds += CONCORDANCE_KINDS
     loci, files = _loci(options)
     workspace.check((LOG, *kinds, JOURNAL), [*options.inputs, *files])
     share_loci(options, len(loci))
-    held = (*kinds, JOURNAL, *(kind for kind in OF_ONE_ALIGNMENT if kind != REPORT))
+    held = {*kinds, JOURNAL, *OF_ONE_ALIGNMENT, *CONCORDANCE_KINDS} - {REPORT}
     with open_log(workspace.path(LOG), reporter) as log, workspace.held(held):
         resumes = not options.redo and workspace.path(JOURNAL).exists()
         if not resumes:
@@ -148,6 +196,8 @@ def run_loci(options: SearchOptions, reporter: Reporter) -> None:
         search = LociSearch(
             settings=search_settings(options), resources=options.resources, seed=options.seed,
             starts=terms_of(options.tree) if options.tree else None, collapse=options.collapse,
+            chooses=options.chooses, plan=SupportPlan.asked_by(options),
+            replicate_moves=options.moves,
         )  # fmt: skip
         with LociJournal(workspace.path(JOURNAL), afresh=not resumes) as journal:
             begin_log(log, options, reporter, resumes, inputs=files)
@@ -167,10 +217,7 @@ def _refuse(options: SearchOptions) -> None:
     if options.tree is not None and terms_of(options.tree) is None:
         hint = "pars{N} and rand{N} can be"
         raise InputError("--tree: a file of trees cannot be for many loci", hint=hint)
-    if options.chooses:
-        hint = "give --model a model, or leave it out"
-        raise InputError("--model auto is for the search of one alignment", hint=hint)
-    if options.model is not None and not names_parts(options.model):
+    if options.model is not None and not options.chooses and not names_parts(options.model):
         text = model_text(options.model)
         if model_alphabet(text) is None and not text.upper().startswith(OF_ANY_NUMBER):
             parse_model(text, DNA)  # of no data at all: it says why
@@ -210,29 +257,81 @@ def _finish(
         {"name": locus.name, **(tree._asdict() if tree else {})}
         for locus, tree in zip(loci, trees, strict=True)
     ]
-    values = {
+    values: dict[str, Any] = {
         "asked": options.asked, "seed": options.seed, "trees": len(made), "skipped": skipped,
         "lnl": lnl, "loci": rows,
     }  # fmt: skip
     texts = {TREES: "".join(f"{tree.newick}\n" for tree in made), TABLE: _table(loci, trees)}
+    wrong = None
+    if options.species_tree is not None:
+        sites = partial(_sites_of_all, loci, emit=reporter)
+        factors = partial(factors_of_loci, texts[TREES], sites, options)
+        try:
+            more, values["concordance"] = concordance_texts(options.species_tree, factors, reporter)
+            texts |= more
+        except InputError as error:  # the trees are worth keeping all the same
+            wrong = error
     files = by_kind([log.path, *map(workspace.path, (*texts, RESULT))])
     result = command_result(
         "search", options.line, values, files, [*options.inputs, *inputs], reporter
     )
-    spent = OF_ONE_ALIGNMENT if options.redo else ()
+    stale = (*OF_ONE_ALIGNMENT, *CONCORDANCE_KINDS)
+    spent = [kind for kind in stale if kind not in texts] if options.redo else []
     deliver(workspace, {**texts, RESULT: result_text(result)}, reporter, spent)
     reporter(LociFinished(len(made), skipped, lnl, tuple(files.values()), reporter.elapsed))
+    if wrong is not None:
+        raise wrong
+    reporter.say(_next_steps(options, files))
     reporter.finish("search", result)
+
+
+def _next_steps(options: SearchOptions, files: Mapping[str, str]) -> str:
+    """Two files to open, and the way to a species tree."""
+    lines = [f"Open {files[TABLE]} in a spreadsheet: column tree has the line of {files[TREES]}"]
+    if options.species_tree is None:
+        lines.append(
+            f"Next, a species tree: astral -i {files[TREES]} -o species.nwk; then this command "
+            "with --species-tree species.nwk adds concordance factors"
+        )
+    else:
+        lines.append(f"Open {files[CONCORDANCE_TREE]} in a tree viewer (FigTree, iTOL)")
+    return "\n".join(lines)
+
+
+def _sites_of_all(loci: Sequence[Locus], taxa: Sequence[str], emit: Emit) -> Patterns | None:
+    """Patterns of all loci side by side, with gaps for taxa that one lacks.
+
+    None where loci are of several data types, whose sites do not count alike.
+    """
+    every = [
+        one.problem.patterns for one in read_loci(loci, range(len(loci))) if isinstance(one, Ready)
+    ]
+    if len({patterns.alphabet.name for patterns in every}) > 1:
+        emit(Notice("no sCF: loci are of several data types"))
+        return None
+    alphabet, row = every[0].alphabet, {name: tip for tip, name in enumerate(sorted(taxa))}
+    codes = []
+    for patterns in every:
+        own = np.full((len(row), patterns.n_patterns), alphabet.gap_code, np.uint8)
+        tips = [tip for tip, name in enumerate(patterns.taxa) if name in row]
+        own[[row[patterns.taxa[tip]] for tip in tips]] = patterns.codes[tips]
+        codes.append(own)
+    return Patterns(
+        taxa=tuple(row), codes=np.concatenate(codes, axis=1),
+        weights=np.concatenate([patterns.weights for patterns in every]),
+        site_pattern=np.zeros(0, np.int32), alphabet=alphabet,
+    )  # fmt: skip
 
 
 def _table(loci: Sequence[Locus], trees: Sequence[LocusTree | None]) -> str:
     """A line a locus, in their order, with tabs; of those skipped nothing but the name."""
-    rows = [list(COLUMNS)]
+    rows, line = [list(COLUMNS)], 0
     for locus, tree in zip(loci, trees, strict=True):
         cells = [""] * (len(COLUMNS) - 1)
         if tree is not None:
+            line += 1
             lnl, length = f"{tree.lnl:.6f}", f"{tree.tree_length:.6f}"
-            values = tree._asdict() | {"lnl": lnl, "tree_length": length}
+            values = tree._asdict() | {"lnl": lnl, "tree_length": length, "tree": line}
             cells = [str(values[column]) for column in COLUMNS[1:]]
         rows.append([locus.name, *cells])
     return "".join("\t".join(row) + "\n" for row in rows)
@@ -266,8 +365,9 @@ def _loci(options: SearchOptions) -> tuple[list[Locus], list[str]]:
         raise InputError(message, hint="rename the file: no tabs, no line ends")
     count = Counter(Path(path).name for path in paths)
     read = partial(
-        read_problem, model=model, datatype=options.data_type, summarises=False, computes=False
-    )
+        read_problem, model=None if options.chooses else model, datatype=options.data_type,
+        summarises=False, computes=False,
+    )  # fmt: skip
     return [
         Locus(path if count[Path(path).name] > 1 else Path(path).name, partial(read, path))
         for path in paths
@@ -306,9 +406,11 @@ def _listed(path: str) -> list[str]:
 
 def _parts(options: SearchOptions) -> list[Locus]:
     """A locus for every part of a partition file, in its order."""
+    model = None if options.chooses else options.model
     whole = read_problem(
-        options.alignment, options.model, options.data_type, partitions=options.partitions
-    )
+        options.alignment, model, options.data_type, partitions=options.partitions,
+        chooses=options.chooses,
+    )  # fmt: skip
     assert whole.data is not None, "a partition file has one part at least"
     models = dict(zip(whole.data.order, whole.model.models, strict=True))
     return [
@@ -330,6 +432,9 @@ class Locus:
     """Read data and model of the locus; raises MltreeError where they are wrong."""
 
 
+NO_SUPPORTS = SupportPlan()
+
+
 class LocusTree(NamedTuple):
     """Result of the search of a locus."""
 
@@ -342,7 +447,7 @@ class LocusTree(NamedTuple):
     tree_length: float
     """Expected substitutions per site."""
     newick: str
-    """One line, without its end."""
+    """One line, without its end; with supports as labels where those were asked for."""
 
 
 @dataclass(frozen=True)
@@ -437,6 +542,12 @@ class LociSearch:
     """As many as a preset has where None."""
     collapse: float | None = None
     """Branches shorter than that are written as polytomies."""
+    chooses: bool = False
+    """True if every locus has the model that suits it best."""
+    plan: SupportPlan = NO_SUPPORTS
+    """Supports of every tree."""
+    replicate_moves: str = "spr"
+    """Moves of the search of a bootstrap replicate."""
     kept: KeptLayouts | None = None
     """Layouts that every rank uses; None: each by what was measured of its devices."""
 
@@ -480,6 +591,7 @@ class LociSearch:
         return fingerprint(
             __version__, repr(asdict(self.settings)), str(self.seed), str(self.starts),
             str(self.collapse), str(self.resources.mixed), str(self.resources.vw),
+            str(self.chooses), repr(self.plan), self.replicate_moves,
             "\n".join(f"{device.platform} {device.name}" for device in self._devices),
         )  # fmt: skip
 
@@ -543,10 +655,49 @@ class LociSearch:
                 case = Case(result.model.arrays(), first_part=part)
                 lnl = float(exact.log_likelihoods([result.tree], [case])[0])
             problem, tree = loci[part].problem, every[part].restore(result.tree)
-            newick = write_newick(tree, problem.taxa, outgroup=[0], collapse=self.collapse)
+            found = TreeResult.of(Fit(tree, result.model, lnl=lnl), 0.0, result)
+            newick = self._supported(problem, every[part], found)
             model, length = format_model(result.model.lone), float(tree.lengths.sum())
             sizes = len(problem.taxa), problem.n_sites, problem.n_patterns
             yield loci[part], LocusTree(*sizes, lnl, model, length, newick)
+
+    def chosen(self, loci: Iterable[Ready]) -> Generator[Event, None, list[Ready]]:
+        """Return each locus under the model that suits it best, by BIC; yields what it is."""
+        ready = []
+        for locus in loci:
+            try:
+                with by_itself():
+                    (choice,) = choose(locus.problem, self.resources, seed=self.seed)
+                best = choice.best
+                ready.append(replace(locus, problem=locus.problem.under([best.name])))
+            except (ModelError, NumericalError) as error:  # noqa: PERF203
+                yield LocusSkipped(locus.name, locus.number + 1, error.message)
+            else:
+                score = best.score(choice.criterion)
+                yield ModelChosen(locus.name, best.name, choice.criterion, score, best.lnl)
+        return ready
+
+    def _supported(self, problem: Problem, distinct: Collapsed, found: TreeResult) -> str:
+        """The tree in Newick, with supports as :func:`.draw_supports` computes them."""
+        draw = partial(write_newick, taxa=problem.taxa, outgroup=[0], collapse=self.collapse)
+        if self.plan == NO_SUPPORTS:
+            return draw(found.tree)
+        settings = self._settings(problem)
+        with by_itself():
+            work = Workload.of(
+                problem, settings, distinct.groups, trees=settings.most_trees,
+                replicates=self.plan.replicates, rows=self.plan.rows, kept=self.kept,
+            )  # fmt: skip
+        engines = Engines(self.resources, work)
+        ready = TreeSearch(
+            problem=problem, distinct=distinct, engines=engines,
+            settings=settings.for_precision(engines.is_exact), starts=(), constraint=None,
+            rng=np.random.default_rng(self.seed), start_text="", fingerprint="",
+        )  # fmt: skip
+        options = SearchOptions(alignment=problem.path, seed=self.seed, moves=self.replicate_moves)
+        output = SearchOutput(options, self.plan, ignore)
+        with output.begun(ready, draw):
+            return draw_supports(ready, found, draw, output).newick
 
     def _begun(
         self, loci: Sequence[Ready], every: Sequence[Collapsed], is_exact: bool
@@ -607,6 +758,8 @@ def _searched(
                 yield locus
             else:
                 sound.append(locus)
+        if search.chooses:
+            sound = yield from search.chosen(sound)
         for locus, tree in search.in_memory(sound):
             yield locus.number, locus.mark, tree
 

@@ -57,23 +57,8 @@ SHOWN = 3
 # Trees and models.
 
 
-class SearchOptions(
-    UltrafastOptions, MetricOptions, SeedOptions, ExactOptions, SiteFrequencyOptions, kw_only=True
-):
-    """Find the maximum-likelihood tree of an alignment.
-
-    Writes PREFIX.mltree.bestTree (Newick), .bestModel (RAxML-NG's syntax), .startTree and .log.
-    A search that was stopped, by whatever means, goes on where it was when the same command is
-    given again; Ctrl-C, SIGTERM and SIGHUP leave the best tree so far in .lastTree.
-    With --bootstrap also the files of mltree bootstrap; a larger N adds to what is there.
-    With supports of any kind .support, the best tree with them as labels, in IQ-TREE's order:
-    SH-aLRT/LBP/aLRT/aBayes/bootstrap; with tests of branches .branchTests, a table of all of them;
-    with --ufboot its trees, .ufboot, their consensus with branch lengths, .contree, and all splits,
-    .splits.nex.
-
-    Several alignments, or a folder, are loci: each has a tree and a model of its own, in
-    .bestTrees (Newick, a tree a line, in order) and .lociTable.
-    """
+class LociOptions(AnalysisOptions, kw_only=True):
+    """Searches of an alignment, or of many loci."""
 
     alignment: Annotated[
         str,
@@ -96,6 +81,67 @@ class SearchOptions(
             "the argument is a list of alignments, a file a line.",
         ),
     ] = False
+    species_tree: Annotated[
+        str | None,
+        Option(
+            "--species-tree FILE",
+            "Newick tree of the species: with loci, also write how many genes (gCF) and sites "
+            "(sCF) have each of its branches, .concordanceTree and .concordance.",
+            reads="tree",
+            is_last=True,
+        ),
+    ] = None
+
+    @property
+    def has_loci(self) -> bool:
+        """True if there are many trees to find: of several alignments, a folder, or every part."""
+        return self.separate or len(self.alignments) > 1 or any(map(is_folder, self.alignments))
+
+    @property
+    def workspace(self) -> "Workspace":
+        """Where the run writes: loci beside a lone folder or file where there is no prefix."""
+        from mltree.runs.workspace import Workspace
+
+        if not self.has_loci:
+            return super().workspace
+        if self.prefix is None and len(self.alignments) > 1:
+            several = ", ".join(self.alignments[:SHOWN]) + " ..." * (len(self.alignments) > SHOWN)
+            hint = f"give --prefix; {several} are taken for alignments"
+            raise InputError("many alignments need a name", hint=hint)
+        return Workspace.of(self.prefix, self.alignment.rstrip("/"))
+
+    @property
+    def asked(self) -> str:
+        """The digest; of loci, which can be added, that of any alignments and any species tree."""
+        return self.digest(without=["alignment", "species_tree"] if self.has_loci else [])
+
+    @property
+    def chooses(self) -> bool:
+        """True if the models are to be chosen."""
+        from mltree.runs.problem import is_choice
+
+        return is_choice(self.model)
+
+
+class SearchOptions(
+    UltrafastOptions, MetricOptions, SeedOptions, ExactOptions, SiteFrequencyOptions, LociOptions,
+    kw_only=True,
+):  # fmt: skip
+    """Find the maximum-likelihood tree of an alignment.
+
+    Writes PREFIX.mltree.bestTree (Newick), .bestModel (RAxML-NG's syntax), .startTree and .log.
+    A search that was stopped, by whatever means, goes on where it was when the same command is
+    given again; Ctrl-C, SIGTERM and SIGHUP leave the best tree so far in .lastTree.
+    With --bootstrap also the files of mltree bootstrap; a larger N adds to what is there.
+    With supports of any kind .support, the best tree with them as labels, in IQ-TREE's order:
+    SH-aLRT/LBP/aLRT/aBayes/bootstrap; with tests of branches .branchTests, a table of all of them;
+    with --ufboot its trees, .ufboot, their consensus with branch lengths, .contree, and all splits,
+    .splits.nex.
+
+    Several alignments, or a folder, are loci: each has a tree, a model and supports of its own, in
+    .bestTrees (Newick, a tree a line, in order, as ASTRAL takes them) and .lociTable.
+    """
+
     partitions: Partitions = None
     merge: Merge = False
     tree: Annotated[
@@ -173,44 +219,15 @@ class SearchOptions(
     ] = False
     ranks: Ranks = None
 
-    @property
-    def has_loci(self) -> bool:
-        """True if there are many trees to find: of several alignments, a folder, or every part."""
-        return self.separate or len(self.alignments) > 1 or any(map(is_folder, self.alignments))
 
-    @property
-    def workspace(self) -> "Workspace":
-        """Where the run writes: loci beside a lone folder or file where there is no prefix."""
-        from mltree.runs.workspace import Workspace
-
-        if not self.has_loci:
-            return super().workspace
-        if self.prefix is None and len(self.alignments) > 1:
-            several = ", ".join(self.alignments[:SHOWN]) + " ..." * (len(self.alignments) > SHOWN)
-            hint = f"give --prefix; {several} are taken for alignments"
-            raise InputError("many alignments need a name", hint=hint)
-        return Workspace.of(self.prefix, self.alignment.rstrip("/"))
-
-    @property
-    def asked(self) -> str:
-        """The digest; of loci, which can be added, that of any alignments."""
-        return self.digest(without=["alignment"] if self.has_loci else [])
-
-    @property
-    def chooses(self) -> bool:
-        """True if the models are to be chosen."""
-        from mltree.runs.problem import is_choice
-
-        return is_choice(self.model)
-
-
-class RunOptions(UltrafastOptions, SeedOptions, AnalysisOptions, kw_only=True):
+class RunOptions(UltrafastOptions, SeedOptions, LociOptions, kw_only=True):
     """Just build a tree: check the data, choose the model, search, compute supports, report.
 
     The same as mltree search --model auto --sh-alrt 1000 --bootstrap auto --report, but that the
-    bootstrap is the ultrafast one, --ufboot 1000, where the other would take long; it writes the
-    same files. Stopped by whatever means, it goes on where it was when the same command is given
-    again.
+    bootstrap is the ultrafast one, --ufboot 1000 --bnni, where the other would take more than two
+    minutes, without --bnni where that would; it writes the same files. Of a folder, all that is
+    done for every locus, with SH-aLRT as its supports. Stopped by whatever means, it goes on where
+    it was when the same command is given again.
     """
 
     model: Annotated[
@@ -231,7 +248,7 @@ class RunOptions(UltrafastOptions, SeedOptions, AnalysisOptions, kw_only=True):
         Option(
             "--bootstrap N",
             "N bootstrap replicates; auto: until more would change little; none. Default: auto "
-            "where that is a matter of minutes on the device, else --ufboot 1000.",
+            "where 1,000 would take two minutes at most, else --ufboot 1000; none for loci.",
             panel=SUPPORTS,
         ),
     ] = None

@@ -14,6 +14,7 @@ import numpy as np
 from mltree.analyses.bootstrap import (
     BOOTSTRAPS,
     JOURNAL,
+    MOST,
     Bootstrap,
     BootstrapPlan,
     bootstrap_after,
@@ -35,18 +36,18 @@ from mltree.analyses.ufboot import CONSENSUS as UFBOOT_CONSENSUS
 from mltree.analyses.ufboot import TREES as UFBOOT
 from mltree.analyses.ufboot import ULTRAFAST_KINDS, UltrafastPlan, ultrafast_texts
 from mltree.data.alignments import MIN_TAXA, MemoryAlignment, Source
-from mltree.device.discovery import choose_devices
 from mltree.device.layout_choice import KeptLayouts
 from mltree.fit.settings import SearchSettings, preset
 from mltree.models.partitioned import PartitionModel
 from mltree.report.lines import NAMES
-from mltree.report.record import expect_record
+from mltree.report.record import expect_record, facts_of
 from mltree.runs.calls import Call, taking
 from mltree.runs.demand import RowCounts
 from mltree.runs.inputs import written
 from mltree.runs.logged_run import (
     LOCI_KINDS,
     LoggedRun,
+    WorkTimer,
     best_model_file,
     input_files,
     load,
@@ -60,17 +61,20 @@ from mltree.runs.results import SearchResult, SupportResult, support_facts
 from mltree.runs.scheme import check_mergeable
 from mltree.runs.site_frequencies import SITE_FREQUENCIES, frequencies_file
 from mltree.runs.trees import TreeResult, TreeSearch, expect_starts, prepare_search
-from mltree.runs.workspace import Journal, RunLog, Workspace
+from mltree.runs.workspace import Journal, MemoryJournal, RunLog, Workspace
 from mltree.supports.consensus import Consensus
 from mltree.system import __version__
 from mltree.system.errors import InputError
 from mltree.system.events import (
+    BootstrapChosen,
     Emit,
+    Event,
     Notice,
     RunStarted,
     SearchPlanned,
     StartsEnded,
     SupportsDrawn,
+    TimeLeft,
     ignore,
 )
 from mltree.system.files import is_there, read_own
@@ -125,7 +129,7 @@ class FinishedSearch(NamedTuple):
     supports: SupportResult
 
 
-@taking(SearchOptions, "model", without=("report", "site_rates"))
+@taking(SearchOptions, "model", without=("report", "site_rates", "species_tree"))
 def search(options: SearchOptions, source: Source, call: Call) -> SearchResult:
     """Find the maximum-likelihood tree of an alignment, as ``mltree search`` does.
 
@@ -136,18 +140,16 @@ def search(options: SearchOptions, source: Source, call: Call) -> SearchResult:
 
 
 def _found(
-    options: SearchOptions, source: Source, call: Call, notes: Sequence[str] = ()
+    options: SearchOptions, source: Source, call: Call, plan: SupportPlan | None = None
 ) -> SearchResult:
-    """The result of a search in memory or, with a prefix, in files; ``notes``: told first."""
+    """The result of a search in memory or, with a prefix, in files; ``plan``: of its supports."""
     if options.prefix is None:
-        for note in notes:
-            call(Notice(note))
-        ready, result, supports = search_in_memory(options, call, source)
+        ready, result, supports = search_in_memory(options, call, source, plan)
     else:
         assert call.reporter is not None, "calls that leave files have one"
-        ready, result, supports = run_search(_in_file(options, source), call.reporter, notes)
+        ready, result, supports = run_search(_in_file(options, source), call.reporter, plan)
     texts, bootstrap = supports.texts, None
-    if options.bootstrap:
+    if BOOTSTRAPS in texts:
         bootstrap = result_of(texts, call)
     elif UFBOOT in texts:
         bootstrap = result_of(texts, call, UFBOOT, UFBOOT_CONSENSUS)
@@ -172,10 +174,10 @@ def _in_file(options: SearchOptions, source: Source) -> SearchOptions:
 
 
 def run_search(
-    options: SearchOptions, reporter: Reporter, notes: Sequence[str] = ()
+    options: SearchOptions, reporter: Reporter, plan: SupportPlan | None = None
 ) -> FinishedSearch:
-    """Search, show the result, write the files; ``notes``: told when it begins."""
-    plan, workspace = SupportPlan.asked_by(options), options.workspace
+    """Search, show the result, write the files; ``plan``: of supports, the options' where None."""
+    plan, workspace = plan or SupportPlan.asked_by(options), options.workspace
     models = choice_kinds(has_parts=True) if options.chooses else ()
     kinds = _kinds(options, plan)
     every = (EVENTS, START, *RESULTS, PART_TREES, RATES, CHECKPOINT, LAST, *models, *kinds)
@@ -188,18 +190,18 @@ def run_search(
         if not resumes:
             workspace.claim((*RESULTS, *kinds, *LOCI_KINDS), options.redo)
         reporter(RunStarted(__version__, options.line, options.seed))
-        for note in notes:
-            reporter(Notice(note))
         return _searched(options, FileOutput(options, plan, reporter, log, resumes))
 
 
-def search_in_memory(options: SearchOptions, emit: Emit, source: Source) -> FinishedSearch:
-    """Search as ``mltree search`` does, without a file.
+def search_in_memory(
+    options: SearchOptions, emit: Emit, source: Source, plan: SupportPlan | None = None
+) -> FinishedSearch:
+    """Search as ``mltree search`` does, without a file; ``plan``: of supports, as `run_search`.
 
     Raises:
         MltreeError: the data, the model, a tree or the device cannot be used.
     """
-    plan = SupportPlan.asked_by(options)
+    plan = plan or SupportPlan.asked_by(options)
     _expect_choice(options, "merge=True goes with model='auto'", "or mltree.model")
     return _searched(options, SearchOutput(options, plan, emit, source))
 
@@ -227,7 +229,7 @@ def _searched(options: SearchOptions, output: SearchOutput) -> FinishedSearch:
         settings = ready.settings
         patience = settings.perturbation.patience
         emit(SearchPlanned(len(ready.starts), len(settings.phases), patience))
-        result = ready.run(output.emit, output.checkpoint, output.ranks)
+        result = ready.run(output.receive, output.checkpoint, output.ranks)
         if options.outgroup and facing(result.tree, outgroup) is None:
             emit(Notice("the outgroup does not stand together: drawn next to its first taxon"))
         output.keep_tree(result)
@@ -240,7 +242,8 @@ def draw_supports(
     ready: TreeSearch, result: TreeResult, draw: Draw, output: SearchOutput
 ) -> SupportResult:
     """Compute the supports that were asked for, tell of them, and keep them: each may take days."""
-    plan, problem, seed = output.plan, ready.problem, output.options.seed
+    problem, seed = ready.problem, output.options.seed
+    plan = output.decided(result)
     supports = SupportResult(draw(result.mean_tree))
     if plan.tests and len(problem.taxa) >= MIN_TAXA:
         exact = ready.engines.exact
@@ -266,6 +269,7 @@ class SearchOutput:
     checkpoint: Checkpoint | None = None
     ranks: Ranks = LONE
     _ready: TreeSearch
+    _timer: WorkTimer
 
     def __init__(
         self, options: SearchOptions, plan: SupportPlan, emit: Emit, source: Source | None = None
@@ -284,11 +288,47 @@ class SearchOutput:
     @contextmanager
     def begun(self, ready: TreeSearch, draw: Draw) -> Iterator[None]:  # noqa: ARG002
         """Begin a search that stands ready."""
-        self._ready = ready
+        self._ready, self._timer = ready, WorkTimer(ready.engines)
         yield
+
+    def receive(self, event: Event) -> None:
+        """Receive an event of the search; once its starts have ended, tell how long all takes."""
+        self.emit(event)
+        if isinstance(event, StartsEnded) and self.plan.is_open:
+            rest = self._timer.seconds * (PERTURBED + (1 + PERTURBED) * LOOKED_AROUND)
+            self.emit(TimeLeft("search and supports", rest + CHEAP, at_most=True))
 
     def keep_tree(self, result: TreeResult) -> None:
         """Keep the tree before its supports are computed."""
+
+    def decided(self, result: TreeResult) -> SupportPlan:
+        """The plan, with one bootstrap of two by the time that the standard one would take."""
+        if self.plan.is_open:
+            searched = self._searched_seconds
+            least = LEAST_SHARE * searched * MOST
+            at_least = least > CHEAP
+            seconds = least if at_least else MOST * self._seconds_of_one(result)
+            self.emit(BootstrapChosen(seconds <= CHEAP, seconds, at_least, MOST))
+            self.plan = self.plan.with_one(seconds <= CHEAP)
+            if self.plan.ultrafast:
+                rest = LOOKED_AROUND * searched + CHEAP
+                self.emit(TimeLeft("supports", rest, at_most=True))
+        return self.plan
+
+    @property
+    def _searched_seconds(self) -> float:
+        """Seconds of the search."""
+        return self._timer.seconds
+
+    def _seconds_of_one(self, result: TreeResult) -> float:
+        """Seconds of a replicate, by the first ones."""
+        bootstrap = self._bootstrap(result.per_site or self._as_written(result.model))
+        return bootstrap.seconds_each(self._timed, MemoryJournal())
+
+    @property
+    def _timed(self) -> int:
+        on_cpu = all(device.is_cpu for device in self._ready.engines.devices)
+        return TIMED if on_cpu else TIMED_SIDE_BY_SIDE
 
     def keep(self, texts: Mapping[str, str]) -> None:
         """Keep supports, by kind of file, while others are computed."""
@@ -351,7 +391,8 @@ class FileOutput(SearchOutput):
     @contextmanager
     def begun(self, ready: TreeSearch, draw: Draw) -> Iterator[None]:
         """Begin the log and the record, or go on with them; a signal leaves the best tree."""
-        self._ready, self._draw, self.ranks = ready, draw, current_ranks()
+        self._ready, self._timer = ready, WorkTimer(ready.engines)
+        self._draw, self.ranks = draw, current_ranks()
         self.checkpoint = self._opened_checkpoint()
         self._run = self.emit = self._described()
         self._run.begin(self._log, append=self._resumes)
@@ -415,6 +456,37 @@ class FileOutput(SearchOutput):
         else:
             self._spent += [kind for kind in stale if kind != RESULT]
 
+    def decided(self, result: TreeResult) -> SupportPlan:
+        """The plan, which the methods name; replicates that told the time go where unwanted."""
+        was_open, plan = self.plan.is_open, super().decided(result)
+        if was_open:
+            self._run.methods = replace(self._run.methods, supports=plan.cited)
+            if plan.ultrafast:
+                drop_replicates(self._workspace)
+                self._spent.append(CHECKPOINT)
+        return plan
+
+    @property
+    def _searched_seconds(self) -> float:
+        """Seconds of the search, those before it was stopped included."""
+        seconds = super()._searched_seconds
+        if self._resumes:
+            record = self._workspace.path(EVENTS).read_text(errors="replace")
+            points = facts_of(record.splitlines()).points
+            seconds = max([seconds, *(point.seconds - points[0].seconds for point in points[-1:])])
+        return seconds
+
+    def _seconds_of_one(self, result: TreeResult) -> float:
+        """Seconds of a replicate; 0 where there are many, as the bootstrap was chosen before.
+
+        Fewer were made to tell the time, in a run that was stopped.
+        """
+        bootstrap = self._bootstrap(result.per_site or self._written_model())
+        with Journal(self._workspace.path(JOURNAL)) as journal:
+            if len(journal.done) > 3 * self._timed:
+                return 0.0
+            return bootstrap.seconds_each(self._timed, journal)
+
     def keep(self, texts: Mapping[str, str]) -> None:
         """Write supports while others are computed."""
         self._run.keep(texts)
@@ -452,8 +524,8 @@ class FileOutput(SearchOutput):
         document = run.conclude(result, self._newick)
         if options.report:
             page = write_report(workspace, self._reporter, alignment=options.alignment)
-            self._reporter.say(f"Wrote {page}")
             document["files"][REPORT] = str(page)
+            self._reporter.say(f"Wrote {page}\n{_to_open(document['files'])}")
         self._reporter.finish("search", document)
 
     def _leave(self) -> ExitMessage:
@@ -481,7 +553,10 @@ class FileOutput(SearchOutput):
 
 
 class SupportPlan(Value):
-    """Supports of the branches of the best tree: tests, and replicates of either bootstrap."""
+    """Supports of the branches of the best tree: tests, and replicates of either bootstrap.
+
+    Where both bootstraps are there, the time that the standard one would take decides.
+    """
 
     tests: LocalTests | None = None
     bootstrap: BootstrapPlan | None = None
@@ -501,8 +576,17 @@ class SupportPlan(Value):
         return cls(tests, BootstrapPlan.of(options.bootstrap, options.metric, "--bootstrap"), None)
 
     @property
+    def is_open(self) -> bool:
+        """True if the time decides which bootstrap is made."""
+        return self.bootstrap is not None and self.ultrafast is not None
+
+    def with_one(self, is_standard: bool) -> SupportPlan:
+        """The plan without the other bootstrap."""
+        return replace(self, **{"ultrafast" if is_standard else "bootstrap": None})
+
+    @property
     def kinds(self) -> list[str]:
-        """Kinds of all files that are written for them.
+        """Kinds of all files that are, or may be, written for them.
 
         Raises:
             InputError: there is no such metric.
@@ -527,13 +611,16 @@ class SupportPlan(Value):
 
     @property
     def replicates(self) -> int:
-        """Bootstrap replicates that are searched when the search has ended."""
-        return self.bootstrap.trees if self.bootstrap else 0
+        """Replicates that are searched side by side, at most, when the search has ended."""
+        if self.bootstrap:
+            return self.bootstrap.trees
+        return AT_ONCE if self.ultrafast and self.ultrafast.bnni else 0
 
     @property
     def rows(self) -> RowCounts:
-        """Rows of weights that the ultrafast bootstrap takes when the search has ended."""
-        return RowCounts(self.ultrafast.replicates if self.ultrafast else 0)
+        """Rows that the ultrafast bootstrap and tests take when the search has ended."""
+        drawn = self.ultrafast.replicates if self.ultrafast else 0
+        return RowCounts(drawn, tests=max(1, self.tests.replicates) if self.tests else 0)
 
 
 def _kinds(options: SearchOptions, plan: SupportPlan) -> list[str]:
@@ -541,6 +628,9 @@ def _kinds(options: SearchOptions, plan: SupportPlan) -> list[str]:
     frequencies = [SITE_FREQUENCIES] * (options.guide_tree is not None)
     return [*plan.kinds, *frequencies]
 
+
+AT_ONCE = 100
+"""Replicates of --bnni for which memory is planned side by side."""
 
 OF_OTHERS = (
     (
@@ -617,18 +707,34 @@ def _outgroup(names: str | None, taxa: Sequence[str]) -> list[int]:
     return [index[name] for name in members]
 
 
+def _to_open(files: Mapping[str, str]) -> str:
+    """The two files that a user opens first."""
+    kinds = [SUPPORT, *SUPPORT_KINDS, TREE]
+    tree = next(files[kind] for kind in kinds if kind in files)
+    return f"Open {files[REPORT]} in a browser, {tree} in a tree viewer (FigTree, iTOL)"
+
+
 # ``mltree run``: from an alignment to a tree with supports and its report, in one command.
 #
 # ``mltree search`` with other defaults: models are chosen, supports computed that the data and the
 # device allow, and the report written. docs/run.md has them all.
 
-CPU_WORK, GPU_WORK = 5e6, 1e8
-"""Taxa² x patterns up to which replicates are searched unasked: 64 taxa x 890 patterns, 3.6e6, took
-one core 2 s a replicate, 101 x 1,630, 1.7e7, 15 s, and 100 to 300 are usual. A GPU is taken to be
-20 times as fast, which was not measured."""
+CHEAP = 120.0
+"""Seconds up to which a bootstrap of 1,000 replicates, or --bnni, is made unasked."""
+
+LEAST_SHARE = 0.06
+"""Least time of a replicate as a share of the search's. On one core 0.06 to 1.1, of sets of 9 to 64
+taxa. Where that alone is not cheap no replicate is searched to tell the time: it may take long."""
+
+PERTURBED, LOOKED_AROUND = 0.6, 1.5
+"""Time of the perturbation as a share of that of the starts; of an ultrafast bootstrap as a share
+of the search's: at most 0.7 and 1.2 of six alignments on one core."""
+
+TIMED, TIMED_SIDE_BY_SIDE = 5, 50
+"""Replicates that tell the time of one, on CPUs and on GPUs, which search many side by side."""
 
 ULTRAFAST = 1000
-"""Replicates of the ultrafast bootstrap that stands in for them elsewhere: what is usual."""
+"""Replicates of the ultrafast bootstrap that stands in for the standard one: what is usual."""
 
 
 def run_pipeline(options: RunOptions, reporter: Reporter) -> None:
@@ -637,18 +743,18 @@ def run_pipeline(options: RunOptions, reporter: Reporter) -> None:
     Raises:
         InputError: the data cannot be used, or there are results of an earlier run.
     """
-    search = _search_options(options)
-    notes: tuple[str, ...] = ()
-    SupportPlan.asked_by(search)  # raises what cannot be asked for
+    search = options_of_search(options)
+    plan = SupportPlan.asked_by(search)  # raises what cannot be asked for
     search.workspace.check([RESULT, CHECKPOINT, REPORT])
     if options.bootstrap is None and options.ufboot is None:
-        search, notes = _with_bootstrap(search)
+        search, plan = _with_bootstrap(search, plan)
     if _lacks_report(search):
         workspace = search.workspace
         reporter(Notice(f"{workspace.path(RESULT)} is this command's: its report alone is missing"))
-        reporter.say(f"Wrote {write_report(workspace, reporter, alignment=search.alignment)}")
+        page = write_report(workspace, reporter, alignment=search.alignment)
+        reporter.say(f"Wrote {page}")
         return
-    run_search(search, reporter, notes)
+    run_search(search, reporter, plan)
 
 
 @taking(RunOptions, "model", without=("report", "site_rates"))
@@ -658,17 +764,17 @@ def run(options: RunOptions, source: Source, call: Call) -> SearchResult:
     With a prefix it writes the files of the command, its report too, and goes on from those of a
     stopped one.
     """
-    search = _search_options(options)
-    notes: tuple[str, ...] = ()
-    SupportPlan.asked_by(search)
+    search = options_of_search(options)
+    plan = SupportPlan.asked_by(search)
     if options.bootstrap is None and options.ufboot is None:
-        search, notes = _with_bootstrap(search, source)
-    return _found(search, source, call, notes)
+        search, plan = _with_bootstrap(search, plan, source)
+    return _found(search, source, call, plan)
 
 
-def _search_options(options: RunOptions) -> SearchOptions:
-    """The search that the command is, before the data tell which bootstrap is made."""
-    shared = {name: getattr(options, name) for name in ("line", "origins", *options.described())}
+def options_of_search(options: RunOptions) -> SearchOptions:
+    """Options of the search that the command is, before time tells which bootstrap is made."""
+    names = "line", "origins", "alignments", *options.described()
+    shared = {name: getattr(options, name) for name in names}
     if (options.bootstrap or "none").strip().lower() == "none":
         shared["bootstrap"] = None
     return SearchOptions(**shared, report=True)
@@ -692,30 +798,15 @@ def _lacks_report(options: SearchOptions) -> bool:
 
 
 def _with_bootstrap(
-    options: SearchOptions, source: Source | None = None
-) -> tuple[SearchOptions, tuple[str, ...]]:
-    """With replicates until they converge, where they cost little, else with the ultrafast ones.
-
-    Also returns notes that say which, and what would change it.
+    options: SearchOptions, plan: SupportPlan, source: Source | None = None
+) -> tuple[SearchOptions, SupportPlan]:
+    """With replicates until they converge where that is cheap, else with the ultrafast ones.
 
     source  data at hand, instead of the alignment's file
     """
-    problem = load_for_search(options, ignore, source)
-    if len(problem.taxa) < MIN_TAXA:
-        return options, ()
-    on_cpu = all(device.is_cpu for device in choose_devices(options.device))
-    if replicates_pay(len(problem.taxa), problem.n_patterns, on_cpu):
-        note = "supports: SH-aLRT and bootstrap; --bootstrap none leaves replicates out"
-        origins = {**options.origins, "bootstrap": (AUTO, "by cost")}
-        return replace(options, bootstrap=AUTO, origins=origins), (note,)
-    note = (
-        "supports: SH-aLRT and the ultrafast bootstrap, for the standard one would take long "
-        "here; --bootstrap auto wants it all the same"
-    )
-    origins = {**options.origins, "ufboot": (ULTRAFAST, "by cost")}
-    return replace(options, ufboot=ULTRAFAST, bnni=False, origins=origins), (note,)
-
-
-def replicates_pay(taxa: int, patterns: int, on_cpu: bool) -> bool:
-    """True if a few hundred replicates of data of this size are a matter of minutes."""
-    return taxa**2 * patterns <= (CPU_WORK if on_cpu else GPU_WORK)
+    if len(load_for_search(options, ignore, source).taxa) < MIN_TAXA:
+        return options, plan
+    standard = BootstrapPlan.of(AUTO, options.metric, "--bootstrap")
+    ultrafast = UltrafastPlan(ULTRAFAST, bnni=True, limit=CHEAP)
+    origins = {**options.origins, "bootstrap": ("by time", "default")}
+    return replace(options, origins=origins), replace(plan, bootstrap=standard, ultrafast=ultrafast)

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import asdict, dataclass
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, NamedTuple
 
@@ -85,6 +86,7 @@ CONSENSUS_FILES = {
 DISTANCES = "rfDistances"
 
 CONCORDANCE_TREE, CONCORDANCE = "concordanceTree", "concordance"
+CONCORDANCE_KINDS = (CONCORDANCE_TREE, CONCORDANCE)
 """Kinds of files: the tree with labels, the table."""
 
 
@@ -316,23 +318,49 @@ def run_concordance(options: ConcordanceOptions, reporter: Reporter) -> None:
     if options.gene_trees is None and options.alignment is None:
         raise InputError("there is nothing to compare the tree with: give --gene-trees, "
                          "--alignment or both")  # fmt: skip
-    kinds, workspace = (CONCORDANCE_TREE, CONCORDANCE), _beside(options.tree, options)
-    with writing("concordance", options, workspace, kinds, reporter) as write:
-        tree, before = read_labelled(options.tree)
-        branches = Branches.of(tree)
-        factors = list(_factors(options, branches, reporter))
-        columns = [_texts("{:.3g}", 100 * factor.shares) for factor in factors]
-        labels = ["/".join(filter(None, row)) for row in zip(*columns, strict=True)]
-        newick = labelled(tree, before, [labels[branch] for branch in branches.of_clade])
-        means = {factor.name: factor.mean for factor in factors}
-        for name, mean in means.items():
-            reporter(SupportsDrawn(name, branches.count, mean, newick))
-        texts = {CONCORDANCE_TREE: newick + "\n", CONCORDANCE: _table(branches, factors)}
-        facts = {"seed": options.seed, "branches": branches.count}
-        write(texts, {**facts, "means": means, "tree": newick})
+    workspace = _beside(options.tree, options)
+    with writing("concordance", options, workspace, CONCORDANCE_KINDS, reporter) as write:
+        texts, values = concordance_texts(
+            options.tree, partial(_factors, options, reporter), reporter
+        )
+        write(texts, {"seed": options.seed, **values})
 
 
-class _Factor(NamedTuple):
+def concordance_texts(
+    tree: str, factors_of: Callable[[Branches], Iterable[Factor]], emit: Emit
+) -> tuple[dict[str, str], dict[str, Any]]:
+    """The files of concordance factors on a tree, and facts of them as JSON has them.
+
+    factors_of  computes the factors of the tree's branches
+    """
+    clades, before = read_labelled(tree)
+    branches = Branches.of(clades)
+    factors = list(factors_of(branches))
+    columns = [_texts("{:.3g}", 100 * factor.shares) for factor in factors]
+    labels = ["/".join(filter(None, row)) for row in zip(*columns, strict=True)]
+    newick = labelled(clades, before, [labels[branch] for branch in branches.of_clade])
+    means = {factor.name: factor.mean for factor in factors}
+    for name, mean in means.items():
+        emit(SupportsDrawn(name, branches.count, mean, newick))
+    texts = {CONCORDANCE_TREE: newick + "\n", CONCORDANCE: _table(branches, factors)}
+    return texts, {"branches": branches.count, "means": means, "tree": newick}
+
+
+def factors_of_loci(
+    genes: str, sites: Callable[[Sequence[str]], Patterns | None], options: SeedOptions,
+    branches: Branches,
+) -> Iterator[Factor]:  # fmt: skip
+    """Concordance of genes, by their trees, and of the sites that they have together.
+
+    sites  patterns of so many taxa; None where they cannot be one alignment
+    """
+    yield _of_genes(gene_concordance(branches, _genes(genes, branches.tree)))
+    if (patterns := sites(branches.tree.taxa)) is not None:
+        quartets = ConcordanceOptions.quartets
+        yield _of_sites(site_concordance(branches, patterns, quartets, options.seed))
+
+
+class Factor(NamedTuple):
     """A concordance factor of each branch."""
 
     name: str
@@ -348,15 +376,13 @@ class _Factor(NamedTuple):
         return float(known.mean()) if known.size else None
 
 
-def _factors(
-    options: ConcordanceOptions, branches: Branches, reporter: Reporter
-) -> Iterator[_Factor]:
+def _factors(options: ConcordanceOptions, emit: Emit, branches: Branches) -> Iterator[Factor]:
     """The factors that were asked for; all is read before anything is computed."""
     trees, patterns = [], None
     if options.gene_trees is not None:
         trees = _genes(options.gene_trees, branches.tree)
         most = max(gene.n_tips for gene in trees)
-        reporter(TreesLoaded(options.gene_trees, len(trees), most))
+        emit(TreesLoaded(options.gene_trees, len(trees), most))
     if options.alignment is not None:
         patterns = _patterns(options.alignment, options.data_type, branches.tree)
     if trees:
@@ -365,27 +391,27 @@ def _factors(
         yield _of_sites(site_concordance(branches, patterns, options.quartets, options.seed))
 
 
-def _of_genes(genes: GeneConcordance) -> _Factor:
+def _of_genes(genes: GeneConcordance) -> Factor:
     counts = genes.concordant, genes.first, genes.second, genes.polyphyletic
     decisive, columns = genes.decisive, {}
     shares = [np.where(decisive > 0, n / np.maximum(decisive, 1), np.nan) for n in counts]
     for name, share, count in zip(("gCF", "gDF1", "gDF2", "gDFP"), shares, counts, strict=True):
         columns[name] = _texts("{:.6f}", share)
         columns[f"{name}_N"] = _texts("{}", count)
-    return _Factor("gCF", shares[0], columns | {"gN": _texts("{}", decisive)})
+    return Factor("gCF", shares[0], columns | {"gN": _texts("{}", decisive)})
 
 
-def _of_sites(sites: SiteConcordance) -> _Factor:
+def _of_sites(sites: SiteConcordance) -> Factor:
     shares, counts, columns = sites.shares.T, sites.sites.T, {}
     for name, share, count in zip(("sCF", "sDF1", "sDF2"), shares, counts, strict=True):
         columns[name] = _texts("{:.6f}", share)
         columns[f"{name}_N"] = _texts("{:.3f}", count)
     columns["sCF_error"] = _texts("{:.6f}", sites.errors)
     columns["sN"] = _texts("{:.3f}", sites.sites.sum(axis=1))
-    return _Factor("sCF", shares[0], columns)
+    return Factor("sCF", shares[0], columns)
 
 
-def _table(branches: Branches, factors: Sequence[_Factor]) -> str:
+def _table(branches: Branches, factors: Sequence[Factor]) -> str:
     """A line a branch, which the taxa on its smaller side name."""
     tree = branches.tree
     bits = sides(tree.only(tree.is_inner), unit_bits(tree.n_tips))

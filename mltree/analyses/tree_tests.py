@@ -128,11 +128,13 @@ def _tested_branches(
     if count < inner:
         emit(Notice(f"{inner - count} of {inner} inner branches end at polytomies: no tests"))
     before = _labels(options.tree, tree, problem.taxa)
-    engines = open_engines(options.resources, Workload.of(problem), emit)
+    tests = _tests_of(options)
+    work = Workload.of(problem, rows=RowCounts(tests=max(1, tests.replicates)))
+    engines = open_engines(options.resources, work, emit)
     if options.no_opt_branches:
         check_possible(tree, problem.groups)
     fit = fitted(engines, tree, problem.model, options, emit)
-    tested = _tests_of(options).of(engines.exact, fit.tree, fit.model, problem.groups, options.seed)
+    tested = tests.of(engines.exact, fit.tree, fit.model, problem.groups, options.seed)
     newick = write_newick(fit.mean_tree, problem.taxa, labels=tested.labels(before))
     for event in tested.events(newick):
         emit(event)

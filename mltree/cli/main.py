@@ -240,7 +240,7 @@ ANALYSES = {
         "--model primates.mltree.bestModel"),
     "devices": Analysis(options.DevicesOptions, "check:run_devices", ""),
     "check": Analysis(options.CheckOptions, "check:run_check", "datasets/frogs.phy"),
-    "run": Analysis(options.RunOptions, "search:run_pipeline",
+    "run": Analysis(options.RunOptions, "loci:run_pipelines",
         "datasets/primates.phy --prefix primates"),
     "bootstrap": Analysis(options.BootstrapOptions, "bootstrap:run_bootstrap",
         "datasets/primates.phy --replicates 100 --tree primates.mltree.bestTree "

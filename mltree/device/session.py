@@ -414,8 +414,7 @@ class Session:
         if self.memory.size("cla") < slots * (slot - counts):
             slots = slots if self.room.starts else max(slots, self.expected_slots)
             keep = not self._others and slots_used(program.stages)[0].size > 0
-            if not keep:
-                self._let_go()
+            self._let_go()
             reserve("cla", slots * (slot - counts), keep)
             reserve("scaler", slots * counts, keep)
         matrices = program.matrices * layout.categories * real

@@ -270,7 +270,8 @@ class SearchSettings(Value):
     def most_trees(self) -> int:
         """Trees that are searched side by side at most: starts, or copies of the best one."""
         copies = self.perturbation.copies if self.perturbs else 0
-        return max(self.parsimony_starts + self.random_starts, copies)
+        starts = self.parsimony_starts + self.random_starts
+        return max(min(starts, self.starts_at_once or starts), copies)
 
     def for_data(self, taxa: int, sites: int) -> SearchSettings:
         """Return the settings fitted to an alignment of so many taxa and sites."""

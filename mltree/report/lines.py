@@ -156,6 +156,18 @@ def _loci(event: events.LociFinished) -> str:
     return f"{counted(event.trees, 'tree')}{skipped}, sum of lnL {event.lnl:.3f}{wrote}"
 
 
+def _chosen_bootstrap(event: events.BootstrapChosen) -> str:
+    replicates = f"{event.replicates:,} replicates"
+    seconds = clock_time(event.seconds)
+    if event.is_standard:
+        return f"supports: the standard bootstrap; {replicates} at most, about {seconds}"
+    return (
+        f"supports: the ultrafast bootstrap, for {replicates} of the standard one would take "
+        f"{'at least' if event.at_least else 'about'} {seconds}; --bootstrap auto wants it all the "
+        "same"
+    )
+
+
 def _bootstrap(event: events.BootstrapFinished) -> str:
     verdicts = {True: ": converged", False: ": not converged", None: ""}
     return f"{counted(event.replicates, 'replicate')}{verdicts[event.converged]}"
@@ -210,6 +222,10 @@ LINES: dict[type[Event], str | Callable[[Any], str]] = {
     events.LocusSkipped: "locus {number}  {name}  skipped: {why}",
     events.LociFinished: _loci,
     events.BootstrapFinished: _bootstrap,
+    events.BootstrapChosen: _chosen_bootstrap,
+    events.TimeLeft: lambda event: (
+        f"{event.what}: {'at most' if event.at_most else 'about'} {clock_time(event.seconds)} left"
+    ),
     events.TreesOffered: "looked around {around:tree}: {offered:,} offered, {held:,} held, "
     "correlation of supports {correlation:.3f}",
 }

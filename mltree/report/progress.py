@@ -122,6 +122,7 @@ STEPS: dict[type[Event], str] = {
     events.ModelOptimised: "model and branch lengths",
     events.TreeScored: "model and branch lengths",
     events.SearchFinished: "final score",
+    events.TreesOffered: "ultrafast bootstrap",
 }
 """The step that begins after an event."""
 
@@ -281,7 +282,7 @@ _VERBOSE_ONLY = (
 _IN_STATUS = (
     events.Busy, events.MemoryPlanned, events.ModelOptimised, events.PhaseStarted,
     events.ReplicateDone, events.RoundDone, events.SearchFinished, events.StartTree,
-    events.TreePerturbed, events.TreeScored, events.TreesCulled,
+    events.TimeLeft, events.TreePerturbed, events.TreeScored, events.TreesCulled,
 )  # fmt: skip
 """Events that the status line shows; lines of their own where there is no status line."""
 

@@ -2,13 +2,16 @@
 
 from __future__ import annotations
 
+import os
 from collections.abc import Sequence
+from pathlib import Path
 from typing import NamedTuple
 
 from mltree.device.discovery import DeviceInfo
 from mltree.device.layout import Layout
 from mltree.device.memory import LEAST_BATCH, PARTIAL_SUMS, cla_memory
 from mltree.fit.settings import PRESETS
+from mltree.likelihood.interchanges import BRANCHES, SLOTS
 from mltree.likelihood.site_rows import RESAMPLED_BYTES
 from mltree.program.engine import Room
 from mltree.system.events import MemoryPlanned
@@ -24,12 +27,25 @@ most, while trees are scored under them."""
 DRAWN_BYTES, WEIGHT_BYTES = 2, 8
 """Bytes of a drawn weight on the host, and on a device."""
 
+TESTED_COPIES = 6
+"""Arrays of the resampled lnL of all neighbours that tests of branches have at a time."""
+
+TESTED_BATCH = 20 << 20
+"""Bytes of the weights that tests of branches have drawn at a time, here and on a device."""
+
 SITE_BYTES = 8
 """Bytes of the lnL of a site."""
 
-HOST_BYTES = 120 << 20
-"""Bytes of a process with PoCL, compiled kernels and a search's own arrays: 82 to 120 MiB
-of searches of 12 to 60 taxa, a choice of models and supports included."""
+HOST_BYTES = 155 << 20
+"""Bytes of a process with Python, NumPy and PoCL, where the system does not tell them: how many
+pages of LLVM's library count as taken depends on the machine."""
+
+LAUNCHED_BYTES = 40 << 20
+"""More of a process that has run its kernels: their code, the driver's structures, and an
+analysis's own arrays, 25 to 45 MiB."""
+
+TREE_BYTES = 700
+"""Bytes of a taxon of a tree of an ultrafast bootstrap, while supports are drawn."""
 
 COMPILING_BYTES = 200 << 20
 """More of a process that compiles some of its kernels itself: PoCL keeps what LLVM took. First
@@ -48,6 +64,17 @@ class HostLoad(NamedTuple):
     """Processes that build kernels ahead."""
     ranks: int = 1
     """Ranks on the host, this one included."""
+    resident: int = HOST_BYTES
+    """Bytes that the process has taken already."""
+
+
+def resident_bytes() -> int:
+    """Bytes of this process in memory; what is usual where the system does not tell."""
+    try:
+        pages = int(Path("/proc/self/statm").read_text().split()[1])
+    except (OSError, ValueError, IndexError):
+        return HOST_BYTES
+    return pages * os.sysconf("SC_PAGE_SIZE")
 
 
 def slots_of(n_tips: int) -> int:
@@ -89,6 +116,9 @@ class RowCounts(NamedTuple):
     """Weights of an ultrafast bootstrap's replicates."""
     sites: int = 0
     """Site lnL of the trees that are tested."""
+    tests: int = 0
+    """Resamplings of tests of branches, one at least where there are any: they take a row of site
+    lnL for each neighbour of the tree, and near vectors."""
 
 
 NO_ROWS = RowCounts()
@@ -107,8 +137,10 @@ class Demand(NamedTuple):
     """Branch lengths of the largest launch."""
 
     @classmethod
-    def of(cls, n_tips: int, room: Room, trees: int | None) -> Demand:
+    def of(cls, n_tips: int, room: Room, trees: int | None, tests: bool = False) -> Demand:
         """Demand of a search of so many trees, or of the evaluation of one where None.
+
+        ``tests``: neighbours of the tree are optimised, across every inner branch.
 
         Trees have as many prunes as slots, and a shortlist has so many insertions of each. A scan
         has every length, its half, and the join of both sides of every prune; re-scoring has three
@@ -116,7 +148,9 @@ class Demand(NamedTuple):
         """
         slots, edges = slots_of(n_tips), 2 * n_tips - 3
         if trees is None:
-            return cls(1, slots, 0, edges)
+            around = SLOTS * 2 * max(0, n_tips - 3) if tests else 0
+            near = min(room.near_at_once(slots), around)
+            return cls(1, slots, near, max(edges, BRANCHES * near // SLOTS))
         side_by_side = min(trees, room.trees_at_once(slots, beside=LEAST_BATCH))
         tree_slots = side_by_side * slots
         near = min(room.near_at_once(tree_slots), PRESETS["default"].rounds.keep * tree_slots)
@@ -150,14 +184,17 @@ class Demand(NamedTuple):
         if self.near_slots:
             scores = min(room.scores, self.tree_slots * 2 * n_tips)
             sums = max(sums, scores * layout.cell_bytes(n_patterns, parts))
-        sites = rows.sites * n_patterns * SITE_BYTES
+        tested = 2 * n_tips if rows.tests else 0
+        sites = (rows.sites + tested) * n_patterns * SITE_BYTES
         taken = clas + near + matrices + tips + sums + sites
-        on_host = rows.drawn * n_patterns * DRAWN_BYTES + sites
+        on_host = rows.drawn * (n_patterns * DRAWN_BYTES + n_tips * TREE_BYTES) + sites
+        on_host += TESTED_COPIES * SITE_BYTES * rows.tests * tested
+        on_host += min(TESTED_BATCH, 2 * WEIGHT_BYTES * rows.tests * n_patterns)
         if all(info.is_cpu for info in devices):
             wide = rows.drawn * n_patterns * WEIGHT_BYTES
             stays = keeps_drawn(devices, rows.drawn, n_patterns)
             on_host += taken + (wide if stays else min(wide, RESAMPLED_BYTES))
-        process = HOST_BYTES + on_host + load.compiles * COMPILING_BYTES
+        process = load.resident + LAUNCHED_BYTES + on_host + load.compiles * COMPILING_BYTES
         builder = BUILDER_BYTES if devices[0].is_cpu else GPU_BUILDER_BYTES
         return MemoryPlanned(
             device=", ".join(info.name for info in devices),

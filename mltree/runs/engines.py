@@ -50,6 +50,7 @@ from mltree.runs.demand import (
     Demand,
     HostLoad,
     RowCounts,
+    resident_bytes,
     rows_of,
     shared_limits,
     slots_of,
@@ -326,6 +327,7 @@ class EnginePlan(Value, kw_only=True):
             compiles=device.is_cpu and not is_built(device.handle, layout, workers),
             builders=builders(device, layout) if searches and not self.is_sharded else 0,
             ranks=local_rank()[1],
+            resident=resident_bytes(),
         )
 
     def show(self, emit: Emit) -> None:
@@ -443,7 +445,7 @@ class EnginePlan(Value, kw_only=True):
 
     @property
     def _demand(self) -> Demand:
-        return Demand.of(self.n_tips, self.room, self.trees)
+        return Demand.of(self.n_tips, self.room, self.trees, self.rows.tests > 0)
 
 
 def _as_many_chunks(layout: Layout, patterns: Patterns, sizes: Sequence[int]) -> Sequence[int]:

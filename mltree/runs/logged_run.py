@@ -9,6 +9,7 @@ import os
 import platform
 import resource
 import sys
+import time
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
 from dataclasses import asdict, dataclass, field, replace
@@ -571,6 +572,30 @@ def breakdown_of(engines: Engines) -> Breakdown | None:
     timed = [engine.breakdown() for engine in engines.opened if isinstance(engine, Timed)]
     known = [spent for spent in timed if spent is not None]
     return Breakdown.one_after_the_other(known) if known else None
+
+
+class WorkTimer:
+    """Seconds that engines work, as they would take on a machine that is not shared.
+
+    Builds of kernels are left out, which no second run does again; on CPUs the time too that other
+    processes have taken: seconds are no more than all threads of this one had.
+    """
+
+    def __init__(self, engines: Engines) -> None:
+        self._engines = engines
+        self._on_cpu = all(device.is_cpu for device in engines.devices)
+        self._began = self._clocks()
+
+    @property
+    def seconds(self) -> float:
+        """Seconds since the timer was made."""
+        wall, cpu = (now - then for now, then in zip(self._clocks(), self._began, strict=True))
+        return max(0.0, min(wall, cpu) if self._on_cpu else wall)
+
+    def _clocks(self) -> tuple[float, float]:
+        wall, cpu = time.perf_counter(), time.process_time()
+        spent = breakdown_of(self._engines)
+        return (wall, cpu) if spent is None else (wall - spent.builds, cpu - spent.idle_cpu)
 
 
 def _named(model: Model) -> str:

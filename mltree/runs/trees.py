@@ -416,14 +416,12 @@ def prepare_search(
     taxa = problem.taxa
     groups = read_constraint(constraint, taxa) if constraint else None
     distinct = without_copies(problem.groups, groups, emit)
-    fitting, pays = _fitting(problem, settings, resources, starts is None)
+    fitting = _fitting(problem, settings, resources, starts is None)
     work = Workload.of(
         problem, fitting, distinct.groups, trees=fitting.most_trees, replicates=replicates,
         rows=rows, kept=kept,
     )  # fmt: skip
     engines = open_engines(resources, work, emit)
-    if not pays:
-        fitting = fitting.one_by_one(all_starts=starts is not None)
     rng = np.random.default_rng(seed)
     grown = starting_trees(
         starts or usual_terms(fitting), distinct, taxa, groups, rng, emit, engines.parsimony
@@ -451,18 +449,19 @@ def search_workload(
     problem: Problem, settings: SearchSettings = DEFAULT, resources: Resources = ANY_DEVICE
 ) -> Workload:
     """The workload of :func:`prepare_search`, with the settings' starts and no constraint."""
-    fitting, _ = _fitting(problem, settings, resources, has_usual_starts=True)
+    fitting = _fitting(problem, settings, resources, has_usual_starts=True)
     distinct = collapse(problem.groups)
     return Workload.of(problem, fitting, distinct.groups, trees=fitting.most_trees)
 
 
 def _fitting(
     problem: Problem, settings: SearchSettings, resources: Resources, has_usual_starts: bool
-) -> tuple[SearchSettings, bool]:
-    """Settings that suit the data and the devices; True where trees are best side by side."""
+) -> SearchSettings:
+    """Settings that suit the data and the devices, which are better off with many trees or not."""
     fitting = settings.for_data(len(problem.taxa), problem.n_sites)
-    pays = company_pays(choose_devices(resources.device), problem.cla_size)
-    return (fitting.side_by_side() if pays and has_usual_starts else fitting), pays
+    if not company_pays(choose_devices(resources.device), problem.cla_size):
+        return fitting.one_by_one(all_starts=not has_usual_starts)
+    return fitting.side_by_side() if has_usual_starts else fitting
 
 
 def mark(

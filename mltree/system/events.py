@@ -595,6 +595,29 @@ class BootstrapFinished(Event):
     """Wall time of the replicates in this process."""
 
 
+class BootstrapChosen(Event):
+    """A run has chosen its bootstrap by time: the standard one where that is cheap."""
+
+    is_standard: bool
+    """False for the ultrafast bootstrap."""
+    seconds: float
+    """Estimated seconds of all standard replicates that there may be."""
+    at_least: bool
+    """True where the search alone told so, and it may well be more."""
+    replicates: int
+    """Number of those."""
+
+
+class TimeLeft(Event):
+    """Estimate of the time until a bootstrap ends, at its pace so far."""
+
+    what: str
+    seconds: float
+    """Wall seconds."""
+    at_most: bool
+    """True where replicates may suffice earlier."""
+
+
 class BootstopChecked(Event):
     """Replicates were halved at random, and the halves' supports compared."""
 

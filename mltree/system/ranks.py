@@ -9,6 +9,7 @@ with a lone rank those are the work itself.
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator, Sequence
+from contextlib import contextmanager
 from typing import TypeAlias, TypeVar
 
 from mltree.system.errors import MltreeError
@@ -98,6 +99,16 @@ this_process = ThisProcess()
 def current_ranks() -> Ranks:
     """The ranks of this process."""
     return this_process.ranks
+
+
+@contextmanager
+def by_itself() -> Iterator[None]:
+    """Let this process compute by itself, while other ranks are busy with their own."""
+    ranks, this_process.ranks = this_process.ranks, LONE
+    try:
+        yield
+    finally:
+        this_process.ranks = ranks
 
 
 def local_rank() -> tuple[int, int]:

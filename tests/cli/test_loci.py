@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path
@@ -48,7 +49,8 @@ def test_a_folder_is_many_loci(run: Run, folder: Path) -> None:
     assert "README  skipped: loci/README" in result.stderr
     assert result.stdout.startswith("3 trees, 1 skipped, sum of lnL -")
     header, *rows = table(Path("loci.mltree.lociTable"))
-    assert header == ["locus", "taxa", "sites", "patterns", "lnl", "tree_length", "model"]
+    assert header == ["locus", "taxa", "sites", "patterns", "lnl", "tree_length", "model", "tree"]
+    assert [row[-1] for row in rows] == ["", "1", "2", "3"]
     assert [row[0] for row in rows] == ["README", "a.fa", "b.fa", "c.fa"]
     assert [row[1] for row in rows] == ["", "6", "4", "5"]
     trees = Path("loci.mltree.bestTrees").read_text().splitlines()
@@ -104,8 +106,10 @@ def test_a_list_and_a_supermatrix(run: Run, folder: Path) -> None:
         (("list", "--separate"), "there is no file none.fa"),
         (("loci/a.fa", "loci/b.fa"), "many alignments need a name"),
         (("loci", "--outgroup", "a0"), "--outgroup is for the search of one alignment"),
-        (("loci", "--bootstrap", "10"), "--bootstrap is for"),
-        (("loci", "--model", "auto"), "--model auto is for"),
+        (("loci", "--report"), "--report is for"),
+        (("loci", "--model", "auto", "--merge"), "--merge is for"),
+        (("loci/a.fa", "--species-tree", "(a0,a1,a2);"), "--species-tree goes with loci"),
+        (("loci", "--species-tree", "none.nwk"), "none.nwk"),
         (("loci", "--tree", "list"), "a file of trees"),
         (("empty",), "there is no alignment in it"),
         (("linked",), "gone.fa: no such file"),
@@ -149,6 +153,90 @@ def test_one_search_and_one_of_many_share_no_prefix(run: Run, folder: Path) -> N
         assert run("search", name, *own, "--redo").exit_code == 0
         left = {path.name.removeprefix("x.mltree.") for path in Path().glob("x.*")}
         assert left == {"log", "json", *kinds[name]}
+
+
+@pytest.fixture
+def genes(tmp_path: Path, run: Run) -> Path:
+    """Three loci of one species tree of eight; the second has seven of its taxa."""
+    (tmp_path / "genes").mkdir()
+    model = ("--model", "HKY{3}+FU{0.3/0.2/0.2/0.3}", "--seed", "4", "--quiet")
+    first = ("--taxa", "8", "--mean-length", "0.1", "--true-tree", "species.nwk")
+    for number, tree in enumerate([first, *[("--tree", "species.nwk")] * 2], 1):
+        file = ("--sites", str(90 * number), "--out", f"genes/{number}.fa")
+        assert run("simulate", *tree, *file, *model).exit_code == 0
+    second = tmp_path / "genes/2.fa"
+    second.write_text(">" + ">".join(second.read_text().split(">")[1:-1]))
+    return tmp_path
+
+
+LABEL = re.compile(r"\)([\d./]+)")
+
+
+@pytest.mark.parametrize(
+    "supports", ["--sh-alrt 50 --abayes --bootstrap 4", "--sh-alrt 20 --ufboot 1000", "--lbp 20"]
+)
+def test_supports_are_those_of_each_locus_alone(run: Run, genes: Path, supports: str) -> None:
+    options = (*OPTIONS, *supports.split())
+    assert run("search", "genes", *options).exit_code == 0
+    trees = (genes / "genes.mltree.bestTrees").read_text().splitlines()
+    for number, tree in enumerate(trees, 1):
+        assert (
+            run("search", f"genes/{number}.fa", *options, "--prefix", "x", "--redo").exit_code == 0
+        )
+        labels = LABEL.findall(tree)
+        assert labels == LABEL.findall(Path("x.mltree.support").read_text())
+        assert len(labels) == tree.count(",") - 2
+        assert labels[0].count("/") == supports.count("--") - 1
+
+
+def test_a_run_of_a_folder_chooses_a_model_for_each(
+    run: Run, genes: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("mltree.runs.model_choice.matrices", lambda _: ("JC", "HKY+FC", "GTR+FC"))
+    monkeypatch.setattr("mltree.runs.model_choice.REFERENCE_RATES", ("", "+G4"))
+    monkeypatch.setattr("mltree.runs.model_choice.free_rates", lambda _: "+G4")
+    result = run("run", "genes", "--preset", "fast", "--sh-alrt", "20")
+    assert result.exit_code == 0, result.output
+    assert "--species-tree species.nwk adds concordance factors" in result.stdout
+    _, *rows = table(genes / "genes.mltree.lociTable")
+    assert [row[1] for row in rows] == ["8", "7", "8"]
+    for number, row in enumerate(rows, 1):
+        own = ("--prefix", "y", "--preset", "fast", "--model", "auto", "--redo")
+        assert run("search", f"genes/{number}.fa", *own).exit_code == 0
+        assert row[6] + "," in Path("y.mltree.bestModel").read_text()
+    assert all(map(LABEL.search, (genes / "genes.mltree.bestTrees").read_text().splitlines()))
+    again = run(
+        "run", "genes", "--preset", "fast", "--sh-alrt", "20", "--species-tree", "species.nwk"
+    )
+    assert again.exit_code == 0, again.output
+    assert "has 3 loci" in again.stderr
+    assert "BIC" not in again.stderr
+    assert (genes / "genes.mltree.concordanceTree").exists()
+
+
+def test_concordance_is_that_of_the_trees_and_the_supermatrix(run: Run, genes: Path) -> None:
+    """Sites are counted in all loci together, with gaps where one lacks a taxon."""
+    assert run("search", "genes", *OPTIONS, "--species-tree", "species.nwk").exit_code == 0
+    rows: dict[str, str] = {}
+    for number in (1, 2, 3):
+        for record in (genes / f"genes/{number}.fa").read_text().split(">")[1:]:
+            name, *lines = record.split()
+            rows[name] = rows.get(name, "").ljust(90 * (number * (number - 1) // 2), "-") + "".join(
+                lines
+            )
+    assert {len(row) for row in rows.values()} == {540}
+    (genes / "all.fa").write_text("".join(f">{name}\n{row}\n" for name, row in rows.items()))
+    own = ("--gene-trees", "genes.mltree.bestTrees", "--alignment", "all.fa", "--prefix", "z")
+    assert run("concordance", "species.nwk", *own).exit_code == 0
+    for kind in ("concordance", "concordanceTree"):
+        ours, theirs = (Path(f"{prefix}.mltree.{kind}").read_text() for prefix in ("genes", "z"))
+        assert ours == theirs
+    (genes / "other.nwk").write_text("(T1,T2,(T3,T4));")
+    options = (*OPTIONS, "--species-tree", "other.nwk", "--prefix", "w")
+    result = run("search", "genes", *options)
+    assert result.exit_code == 2
+    assert "in gene tree 1 but not in the tree" in result.stderr
+    assert Path("w.mltree.bestTrees").exists()
 
 
 @pytest.mark.parametrize(

@@ -14,7 +14,7 @@ import pytest
 from typer.testing import Result
 
 from mltree.analyses.options import RunOptions
-from mltree.analyses.search import replicates_pay, run_pipeline
+from mltree.analyses.search import run_pipeline
 from mltree.cli.main import ANALYSES
 from mltree.report.progress import Reporter, Verbosity, progress_terminal
 from mltree.runs.workspace import Workspace
@@ -65,14 +65,17 @@ def test_the_example_does_all_of_it(run: Run, tmp_path: Path) -> None:
     result = fine(run(*shlex.split(example), "--preset", "fast"))
     assert "Final log-likelihood" in result.stdout
     assert "converged" in result.stdout
-    assert result.stdout.rstrip().endswith("Wrote primates.mltree.report.html")
+    *_, page, to_open = result.stdout.rstrip().splitlines()
+    assert page == "Wrote primates.mltree.report.html"
+    assert to_open.startswith("Open primates.mltree.report.html in a browser, primates.mltree.supp")
     assert "/100" in results("primates")["support"].decode()
     told = result.stderr.splitlines()
     assert ", seed 1: mltree" in told[0]
-    assert "supports: SH-aLRT and bootstrap" in told[1]
+    (chosen,) = (line for line in told if "supports: the " in line)
+    assert "the standard bootstrap; 1,000 replicates at most, about 00:0" in chosen
     log = (tmp_path / "primates.mltree.log").read_text()
     assert "bootstrap" in log
-    assert "by cost" in log
+    assert "bootstrap = by time" in log
     values = json.loads((tmp_path / "primates.mltree.json").read_text())
     assert f"began from {values['starts']['starts']} parsimony trees" in " ".join(log.split())
     for author in ("Kalyaanamoorthy", "Guindon", "Felsenstein J (1985)"):
@@ -97,33 +100,40 @@ class Dying(Reporter):
             raise Killed
 
 
-def options(data: str, prefix: str) -> RunOptions:
+def options(data: str, prefix: str, bootstrap: str | None = "4") -> RunOptions:
     return RunOptions(
-        alignment=data, preset="fast", sh_alrt=100, bootstrap="4", prefix=prefix, line="mltree run"
-    )
+        alignment=data, preset="fast", sh_alrt=100, bootstrap=bootstrap, prefix=prefix,
+        line="mltree run",
+    )  # fmt: skip
 
 
 @pytest.mark.usefixtures("few_models", "run")
+@pytest.mark.parametrize("bootstrap", ["4", None])
 @pytest.mark.cases(1, 40)
-def test_it_goes_on_wherever_it_was_stopped(data: str, case: int) -> None:
+def test_it_goes_on_wherever_it_was_stopped(
+    data: str, case: int, bootstrap: str | None, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("mltree.analyses.search.CHEAP", 1e9)
+    monkeypatch.setattr("mltree.analyses.search.TIMED", 2)
+    monkeypatch.setattr("mltree.analyses.bootstrap.MOST", 10)
     whole = Dying(0)
-    run_pipeline(options(data, "whole"), whole)
+    run_pipeline(options(data, "whole", bootstrap), whole)
     events, rng = -whole.left, random.Random(case)
     for last in sorted(rng.sample(range(1, events), 3)):
         with suppress(Killed):
-            run_pipeline(options(data, "cut"), Dying(last))
-    run_pipeline(options(data, "cut"), Dying(0))
+            run_pipeline(options(data, "cut", bootstrap), Dying(last))
+    run_pipeline(options(data, "cut", bootstrap), Dying(0))
     assert results("cut") == results("whole")
     assert Path("cut.mltree.report.html").exists()
 
 
 @pytest.mark.usefixtures("few_models")
 def test_without_searched_replicates(run: Run, data: str, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("mltree.analyses.search.CPU_WORK", 100.0)
-    monkeypatch.setattr("mltree.analyses.search.GPU_WORK", 100.0)
+    monkeypatch.setattr("mltree.analyses.search.CHEAP", 1e-9)
     options = ("--model", "HKY+G4", "--preset", "fast", "--sh-alrt", "50", "--prefix", "x")
     result = fine(run("run", data, *options))
-    assert "SH-aLRT and the ultrafast bootstrap" in result.stderr
+    assert re.search(r"supports: the ultrafast bootstrap.* at least 00:\d\d", result.stderr)
+    assert "--bnni would take about" in result.stderr
     assert not Path("x.mltree.bootstraps").exists()
     assert len(Path("x.mltree.ufboot").read_text().splitlines()) == 1000
     labels = re.findall(r"\)([\d.]+/[\d.]+)", Path("x.mltree.support").read_text())
@@ -166,11 +176,26 @@ def test_data_without_constant_sites_have_all_supports(run: Run, correction: str
     assert lnl == pytest.approx(json.loads(Path("v.mltree.json").read_text())["lnl"], abs=0.02)
 
 
-def test_what_replicates_cost_decides() -> None:
-    assert replicates_pay(64, 890, on_cpu=True)
-    assert not replicates_pay(101, 1630, on_cpu=True)
-    assert replicates_pay(101, 1630, on_cpu=False)
-    assert not replicates_pay(500, 1231, on_cpu=False)
+def test_replicates_that_told_the_time_are_not_left(
+    run: Run, data: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """They take as long as they take: what all of them would is said, and none is kept."""
+    monkeypatch.setattr("mltree.analyses.search.LEAST_SHARE", 0.0)
+    monkeypatch.setattr("mltree.analyses.search.CHEAP", 1e-3)
+    options = ("--model", "JC", "--preset", "fast", "--sh-alrt", "20", "--prefix", "x")
+    result = fine(run("run", data, *options))
+    told = re.search(
+        r"1,000 replicates of the standard one .* about (\d\d:\d\d:\d\d);", result.stderr
+    )
+    assert told
+    assert told[1] != "00:00:00"
+    assert not Path("x.mltree.replicates").exists()
+    assert "UFBoot2" in Path("x.mltree.log").read_text()
+    monkeypatch.setattr("mltree.analyses.search.CHEAP", 1e9)
+    result = fine(run("run", data, *options, "--redo"))
+    assert "supports: the standard bootstrap" in result.stderr
+    assert Path("x.mltree.replicates").exists()
+    assert not Path("x.mltree.ufboot").exists()
 
 
 SHORT = ("--preset", "fast", "--bootstrap", "none", "--sh-alrt", "20", "--prefix", "x", "--quiet")
