@@ -24,7 +24,6 @@ from mltree.analyses.bootstrap import (
     replicate_settings,
     replicated,
     replicated_in_memory,
-    result_of,
 )
 from mltree.analyses.evaluate import check_rates, site_rates
 from mltree.analyses.html_report import REPORT, write_report
@@ -32,10 +31,8 @@ from mltree.analyses.model_selection import TABLE, choice_kinds, chosen, criteri
 from mltree.analyses.options import RunOptions, SearchOptions
 from mltree.analyses.tree_sets import CONSENSUS_FILES, METRICS, SUPPORT_KINDS, support_kinds
 from mltree.analyses.tree_tests import BRANCHES, LocalTests
-from mltree.analyses.ufboot import CONSENSUS as UFBOOT_CONSENSUS
-from mltree.analyses.ufboot import TREES as UFBOOT
-from mltree.analyses.ufboot import ULTRAFAST_KINDS, UltrafastPlan, ultrafast_texts
-from mltree.data.alignments import MIN_TAXA, MemoryAlignment, Source
+from mltree.analyses.ufboot import ULTRAFAST_KINDS, UltrafastPlan, replicates_of, ultrafast_texts
+from mltree.data.alignments import MIN_TAXA, Source
 from mltree.device.layout_choice import KeptLayouts
 from mltree.fit.settings import SearchSettings, preset
 from mltree.models.partitioned import PartitionModel
@@ -43,7 +40,7 @@ from mltree.report.lines import NAMES
 from mltree.report.record import expect_record, facts_of
 from mltree.runs.calls import Call, taking
 from mltree.runs.demand import RowCounts
-from mltree.runs.inputs import written
+from mltree.runs.inputs import file_of
 from mltree.runs.logged_run import (
     LOCI_KINDS,
     LoggedRun,
@@ -147,12 +144,8 @@ def _found(
         ready, result, supports = search_in_memory(options, call, source, plan)
     else:
         assert call.reporter is not None, "calls that leave files have one"
-        ready, result, supports = run_search(_in_file(options, source), call.reporter, plan)
-    texts, bootstrap = supports.texts, None
-    if BOOTSTRAPS in texts:
-        bootstrap = result_of(texts, call)
-    elif UFBOOT in texts:
-        bootstrap = result_of(texts, call, UFBOOT, UFBOOT_CONSENSUS)
+        file = file_of(source, Workspace.of(options.prefix, "alignment").path("fasta"))
+        ready, result, supports = run_search(replace(options, alignment=file), call.reporter, plan)
     return SearchResult(
         problem=ready.problem,
         resources=options.resources,
@@ -161,16 +154,8 @@ def _found(
         seed=options.seed,
         starts=call.last(StartsEnded),
         labelled=supports,
-        bootstrap=bootstrap,
+        bootstrap=replicates_of(supports.texts, call),
     )
-
-
-def _in_file(options: SearchOptions, source: Source) -> SearchOptions:
-    """The options of a search whose data are in a file, where they are written if need be."""
-    if isinstance(source, MemoryAlignment):
-        assert options.prefix is not None
-        source = written(source, Workspace.of(options.prefix, "alignment").path("fasta"))
-    return replace(options, alignment=str(source))
 
 
 def run_search(

@@ -19,7 +19,7 @@ from itertools import islice
 
 import numpy as np
 
-from mltree.analyses.bootstrap import Pace
+from mltree.analyses.bootstrap import BOOTSTRAPS, Pace, result_of
 from mltree.analyses.options import SearchOptions
 from mltree.analyses.tree_sets import support_texts
 from mltree.fit.settings import SearchSettings
@@ -30,9 +30,11 @@ from mltree.likelihood.site_rows import optimised_quartets, rows_of_quartets
 from mltree.models.partitioned import PartitionModel
 from mltree.program.cases import Case
 from mltree.program.engine import Weights
+from mltree.runs.calls import Call
 from mltree.runs.demand import keeps_drawn
 from mltree.runs.engines import Engines
 from mltree.runs.logged_run import WorkTimer
+from mltree.runs.results import BootstrapResult
 from mltree.runs.trees import TreeResult, TreeSearch
 from mltree.supports.bootstrap import CORRELATION, Ultrafast
 from mltree.supports.consensus import Consensus, SplitTable, consensus, members, split_table
@@ -434,6 +436,13 @@ def ultrafast_texts(
     table = split_table(replicates)
     likely = _likely_consensus(table, ready, result.model)
     return texts | {TREES: newicks, CONSENSUS: likely, SPLITS: _nexus(table)}, events
+
+
+def replicates_of(texts: Mapping[str, str], call: Call) -> BootstrapResult | None:
+    """The replicates of either bootstrap in the texts of files, by kind; None without any."""
+    if BOOTSTRAPS in texts:
+        return result_of(texts, call)
+    return result_of(texts, call, TREES, CONSENSUS) if TREES in texts else None
 
 
 def _likely_consensus(table: SplitTable, ready: TreeSearch, model: PartitionModel) -> str:

@@ -15,7 +15,7 @@ from typing import Any, TypeAlias
 import numpy as np
 from numpy.typing import ArrayLike
 
-from mltree.data.alignments import MemoryAlignment
+from mltree.data.alignments import MemoryAlignment, Source
 from mltree.data.alphabet import DNA
 from mltree.models.grammar import format_model
 from mltree.models.names import outside_braces
@@ -153,6 +153,11 @@ def _ascii(name: Any, row: Any) -> bytes:
     if not text.isascii():
         raise InputError(f"the sequence of {name} has characters that are not ASCII")
     return text
+
+
+def file_of(source: Source, path: Path) -> str:
+    """The file of an alignment; of one in memory the path, where it is written."""
+    return written(source, path) if isinstance(source, MemoryAlignment) else str(source)
 
 
 def written(alignment: MemoryAlignment, path: Path) -> str:
