@@ -36,7 +36,7 @@ from mltree.report.scene import (
     polar,
     width_of,
 )
-from mltree.report.style import Clade, Plan, Style, Support, dates, nice_length, pale, plan_of
+from mltree.report.style import Clade, Style, Support, TreePlan, dates, nice_length, pale, plan_of
 from mltree.system.errors import InputError
 from mltree.system.events import Emit, Notice, ignore
 from mltree.tree.clades import WrittenTree
@@ -154,7 +154,7 @@ def _spare(
 class _Layout:
     """Base of the layouts: branches, names, supports, clades, legend."""
 
-    def __init__(self, plan: Plan, style: Style, growth: float) -> None:
+    def __init__(self, plan: TreePlan, style: Style, growth: float) -> None:
         self.plan, self.style, self.tree = plan, style, plan.tree
         self.growth, rows = growth, plan.n_rows
         roomy = TWELVE_POINTS
@@ -460,7 +460,7 @@ class _Layout:
 
 
 class _Rectangular(_Layout):
-    def __init__(self, plan: Plan, style: Style, growth: float) -> None:
+    def __init__(self, plan: TreePlan, style: Style, growth: float) -> None:
         super().__init__(plan, style, growth)
         self.length = BRANCHES * growth
 
@@ -544,7 +544,7 @@ class _Rectangular(_Layout):
 
 
 class _Circular(_Layout):
-    def __init__(self, plan: Plan, style: Style, growth: float) -> None:
+    def __init__(self, plan: TreePlan, style: Style, growth: float) -> None:
         super().__init__(plan, style, growth)
         self.length = growth * max(RADIUS, self.roomy / self.pitch_share)
         self.pitch = self.length * self.pitch_share
@@ -664,14 +664,14 @@ class _Unrooted(_Layout):
     A wedge holds the wedges of its clades, whatever the lengths.
     """
 
-    def __init__(self, plan: Plan, style: Style, growth: float) -> None:
+    def __init__(self, plan: TreePlan, style: Style, growth: float) -> None:
         if style.axis.kind == "time":
             raise InputError("an unrooted tree has no time axis: choose another --layout")
         super().__init__(plan, style, growth)
         tree, rows = self.tree, plan.rows.copy()
         for node in range(tree.n_nodes - 1, 0, -1):
             rows[tree.parent[node]] += rows[node]
-        self.spot = np.zeros((tree.n_nodes, 2))  # in units of depth
+        self.places = np.zeros((tree.n_nodes, 2))  # in units of depth
         self.turns = np.zeros(tree.n_nodes)  # degrees
         self.wedge = 360.0 * rows / rows[0]
         start = np.zeros(tree.n_nodes)
@@ -683,9 +683,9 @@ class _Unrooted(_Layout):
                 turn = math.radians(start[child] + self.wedge[child] / 2.0)
                 length = float(plan.depth[child] - plan.depth[node]) if plan.is_measured else 1.0
                 step = length * math.cos(turn), length * math.sin(turn)
-                self.spot[child] = self.spot[node] + step
+                self.places[child] = self.places[node] + step
                 self.turns[child] = math.degrees(turn)
-        low, high = self.spot.min(axis=0), self.spot.max(axis=0)
+        low, high = self.places.min(axis=0), self.places.max(axis=0)
         self.extent = max(float((high - low).max()), SMALLEST_SPAN)
         rim = self.roomy * plan.n_rows / (2.0 * math.pi)
         self.width = 2.0 * growth * max(RADIUS, rim)
@@ -708,7 +708,7 @@ class _Unrooted(_Layout):
         return self.width != width and self.tries < MOST_TRIES
 
     def heading(self, node: int) -> tuple[Point, float]:
-        x, y = (self.spot[node] * self.across).tolist()
+        x, y = (self.places[node] * self.across).tolist()
         return (x, y), float(self.turns[node])
 
     def bare(self) -> Scene:

@@ -106,7 +106,7 @@ class Dot(Value):
 
 
 class Label(Value):
-    """A short text."""
+    """A short text in a direction."""
 
     x: float
     y: float
@@ -186,7 +186,7 @@ class Box(Value):
 
 @dataclass
 class Scene:
-    """A picture."""
+    """A picture: areas, lines, dots and words."""
 
     width: float = 0.0
     height: float = 0.0

@@ -116,7 +116,7 @@ class Style(Value, kw_only=True):
 # The plan: the tree as it is drawn, rooted, ordered and collapsed, before any place is known.
 
 
-class Plan(NamedTuple):
+class TreePlan(NamedTuple):
     """The tree as it is drawn: rooted, ordered, collapsed."""
 
     tree: WrittenTree
@@ -155,7 +155,7 @@ class Support(NamedTuple):
     """Empty without a number."""
 
 
-def plan_of(tree: WrittenTree, style: Style, emit: Emit) -> Plan:
+def plan_of(tree: WrittenTree, style: Style, emit: Emit) -> TreePlan:
     """Root, order and collapse a tree as a style asks for.
 
     Raises: InputError: a taxon is not in the tree, or the tree does not suit the style.
@@ -193,7 +193,7 @@ def plan_of(tree: WrittenTree, style: Style, emit: Emit) -> Plan:
     ]
     origin = np.unique(place, return_index=True)[1]
     supports = _supports(kept, style.supports)
-    return Plan(kept, depth[origin], reach, rows, row, is_measured, *supports, highlights)
+    return TreePlan(kept, depth[origin], reach, rows, row, is_measured, *supports, highlights)
 
 
 def _levels(tree: WrittenTree) -> Float64:
