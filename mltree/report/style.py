@@ -75,6 +75,17 @@ class Supports(Value, kw_only=True):
     colours: Steps = ()
     """Colours of the last column shown, from a support on, rising; a default where empty."""
 
+    @property
+    def title(self) -> str:
+        """``Supports: SH-aLRT ≥ 80 / UFBoot2 ≥ 95``; empty without names and cut-offs."""
+        names, least = self.names, self.cutoffs
+        parts = []
+        for number in self.columns or range(1, max(len(names), len(least)) + 1):
+            name = names[number - 1] if number <= len(names) else ""
+            cut = f"≥ {least[min(number, len(least)) - 1]:g}" if least else ""
+            parts.append(" ".join(filter(None, (name, cut))))
+        return "Supports: " + " / ".join(parts) if names or least else ""
+
 
 class Axis(Value, kw_only=True):
     """The scale of the branches."""
@@ -85,6 +96,11 @@ class Axis(Value, kw_only=True):
     """Unit of the branch lengths; a default of the kind where empty."""
     latest: float | None = None
     """Date of the deepest tip; None counts time before it."""
+
+    @property
+    def title(self) -> str:
+        """Title of an axis of time."""
+        return self.unit or ("time before the latest tip" if self.latest is None else "date")
 
 
 class Style(Value, kw_only=True):

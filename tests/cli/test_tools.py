@@ -15,6 +15,7 @@ from typer.testing import Result
 
 from mltree.data.alignments import read_alignment
 from mltree.data.patterns import compress
+from mltree.tree.clades import read_written
 from mltree.tree.newick import read_newick
 
 Run = Callable[..., Result]
@@ -78,7 +79,12 @@ def test_a_report_as_text_has_all_of_an_analysis(run: Run, tmp_path: Path, prima
         "[1] The mltree",
     ):
         assert words in " ".join(text.split())
-    assert result["supports"]["abayes"]["newick"] in text
+    (newick,) = re.findall(r"^\(.*;$", text, re.MULTILINE)
+    written, wanted = (
+        read_written(one)[0] for one in (newick, result["supports"]["abayes"]["newick"])
+    )
+    assert written.labels == wanted.labels
+    assert np.array_equal(written.lengths, wanted.lengths, equal_nan=True)
     assert "Wrote" not in text
     best = re.search(r"^model .*\n(\S+) ", text, re.MULTILINE)
     assert best is not None

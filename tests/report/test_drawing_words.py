@@ -8,8 +8,8 @@ import numpy as np
 import pytest
 from word_boxes import TOUCH, corners, overlap, random_tree
 
-from mltree.report.drawing import LAYOUTS, RULE, draw
-from mltree.report.scene import ACCENT, FAINT, INK, Scene
+from mltree.report.drawing import LAYOUTS, draw
+from mltree.report.scene import ACCENT, FAINT, INK, RULE, Scene
 from mltree.report.style import Axis, Clade, Style, Supports
 from mltree.system.errors import InputError
 from mltree.system.events import Event
