@@ -257,9 +257,9 @@ class _Layout:
         return Label(*place, text, size, anchor, turn, colour, font=self.style.font)
 
     def name(self, node: int, place: Point, turn: float) -> Label:
-        """The name of a tip, running away from a place."""
+        """The name of a tip, running away from a place; no clade's is in italics."""
         label = self.text(place, turn, self.tree.labels[node], self.face)
-        return replace(label, is_italic=self.style.is_italic)
+        return replace(label, is_italic=self.style.is_italic and self.plan.rows[node] == 1.0)
 
     def triangle(self, scene: Scene, corners: Sequence[Point]) -> None:
         """Draw a collapsed clade."""
@@ -501,14 +501,15 @@ class _Rectangular(_Layout):
         if not self.plan.highlights:
             return
         plan, tree = self.plan, self.tree
-        right = scene.bounds()[2] + 3.0
+        right, grounds = scene.bounds()[2] + 3.0, []
         for node, clade in self.plan.highlights:
             stem = plan.depth[tree.parent[node]] if node else 0.0
             left = 0.5 * float(plan.depth[node] + stem) * self.across - (0.0 if node else GAP)
             first, last = self.span(node)
             top, foot = first * self.pitch + 0.5, last * self.pitch - 0.5
             corners = np.array([(left, top), (right, top), (right, foot), (left, foot)])
-            scene.areas.append(Area(corners, pale(clade.colour)))
+            grounds.append(Area(corners, pale(clade.colour)))
+        scene.ground(grounds)
         start, levels = right + 5.0, self.levels()
         for level in range(max(levels) + 1):
             widest = 0.0
@@ -573,8 +574,6 @@ class _Circular(_Layout):
     def bare(self) -> Scene:
         scene, plan = Scene(), self.plan
         self.crowd = Crowd()
-        if self.style.axis.kind == "time":
-            self.rings(scene)
         for node, below in enumerate(self.tree.children):
             reach = float(plan.depth[node]) * self.across
             start = float(plan.depth[self.tree.parent[node]]) * self.across if node else reach
@@ -586,11 +585,10 @@ class _Circular(_Layout):
                 self.line(scene, *arc(reach, first, last))
                 continue
             if plan.rows[node] > 1.0 or plan.reach[node] > plan.depth[node]:
-                half = self.turn(0.4 * float(plan.rows[node]))
                 reach = max(float(plan.reach[node]) * self.across, reach + 8.0)
-                self.triangle(
-                    scene, [ends[1], polar(reach, turn - half), polar(reach, turn + half)]
-                )
+                most = math.degrees(0.4 * float(plan.rows[node]) * self.roomy / reach)
+                half = min(self.turn(0.4 * float(plan.rows[node])), most)
+                self.triangle(scene, [ends[1], *arc(reach, turn - half, turn + half)])
             reach = min(reach, self.length)
             if self.length - reach > 2.0 * GAP:
                 rim = polar(reach + GAP, turn), polar(self.length, turn)
@@ -598,6 +596,8 @@ class _Circular(_Layout):
                 self.keep_clear(rim, 0.3 * self.stroke)
             self.write(scene, self.name(node, polar(self.rim, turn), turn))
         self.dots(scene)
+        if self.style.axis.kind == "time":
+            self.rings(scene)
         self.sectors(scene)
         self.legend(scene)
         return scene
@@ -615,14 +615,15 @@ class _Circular(_Layout):
         plan, font = self.plan, self.style.font
         names = max(width_of(self.tree.labels[tip], self.face, font) for tip in self.tree.tips)
         outer = self.rim + names + 3.0
-        spans = []
+        spans, grounds = [], []
         for node, clade in plan.highlights:
             first, last = map(self.turn, self.span(node))
             spans.append((first, last))
             stem = float(plan.depth[self.tree.parent[node]]) if node else 0.0
             inner = 0.5 * (float(plan.depth[node]) + stem) * self.across
             points = [*arc(outer, first, last), *arc(inner, last, first)]
-            scene.areas.append(Area(np.array(points), pale(clade.colour)))
+            grounds.append(Area(np.array(points), pale(clade.colour)))
+        scene.ground(grounds)
         start, levels = outer + 4.0, self.levels()
         for level in range(max(levels) + 1):
             widest = 0.0
@@ -784,12 +785,14 @@ class _Unrooted(_Layout):
 
     def hulls(self, scene: Scene) -> None:
         """Shade highlighted clades: the smallest convex areas that hold them and their names."""
-        names = dict(zip(sorted(t for t in self.tree.tips), scene.words, strict=False))
+        names = dict(zip(self.tree.tips, scene.words, strict=False))
+        grounds = []
         for node, clade in self.plan.highlights:
             points = [self.heading(n)[0] for n in range(node, int(self.tree.ends[node]))]
             for tip in self.tips_of(node):
                 points += names[tip].box().corners
-            scene.areas.append(Area(hull(points), pale(clade.colour)))
+            grounds.append(Area(hull(points), pale(clade.colour)))
+        scene.ground(grounds)
 
 
 LAYOUTS = {"rectangular": _Rectangular, "circular": _Circular, "unrooted": _Unrooted}

@@ -201,6 +201,10 @@ class Scene:
         """Add a line through some points."""
         self.lines.append(Polyline(np.array(points, np.float64), width, colour, dash))
 
+    def ground(self, areas: Iterable[Area]) -> None:
+        """Put areas behind all others, the first one at the very back."""
+        self.areas[:0] = areas
+
     def rule(self, *points: Point) -> None:
         """Add a line of the background."""
         self.lines.insert(0, Polyline(np.array(points, np.float64), 0.4, RULE))

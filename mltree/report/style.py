@@ -176,17 +176,7 @@ def plan_of(tree: WrittenTree, style: Style, emit: Emit) -> TreePlan:
 
     Raises: InputError: a taxon is not in the tree, or the tree does not suit the style.
     """
-    if style.outgroup:
-        tree, is_together = tree.rooted_beside(style.outgroup)
-        if not is_together:
-            emit(Notice("the outgroup does not stand together: drawn next to its first taxon"))
-    elif style.is_midpoint:
-        tree = tree.rooted_midway()
-    if style.order != "written":
-        tree = tree.ladderised(larger_first=style.order == "decreasing")
-    if (tree.lengths[1:] < 0.0).any():
-        emit(Notice("negative branch lengths are drawn as zero"))
-        tree = replace(tree, lengths=np.maximum(tree.lengths, 0.0))
+    tree = _arranged(tree, style, emit)
     shown = [(tree.clade_of(tree.tips_named(one.taxa)), one) for one in style.highlights]
     folded = {tree.clade_of(tree.tips_named(one.taxa)): one for one in style.collapsed}
     is_measured = style.is_scaled and tree.is_measured and float(tree.heights.max()) > SHORTEST
@@ -210,6 +200,27 @@ def plan_of(tree: WrittenTree, style: Style, emit: Emit) -> TreePlan:
     origin = np.unique(place, return_index=True)[1]
     supports = _supports(kept, style.supports)
     return TreePlan(kept, depth[origin], reach, rows, row, is_measured, *supports, highlights)
+
+
+def _arranged(tree: WrittenTree, style: Style, emit: Emit) -> WrittenTree:
+    """The tree with the root and the order that a style asks for, without negative lengths."""
+    if style.outgroup:
+        tree, is_together = tree.rooted_beside(style.outgroup)
+        if not is_together:
+            emit(Notice("the outgroup does not stand together: drawn next to its first taxon"))
+    elif style.is_midpoint:
+        tree = tree.rooted_midway()
+    if style.order != "written":
+        tree = tree.ladderised(larger_first=style.order == "decreasing")
+    if (tree.lengths[1:] < 0.0).any():
+        emit(Notice("negative branch lengths are drawn as zero"))
+        tree = replace(tree, lengths=np.maximum(tree.lengths, 0.0))
+    for one in (*style.highlights, *style.collapsed):
+        if tree.n_nodes > 1 and tree.clade_of(tree.tips_named(one.taxa)) == 0:
+            named = one.name or ", ".join(one.taxa)
+            hint = "--outgroup or --midpoint places the root elsewhere"
+            emit(Notice(f"{named}: the smallest clade with these taxa is the whole tree ({hint})"))
+    return tree
 
 
 def _levels(tree: WrittenTree) -> Float64:
