@@ -13,8 +13,11 @@ import numpy as np
 import pytest
 from typer.testing import Result
 
+from mltree.analyses.convert import style_of
+from mltree.analyses.options import DrawOptions
 from mltree.data.alignments import read_alignment
 from mltree.data.patterns import compress
+from mltree.system.errors import InputError
 from mltree.tree.clades import read_written
 from mltree.tree.newick import read_newick
 
@@ -404,3 +407,15 @@ def test_mean_lengths_at_the_ends(run: Run, length: str) -> None:
             "s.fa",
         )
     )
+
+
+def test_styles_from_python_are_read_as_the_command_line_reads_them() -> None:
+    style = style_of(DrawOptions(tree="t", out="t.svg", width="174mm"))  # type: ignore[arg-type]
+    assert style.size == (pytest.approx(493.228, abs=1e-3), None)
+    for wrong, message in (
+        ({"width": "wide"}, "width: 'wide' is no length"),
+        ({"layout": "radial"}, "layout='radial' is none of rectangular, circular, unrooted"),
+        ({"order": "up"}, "order='up' is none of"),
+    ):
+        with pytest.raises(InputError, match=message):
+            style_of(DrawOptions(tree="t", out="t.svg", **wrong))  # type: ignore[arg-type]
