@@ -18,11 +18,12 @@ from mltree.analyses.options import ConvertOptions, DrawOptions
 from mltree.data.alignments import read_alignment
 from mltree.data.formats import FORMATS, format_of, write_alignment
 from mltree.data.source import read_text
-from mltree.report.drawing import draw
+from mltree.report.drawing import LAYOUTS, draw
 from mltree.report.record import best_labelled
 from mltree.report.scene import figure, svg
 from mltree.report.style import Axis, Clade, Steps, Style, Supports
 from mltree.runs.logged_run import write_out
+from mltree.runs.options import AXES, ORDERS, one_of, page_length_of
 from mltree.runs.workspace import claim_files
 from mltree.system import __version__
 from mltree.system.errors import InputError
@@ -193,6 +194,9 @@ def style_of(options: DrawOptions) -> Style:
 
     Raises: InputError: one of them cannot be read.
     """
+    known = {"layout": LAYOUTS, "order": ORDERS, "axis": AXES}
+    for name, words in known.items():
+        one_of(name, getattr(options, name), words)
     if options.outgroup and options.midpoint:
         raise InputError("--outgroup and --midpoint both place the root: choose one")
     if options.latest is not None and options.axis != "time":
@@ -210,7 +214,7 @@ def style_of(options: DrawOptions) -> Style:
         outgroup=tuple(name.strip() for name in (options.outgroup or "").split(",") if name),
         is_midpoint=options.midpoint,
         is_scaled=not options.cladogram,
-        size=(options.width, options.height),
+        size=(_points("width", options.width), _points("height", options.height)),
         font=options.font or "",
         font_size=options.font_size,
         is_italic=options.italic,
@@ -219,6 +223,14 @@ def style_of(options: DrawOptions) -> Style:
         collapsed=_clades(options.collapse),
         axis=Axis(kind=options.axis, unit=options.unit or "", latest=options.latest),
     )
+
+
+def _points(name: str, length: float | str | None) -> float | None:
+    """Points of a side, which Python may give as ``"174mm"``."""
+    try:
+        return None if length is None else page_length_of(str(length))
+    except ValueError as error:
+        raise InputError(f"{name}: {error}") from None
 
 
 def _marks(text: str | None) -> tuple[str, ...] | None:

@@ -1,4 +1,4 @@
-"""``mltree report``: a page that shows what a run has left."""
+"""``mltree report``: a page, or a text, that shows what a run has left."""
 
 from __future__ import annotations
 
@@ -11,8 +11,9 @@ from mltree.analyses.options import ReportOptions
 from mltree.data.alignments import read_alignment
 from mltree.data.patterns import compress
 from mltree.data.source import read_text
-from mltree.report.page import PartModel, Subject, document
-from mltree.report.record import Facts, facts_of
+from mltree.report.page import document
+from mltree.report.record import Facts, PartModel, Subject, facts_of
+from mltree.report.tables import text_report
 from mltree.runs.demand import resident_bytes
 from mltree.runs.logged_run import by_kind, command_result, input_files
 from mltree.runs.problem import read_model, summarise
@@ -26,8 +27,8 @@ if TYPE_CHECKING:
     from mltree.report.progress import Reporter
 
 
-REPORT = "report.html"
-"""The kind of file that a report is."""
+REPORT, TEXT = "report.html", "report.txt"
+"""Kinds of files of a report: a page, a plain text."""
 
 READ_BYTES, DRAWN_BYTES, MUCH = 6, 3 << 20, 1 << 30
 """Bytes of memory for a byte of the alignment while it is read, and for the page (500 taxa x 20,000
@@ -48,12 +49,15 @@ def run_report(options: ReportOptions, reporter: Reporter) -> None:
         InputError: the run left no tree, or a file cannot be read or written.
     """
     workspace = Workspace.of(options.prefix.removesuffix(".mltree"), options.prefix)
-    with workspace.taken([REPORT], options.redo, options.inputs):
+    kind = TEXT if options.text else REPORT
+    with workspace.taken([kind], options.redo, options.inputs):
         reporter(RunStarted(__version__, options.line))
         planned = report_memory(workspace, options.alignment)
         if planned > MUCH:
             reporter(Notice(f"memory: the process will take about {planned / 2**20:,.0f} MiB"))
-        path = write_report(workspace, reporter, alignment=options.alignment, tree=options.tree)
+        path = write_report(
+            workspace, reporter, alignment=options.alignment, tree=options.tree, kind=kind
+        )
         reporter.say(f"Wrote {path}")
         files, inputs, values = by_kind([path]), options.inputs, {"memory": planned}
         result = command_result("report", options.line, values, files, inputs, reporter)
@@ -73,11 +77,13 @@ def write_report(
     *,
     alignment: str | None = None,
     tree: str | None = None,
+    kind: str = REPORT,
 ) -> Path:
-    """Write the page for what lies under a prefix; returns its path.
+    """Write the page, or the text, for what lies under a prefix; returns its path.
 
     alignment  where that is now; where the run had it, or beside the prefix, where None
     tree       the file of the tree to show; the best that the run has where None
+    kind       :data:`REPORT` or :data:`TEXT`
 
     Raises:
         InputError: there is no tree, or a file cannot be read or written.
@@ -102,8 +108,9 @@ def write_report(
         summary=summary, patterns=patterns,
         methods="" if log is None else _methods(log.read_text(errors="replace")),
     )  # fmt: skip
-    (page,) = workspace.write({REPORT: document(subject)})
-    return page
+    content = text_report(subject) if kind == TEXT else document(subject)
+    (path_of_it,) = workspace.write({kind: content})
+    return path_of_it
 
 
 def _recorded(workspace: Workspace) -> Facts:
@@ -157,4 +164,4 @@ def _is_of_the_run(alignment: str, facts: Facts) -> bool:
 def _methods(log: str) -> str:
     """The log's paragraph for a methods section, from its heading to the end."""
     _, *sections = re.split(r"^Methods$", log, flags=re.MULTILINE)
-    return sections[-1].strip() if sections else ""
+    return re.split(r"^Wrote ", sections[-1], flags=re.M)[0].strip() if sections else ""

@@ -586,7 +586,7 @@ class ConcordanceOptions(SeedOptions, TreesOptions, kw_only=True):
 
 
 class ReportOptions(WrittenOptions, kw_only=True):
-    """Draw all that a search has found as one page of HTML, which needs no network.
+    """Show all that a search has found on one page of HTML, which needs no network, or as text.
 
     Writes PREFIX.mltree.report.html: the tree to zoom, search, collapse and re-root; lnL over time;
     where time went; the model; the alignment; the settings. Works while a search runs, too.
@@ -610,6 +610,14 @@ class ReportOptions(WrittenOptions, kw_only=True):
             reads="tree",
         ),
     ] = None
+    text: Annotated[
+        bool,
+        Option(
+            "--text",
+            "Write PREFIX.mltree.report.txt instead: data, model choice, model, tree, supports, "
+            "time and citations as plain text.",
+        ),
+    ] = False
 
 
 class OutOptions(WrittenOptions, kw_only=True):

@@ -29,14 +29,13 @@ from mltree.report.scene import (
     Dot,
     Label,
     Point,
-    Polyline,
     Scene,
     arc,
     hull,
     polar,
     width_of,
 )
-from mltree.report.style import Clade, Plan, Style, Support, dates, nice_length, pale, plan_of
+from mltree.report.style import Clade, Style, Support, TreePlan, dates, nice_length, pale, plan_of
 from mltree.system.errors import InputError
 from mltree.system.events import Emit, Notice, ignore
 from mltree.tree.clades import WrittenTree
@@ -71,14 +70,14 @@ SCALE_SHARE = 0.2
 TRIANGLE = "#e4eaf0"
 """Colour of a collapsed clade."""
 
-LEGEND_FACE, LEGEND_ROW = 8.0, 14.0
-"""Font size and height of a line of the legend."""
+LEGEND_FACE, LEGEND_ROW = 8.0, 1.75
+"""Font size of the legend, and height of its lines as a share of that."""
+
+THINNEST, SMALLEST_LEGEND = 2000.0, 150.0
+"""Width of a large round tree in branches' widths, and in font sizes of its legend, at most."""
 
 SLACK = 0.5
 """Points between a support and anything else, at least."""
-
-RULE = "#dfe4e8"
-"""Colour of lines of the background."""
 
 SMALLEST_SPAN = 1e-300
 """Extent of an unrooted tree whose branches have no length."""
@@ -94,6 +93,10 @@ NAMES_SHARE = 0.25
 
 MOST_TRIES = 30
 """Layouts tried for a page of a given size."""
+
+
+Entry = tuple[float, Callable[[Scene, float, float], None]]
+"""Width of an entry of a legend, and the function that draws it at a place."""
 
 
 def draw(tree: WrittenTree, style: Style, emit: Emit = ignore) -> Scene:
@@ -154,7 +157,7 @@ def _spare(
 class _Layout:
     """Base of the layouts: branches, names, supports, clades, legend."""
 
-    def __init__(self, plan: Plan, style: Style, growth: float) -> None:
+    def __init__(self, plan: TreePlan, style: Style, growth: float) -> None:
         self.plan, self.style, self.tree = plan, style, plan.tree
         self.growth, rows = growth, plan.n_rows
         roomy = TWELVE_POINTS
@@ -183,9 +186,20 @@ class _Layout:
         return self.style.font_size or FACE * min(self.pitch, self.roomy)
 
     @property
+    def spread(self) -> float:
+        """Width of a round tree, points; 0 where the tree grows downwards alone."""
+        return 0.0
+
+    @property
     def stroke(self) -> float:
         """Width of branches, points."""
-        return max(0.4, min(self.face / FACE, TWELVE_POINTS) / 11.0)
+        large = min(0.25 * self.pitch, self.spread / THINNEST)
+        return max(0.4, large, min(self.face / FACE, TWELVE_POINTS) / 11.0)
+
+    @property
+    def small(self) -> float:
+        """Font size of the legend, points."""
+        return max(LEGEND_FACE, self.spread / SMALLEST_LEGEND)
 
     @property
     def dot(self) -> float:
@@ -243,9 +257,9 @@ class _Layout:
         return Label(*place, text, size, anchor, turn, colour, font=self.style.font)
 
     def name(self, node: int, place: Point, turn: float) -> Label:
-        """The name of a tip, running away from a place."""
+        """The name of a tip, running away from a place; no clade's is in italics."""
         label = self.text(place, turn, self.tree.labels[node], self.face)
-        return replace(label, is_italic=self.style.is_italic)
+        return replace(label, is_italic=self.style.is_italic and self.plan.rows[node] == 1.0)
 
     def triangle(self, scene: Scene, corners: Sequence[Point]) -> None:
         """Draw a collapsed clade."""
@@ -358,8 +372,8 @@ class _Layout:
     def span(self, node: int) -> tuple[float, float]:
         """Rows at which a clade begins and ends."""
         tips, plan = self.tips_of(node), self.plan
-        first = float(plan.row[tips[0]] - plan.rows[tips[0]] / 2.0)
-        return first, float(plan.row[tips[-1]] + plan.rows[tips[-1]] / 2.0)
+        half = plan.rows / 2.0
+        return float((plan.row - half)[tips[0]]), float((plan.row + half)[tips[-1]])
 
     def levels(self) -> list[int]:
         """Column of each highlighted clade's name: outside those of clades within it."""
@@ -375,46 +389,35 @@ class _Layout:
     def legend(self, scene: Scene, clades: Sequence[Clade] = ()) -> None:
         """Write scale bar, supports and clades under the tree, from left to right in lines."""
         left, _, right, bottom = scene.bounds()
-        x, y = left, bottom + LEGEND_ROW
+        x, y = left, bottom + LEGEND_ROW * self.small
         for width, put in self._entries(clades):
             if x > left and x + width > max(right, left + (self.style.size[0] or 0.0) - 2 * MARGIN):
-                x, y = left, y + LEGEND_ROW
+                x, y = left, y + LEGEND_ROW * self.small
             put(scene, x, y)
-            x += width + 2.0 * LEGEND_FACE
+            x += width + 2.0 * self.small
 
-    def _entries(
-        self, clades: Sequence[Clade]
-    ) -> Iterator[tuple[float, Callable[[Scene, float, float], None]]]:
-        """Width of each entry of the legend, and the function that draws it."""
+    def _entries(self, clades: Sequence[Clade]) -> Iterator[Entry]:
+        """Entries of the legend, from left to right."""
         axis = self.style.axis
         if axis.kind == "scale" and self.plan.is_measured:
             length = nice_length(float(self.plan.depth.max()) * SCALE_SHARE)
             points = length * self.across
             text = f"{length:g} {axis.unit or 'substitutions per site'}"
             yield (
-                points + GAP + width_of(text, LEGEND_FACE, self.style.font),
+                points + GAP + width_of(text, self.small, self.style.font),
                 lambda scene, x, y: self._bar(scene, x, y, points, text),
             )
         supports = self.style.supports
-        names, least = supports.names, supports.cutoffs
         shown = [one for one in self.plan.supports if one.text]
-        if shown and "labels" in self.marks and (names or least):
-            columns = supports.columns or tuple(range(1, max(len(names), len(least)) + 1))
-            parts = []
-            for number in columns:
-                name = names[number - 1] if number <= len(names) else ""
-                cut = f"≥ {least[min(number, len(least)) - 1]:g}" if least else ""
-                parts.append(" ".join(filter(None, (name, cut))))
-            yield self._worded("Supports: " + " / ".join(parts), ACCENT)
+        if shown and "labels" in self.marks and supports.title:
+            yield self._worded(supports.title, ACCENT)
         if shown and {"colours", "dots"} & set(self.marks):
-            yield from self._steps(names)
+            yield from self._steps(supports.names)
         for clade in clades:
             if clade.name:
                 yield self._worded(clade.name, INK, pale(clade.colour))
 
-    def _steps(
-        self, names: Sequence[str]
-    ) -> Iterator[tuple[float, Callable[[Scene, float, float], None]]]:
+    def _steps(self, names: Sequence[str]) -> Iterator[Entry]:
         """The colours of supports."""
         columns, plan = self.style.supports.columns, self.plan
         number = columns[-1] if columns else plan.n_columns
@@ -427,40 +430,33 @@ class _Layout:
                 end = f"–{steps[place + 1][0]:g}" if place + 1 < len(steps) else ""
                 yield self._worded(f"{start:g}{end}" if end else f"≥ {start:g}", INK, colour)
 
-    def _worded(
-        self, text: str, colour: str, swatch: str = ""
-    ) -> tuple[float, Callable[[Scene, float, float], None]]:
+    def _worded(self, text: str, colour: str, swatch: str = "") -> Entry:
         """An entry of words, behind a square of a colour where there is one."""
-        indent = 1.3 * LEGEND_FACE if swatch else 0.0
+        indent = 1.3 * self.small if swatch else 0.0
 
         def put(scene: Scene, x: float, y: float) -> None:
             if swatch:
-                side = [(0.0, -4.0), (8.0, -4.0), (8.0, 4.0), (0.0, 4.0)]
+                half = self.small / 2.0
+                side = [(0.0, -half), (2.0 * half, -half), (2.0 * half, half), (0.0, half)]
                 scene.areas.append(Area(np.add(side, (x, y)), swatch))
-            scene.words.append(self.text((x + indent, y), 0.0, text, LEGEND_FACE, colour))
+            scene.words.append(self.text((x + indent, y), 0.0, text, self.small, colour))
 
-        return indent + width_of(text, LEGEND_FACE, self.style.font), put
+        return indent + width_of(text, self.small, self.style.font), put
 
     def _bar(self, scene: Scene, x: float, y: float, points: float, text: str) -> None:
         for foot in (x, x + points):
             scene.line((foot, y - 3.0), (foot, y + 3.0), width=0.8, colour=INK)
         scene.line((x, y), (x + points, y), width=0.8, colour=INK)
-        scene.words.append(self.text((x + points + GAP, y), 0.0, text, LEGEND_FACE))
+        scene.words.append(self.text((x + points + GAP, y), 0.0, text, self.small))
 
     def dates(self, apart: float) -> list[tuple[float, str]]:
         """Depths of the ticks of a time axis, and their numbers."""
         most = max(2, min(8, int(self.length / apart)))
         return dates(float(self.plan.depth.max()), self.style.axis.latest, most)
 
-    @property
-    def time_unit(self) -> str:
-        """Title of a time axis."""
-        dated = self.style.axis.latest is not None
-        return self.style.axis.unit or ("date" if dated else "time before the latest tip")
-
 
 class _Rectangular(_Layout):
-    def __init__(self, plan: Plan, style: Style, growth: float) -> None:
+    def __init__(self, plan: TreePlan, style: Style, growth: float) -> None:
         super().__init__(plan, style, growth)
         self.length = BRANCHES * growth
 
@@ -505,14 +501,15 @@ class _Rectangular(_Layout):
         if not self.plan.highlights:
             return
         plan, tree = self.plan, self.tree
-        right = scene.bounds()[2] + 3.0
+        right, grounds = scene.bounds()[2] + 3.0, []
         for node, clade in self.plan.highlights:
             stem = plan.depth[tree.parent[node]] if node else 0.0
             left = 0.5 * float(plan.depth[node] + stem) * self.across - (0.0 if node else GAP)
             first, last = self.span(node)
             top, foot = first * self.pitch + 0.5, last * self.pitch - 0.5
             corners = np.array([(left, top), (right, top), (right, foot), (left, foot)])
-            scene.areas.append(Area(corners, pale(clade.colour)))
+            grounds.append(Area(corners, pale(clade.colour)))
+        scene.ground(grounds)
         start, levels = right + 5.0, self.levels()
         for level in range(max(levels) + 1):
             widest = 0.0
@@ -535,19 +532,23 @@ class _Rectangular(_Layout):
         for depth, number in self.dates(APART):
             x = depth * self.across
             scene.line((x, y), (x, y + 3.5), width=0.8)
-            scene.lines.insert(0, _faint((x, top), (x, y)))
-            size = LEGEND_FACE
+            scene.rule((x, top), (x, y))
+            size = self.small
             scene.words.append(Label(x, y + 9.0, number, size, "middle", font=self.style.font))
-        middle = self.length / 2.0, y + 9.0 + LEGEND_ROW
-        label = Label(*middle, self.time_unit, LEGEND_FACE, "middle", font=self.style.font)
+        middle = self.length / 2.0, y + 9.0 + LEGEND_ROW * self.small
+        label = Label(*middle, self.style.axis.title, self.small, "middle", font=self.style.font)
         scene.words.append(label)
 
 
 class _Circular(_Layout):
-    def __init__(self, plan: Plan, style: Style, growth: float) -> None:
+    def __init__(self, plan: TreePlan, style: Style, growth: float) -> None:
         super().__init__(plan, style, growth)
         self.length = growth * max(RADIUS, self.roomy / self.pitch_share)
         self.pitch = self.length * self.pitch_share
+
+    @property
+    def spread(self) -> float:
+        return 2.0 * self.length
 
     @property
     def pitch_share(self) -> float:
@@ -573,8 +574,6 @@ class _Circular(_Layout):
     def bare(self) -> Scene:
         scene, plan = Scene(), self.plan
         self.crowd = Crowd()
-        if self.style.axis.kind == "time":
-            self.rings(scene)
         for node, below in enumerate(self.tree.children):
             reach = float(plan.depth[node]) * self.across
             start = float(plan.depth[self.tree.parent[node]]) * self.across if node else reach
@@ -586,11 +585,10 @@ class _Circular(_Layout):
                 self.line(scene, *arc(reach, first, last))
                 continue
             if plan.rows[node] > 1.0 or plan.reach[node] > plan.depth[node]:
-                half = self.turn(0.4 * float(plan.rows[node]))
                 reach = max(float(plan.reach[node]) * self.across, reach + 8.0)
-                self.triangle(
-                    scene, [ends[1], polar(reach, turn - half), polar(reach, turn + half)]
-                )
+                most = math.degrees(0.4 * float(plan.rows[node]) * self.roomy / reach)
+                half = min(self.turn(0.4 * float(plan.rows[node])), most)
+                self.triangle(scene, [ends[1], *arc(reach, turn - half, turn + half)])
             reach = min(reach, self.length)
             if self.length - reach > 2.0 * GAP:
                 rim = polar(reach + GAP, turn), polar(self.length, turn)
@@ -598,6 +596,8 @@ class _Circular(_Layout):
                 self.keep_clear(rim, 0.3 * self.stroke)
             self.write(scene, self.name(node, polar(self.rim, turn), turn))
         self.dots(scene)
+        if self.style.axis.kind == "time":
+            self.rings(scene)
         self.sectors(scene)
         self.legend(scene)
         return scene
@@ -615,14 +615,15 @@ class _Circular(_Layout):
         plan, font = self.plan, self.style.font
         names = max(width_of(self.tree.labels[tip], self.face, font) for tip in self.tree.tips)
         outer = self.rim + names + 3.0
-        spans = []
+        spans, grounds = [], []
         for node, clade in plan.highlights:
             first, last = map(self.turn, self.span(node))
             spans.append((first, last))
             stem = float(plan.depth[self.tree.parent[node]]) if node else 0.0
             inner = 0.5 * (float(plan.depth[node]) + stem) * self.across
             points = [*arc(outer, first, last), *arc(inner, last, first)]
-            scene.areas.append(Area(np.array(points), pale(clade.colour)))
+            grounds.append(Area(np.array(points), pale(clade.colour)))
+        scene.ground(grounds)
         start, levels = outer + 4.0, self.levels()
         for level in range(max(levels) + 1):
             widest = 0.0
@@ -644,17 +645,15 @@ class _Circular(_Layout):
             radius = depth * self.across
             if radius > 1.0:
                 ring = arc(radius, 0.0, 360.0)
-                scene.lines.append(_faint(*ring))
+                scene.rule(*ring)
                 place = polar(radius, gap)
-                label = Label(*place, number, 0.8 * LEGEND_FACE, "middle", font=self.style.font)
+                label = Label(*place, number, 0.8 * self.small, "middle", font=self.style.font)
                 if self.crowd.is_free(label.box(), 1.0):
                     self.write(scene, label)
 
-    def _entries(
-        self, clades: Sequence[Clade]
-    ) -> Iterator[tuple[float, Callable[[Scene, float, float], None]]]:
+    def _entries(self, clades: Sequence[Clade]) -> Iterator[Entry]:
         if self.style.axis.kind == "time":
-            yield self._worded(f"Rings: {self.time_unit}", INK)
+            yield self._worded(f"Rings: {self.style.axis.title}", INK)
         yield from super()._entries(clades)
 
 
@@ -664,14 +663,14 @@ class _Unrooted(_Layout):
     A wedge holds the wedges of its clades, whatever the lengths.
     """
 
-    def __init__(self, plan: Plan, style: Style, growth: float) -> None:
+    def __init__(self, plan: TreePlan, style: Style, growth: float) -> None:
         if style.axis.kind == "time":
             raise InputError("an unrooted tree has no time axis: choose another --layout")
         super().__init__(plan, style, growth)
         tree, rows = self.tree, plan.rows.copy()
         for node in range(tree.n_nodes - 1, 0, -1):
             rows[tree.parent[node]] += rows[node]
-        self.spot = np.zeros((tree.n_nodes, 2))  # in units of depth
+        self.places = np.zeros((tree.n_nodes, 2))  # in units of depth
         self.turns = np.zeros(tree.n_nodes)  # degrees
         self.wedge = 360.0 * rows / rows[0]
         start = np.zeros(tree.n_nodes)
@@ -683,13 +682,17 @@ class _Unrooted(_Layout):
                 turn = math.radians(start[child] + self.wedge[child] / 2.0)
                 length = float(plan.depth[child] - plan.depth[node]) if plan.is_measured else 1.0
                 step = length * math.cos(turn), length * math.sin(turn)
-                self.spot[child] = self.spot[node] + step
+                self.places[child] = self.places[node] + step
                 self.turns[child] = math.degrees(turn)
-        low, high = self.spot.min(axis=0), self.spot.max(axis=0)
+        low, high = self.places.min(axis=0), self.places.max(axis=0)
         self.extent = max(float((high - low).max()), SMALLEST_SPAN)
         rim = self.roomy * plan.n_rows / (2.0 * math.pi)
         self.width = 2.0 * growth * max(RADIUS, rim)
         self.tries = 0
+
+    @property
+    def spread(self) -> float:
+        return self.width
 
     @property
     def across(self) -> float:
@@ -708,7 +711,7 @@ class _Unrooted(_Layout):
         return self.width != width and self.tries < MOST_TRIES
 
     def heading(self, node: int) -> tuple[Point, float]:
-        x, y = (self.spot[node] * self.across).tolist()
+        x, y = (self.places[node] * self.across).tolist()
         return (x, y), float(self.turns[node])
 
     def bare(self) -> Scene:
@@ -782,17 +785,14 @@ class _Unrooted(_Layout):
 
     def hulls(self, scene: Scene) -> None:
         """Shade highlighted clades: the smallest convex areas that hold them and their names."""
-        names = dict(zip(sorted(t for t in self.tree.tips), scene.words, strict=False))
+        names = dict(zip(self.tree.tips, scene.words, strict=False))
+        grounds = []
         for node, clade in self.plan.highlights:
             points = [self.heading(n)[0] for n in range(node, int(self.tree.ends[node]))]
             for tip in self.tips_of(node):
                 points += names[tip].box().corners
-            scene.areas.append(Area(hull(points), pale(clade.colour)))
-
-
-def _faint(*points: Point) -> Polyline:
-    """A line of the background."""
-    return Polyline(np.array(points, np.float64), 0.4, RULE)
+            grounds.append(Area(hull(points), pale(clade.colour)))
+        scene.ground(grounds)
 
 
 LAYOUTS = {"rectangular": _Rectangular, "circular": _Circular, "unrooted": _Unrooted}

@@ -78,6 +78,8 @@ class Methods(Value, kw_only=True):
     """Criterion of the choice."""
     supports: Mapping[str, int | None] = field(default_factory=dict)
     """Supports of the tree's branches: keys of :data:`SUPPORTS`, and the number of replicates."""
+    has_converged: bool | None = None
+    """Verdict of autoMRE about the bootstrap's replicates; None where it was not asked."""
     is_estimated: bool = True
     """True if parameters or lengths were estimated on a fixed topology."""
     on_pocl: bool = False
@@ -126,20 +128,32 @@ def methods_text(done: Methods) -> str:
         )
     if done.supports:
         named = [
-            f"{SUPPORTS[name]}{cite(name)}"
-            + ("" if replicates is None else f" ({counted(replicates, 'replicate')})")
+            f"{SUPPORTS[name]}{cite(name)}{_replicates(name, replicates, done, cite)}"
             for name, replicates in done.supports.items()
         ]
         listed = " and ".join(filter(None, [", ".join(named[:-1]), named[-1]]))
         sentences.append(f"Branches were supported by {listed}.")
     if done.on_pocl:
         sentences.append(f"It was computed on CPUs through PoCL{cite('PoCL')}.")
-    references = [
-        textwrap.fill(f"[{n}] {text}", WIDTH, subsequent_indent="    ")
-        for n, text in enumerate(cited, 1)
-    ]
-    paragraph = textwrap.fill(" ".join(sentences), WIDTH)
+    references = [_folded(f"[{n}] {text}", "    ") for n, text in enumerate(cited, 1)]
+    paragraph = _folded(" ".join(sentences))
     return "\n".join(["", "Methods", "", paragraph, "", *references])
+
+
+def _folded(text: str, indent: str = "") -> str:
+    """A text in lines that end between words: SH-aLRT stays whole."""
+    return textwrap.fill(text, WIDTH, subsequent_indent=indent, break_on_hyphens=False)
+
+
+def _replicates(name: str, replicates: int | None, done: Methods, cite: Cite) -> str:
+    """`` (100 replicates, converged by autoMRE [9])``."""
+    if replicates is None:
+        return ""
+    verdict = ""
+    if done.has_converged is not None and name in {"FBP", "TBE"}:
+        verb = "converged" if done.has_converged else "not converged"
+        verdict = f", {verb} by autoMRE{cite('autoMRE')}"
+    return f" ({counted(replicates, 'replicate')}{verdict})"
 
 
 def without_values(model: str) -> str:

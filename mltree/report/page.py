@@ -24,19 +24,24 @@ import numpy as np
 
 from mltree.data.patterns import Patterns
 from mltree.models.eigen import ModelArrays
-from mltree.models.empirical import Matrices
 from mltree.models.substitution import Model
 from mltree.report.drawing import draw
 from mltree.report.methods import bibliography, without_values
-from mltree.report.record import Facts
+from mltree.report.record import Facts, PartModel, Subject
 from mltree.report.scene import svg
-from mltree.report.style import Style
-from mltree.report.tables import MAX_P_VALUE, alignment_facts, time_cells, warning_lines
+from mltree.report.style import Style, Supports
+from mltree.report.tables import (
+    MAX_P_VALUE,
+    alignment_facts,
+    ranked_cells,
+    support_rows,
+    time_cells,
+    warning_lines,
+)
 from mltree.system import __version__
 from mltree.system.arrays import Float64
 from mltree.system.events import AlignmentSummary
 from mltree.system.values import Value
-from mltree.tree.clades import WrittenTree
 
 # Charts as SVG. Colours and fonts are classes of the page's stylesheet, so that charts follow it by
 # day and night.
@@ -339,6 +344,10 @@ LEAST_SHORT = 0.01
 """Smallest distance from the best lnL that the time chart shows: the final epsilon of a search."""
 
 
+LEAST_SPAN = 1.0
+"""Log-likelihood units that the chart of starting trees shows at least."""
+
+
 def lnl_chart(facts: Facts) -> str:
     """Distance of the search's lnL from its end, over time, on a logarithmic scale.
 
@@ -379,7 +388,8 @@ def starts_chart(starts: Sequence[tuple[str, float]]) -> str:
     for origin, lnl in starts:
         kinds.setdefault(origin.rpartition(" ")[0] or origin, []).append((origin, lnl))
     lnls = [lnl for _, lnl in starts]
-    margin = 0.05 * (max(lnls) - min(lnls)) or 1.0
+    span = max(lnls) - min(lnls)
+    margin = max(0.05 * span, 0.5 * (LEAST_SPAN - span))  # equal starts stand in the middle
     across = Scale(min(lnls) - margin, max(lnls) + margin, 110.0, WIDTH - 24.0)
     parts = []
     for row, (kind, members) in enumerate(kinds.items()):
@@ -419,35 +429,6 @@ MOST_PICTURES = 40
 """Parts whose models are drawn, at most; the table has all of them."""
 
 MIB = 2**20
-
-
-class PartModel(Value):
-    """The model of a part of the alignment."""
-
-    name: str
-    sites: str
-    """Sites of the part, in the syntax of partition files."""
-    text: str
-    """The model with its values."""
-    model: Model
-    """The model; counted frequencies are NaN if the data are not at hand."""
-
-
-class Subject(Value):
-    """Everything that a page shows of a run."""
-
-    name: str
-    """Prefix of the run's files, without folder."""
-    facts: Facts
-    tree: WrittenTree
-    newick: str
-    tree_file: str
-    models: Sequence[PartModel] = ()
-    summary: AlignmentSummary | None = None
-    patterns: Patterns | None = None
-    """The alignment's patterns, if the alignment is at hand."""
-    methods: str = ""
-    """Methods paragraph and references, from the run's log."""
 
 
 def key_figures(subject: Subject) -> str:
@@ -490,6 +471,7 @@ def sections(subject: Subject) -> list[tuple[str, str, str]]:
     """Anchor, title and HTML of every section below the tree that has content."""
     made = (
         ("search", "How the search went", _search(subject.facts)),
+        ("supports", "Supports", _supports(subject.facts)),
         ("time", "Where time went", _time(subject.facts)),
         ("model", "Model", _models(subject)),
         ("data", "Alignment", _alignment(subject)),
@@ -521,6 +503,11 @@ def _search(facts: Facts) -> str:
     return "".join(parts)
 
 
+def _supports(facts: Facts) -> str:
+    rows = support_rows(facts)
+    return _table((), rows) if rows else ""
+
+
 def _time(facts: Facts) -> str:
     if facts.time is None or not any(row["seconds"] > 0.0 for row in facts.time["rows"]):
         return ""
@@ -535,28 +522,34 @@ def _models(subject: Subject) -> str:
     models = subject.models
     if not models:
         return ""
+    choice = "".join(_details(_ranked_title(one), _ranked(one)) for one in subject.facts.ranked)
     if len(models) == 1:
-        return f'<p class="mono">{_text(models[0].text)}</p>' + _pictures(models[0], subject)
+        text = f'<p class="mono">{_text(models[0].text)}</p>'
+        return text + _pictures(models[0], subject) + choice
     rows = [(part.name, part.sites, part.text) for part in models]
     parts = [_table(("part", "sites", "model"), rows)]
     parts += [
         _details(f"{part.name} ({part.sites})", _pictures(part, subject))
         for part in models[:MOST_PICTURES]
     ]
-    return "".join(parts)
+    return "".join([*parts, choice])
+
+
+def _ranked(ranked: Mapping[str, Any]) -> str:
+    """The best candidates of a model choice."""
+    columns, rows = ranked_cells(ranked)
+    return _table(columns, rows)
+
+
+def _ranked_title(ranked: Mapping[str, Any]) -> str:
+    of_part = "" if ranked["part"] == "noname" else f" of {ranked['part']}"
+    return f"Model choice{of_part}: the best of {ranked['candidates']:,}"
 
 
 def _pictures(part: PartModel, subject: Subject) -> str:
     """Charts of a model; counted frequencies are those of the data, if at hand."""
-    model = part.model
-    is_lone, states = len(subject.models) == 1, len(model.alphabet.states)
-    known = [_frequencies(component, subject, is_lone) for component in model.components]
-    equal = np.full(states, 1.0 / states)
-    usable = [
-        Matrices(component.rates, equal if frequencies is None else frequencies)
-        for component, frequencies in zip(model.components, known, strict=True)
-    ]
-    arrays = model.with_matrices(usable).arrays()
+    model, arrays = part.model, subject.arrays(part)
+    known = [subject.frequencies(component) for component in model.components]
     caption = "Exchangeabilities: areas of the bubbles."
     drawn = [
         _figure(matrix_chart(component, frequencies), caption)
@@ -566,14 +559,6 @@ def _pictures(part: PartModel, subject: Subject) -> str:
         caption = "Rate categories: as wide as their share of the sites, as high as their rate."
         drawn.append(_figure(categories_chart(arrays), caption))
     return f'<div class="side">{"".join(drawn)}</div>'
-
-
-def _frequencies(model: Model, subject: Subject, is_lone: bool) -> Float64 | None:
-    if not np.isnan(model.frequencies).any():
-        return model.frequencies
-    if subject.patterns is None or not is_lone:
-        return None
-    return subject.patterns.base_frequencies()
 
 
 def _alignment(subject: Subject) -> str:
@@ -686,6 +671,7 @@ POLICY = (
 def document(subject: Subject) -> str:
     """The text of the HTML file."""
     title = f"{subject.name} · mltree"
+    names = subject.support_names
     made = sections(subject)
     links = "".join(f'<a href="#{anchor}">{heading}</a>' for anchor, heading, _ in made)
     body = "".join(
@@ -701,8 +687,8 @@ def document(subject: Subject) -> str:
         figures=key_figures(subject),
         tree_file=escape(subject.tree_file),
         tips=f"{len(subject.tree.tips):,}",
-        data=_embedded({"newick": subject.newick, "name": subject.name}),
-        still=svg(draw(subject.tree, Style())),
+        data=_embedded({"newick": subject.newick, "name": subject.name, "supports": names}),
+        still=svg(draw(subject.tree, Style(supports=Supports(names=names)))),
         body=body,
         version=__version__,
         script="".join(map(_asset, SCRIPTS)),

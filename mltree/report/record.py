@@ -8,16 +8,26 @@ from __future__ import annotations
 import json
 import os
 import re
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
 
 from mltree.system.errors import InputError
 from mltree.system.files import naming, open_own
 from mltree.system.process import uninterrupted
 from mltree.system.values import Value
+
+if TYPE_CHECKING:
+    from mltree.data.patterns import Patterns
+    from mltree.models.eigen import ModelArrays
+    from mltree.models.substitution import Model
+    from mltree.system.arrays import Float64
+    from mltree.system.events import AlignmentSummary
+    from mltree.tree.clades import WrittenTree
 
 _BEGINNING = b'{"event": '
 """First words of every record."""
@@ -115,6 +125,12 @@ class Facts:
     spent: Fields | None = None
     """Wall, CPU and device seconds, memory."""
     finished: Fields | None = None
+    ranked: list[Fields] = field(default_factory=list)
+    """The best candidates of each part's model choice."""
+    supports: list[Fields] = field(default_factory=list)
+    """Supports in the order in which the tree got them."""
+    bootstrap: Fields | None = None
+    """Number of replicates, and the last verdict of autoMRE."""
     notices: list[str] = field(default_factory=list)
 
 
@@ -137,7 +153,7 @@ def best_labelled(drawn: Iterable[tuple[str, str]]) -> tuple[str, tuple[str, ...
     for metric, newick in drawn:
         known = (*known, LEGENDS.get(metric, metric))
         columns = max((label.count("/") + 1 for label in _LABEL.findall(newick)), default=0)
-        if columns > most:
+        if columns > most or newick == best:  # tests of one kind get on the tree together
             best, most, names = newick, columns, known
     return best, names if len(names) == most else ()
 
@@ -149,6 +165,7 @@ _KEPT = {
     "TimeSpent": "time",
     "ResourcesSpent": "spent",
     "RunFinished": "finished",
+    "BootstrapFinished": "bootstrap",
 }
 """Events of which the latest is kept, and their field of :class:`Facts`."""
 
@@ -192,6 +209,10 @@ def _add(facts: Facts, name: str, event: Fields, seconds: float) -> None:
         case "ModelChosen":
             for known in (facts.points, facts.phases, facts.starts):
                 known.clear()
+        case "ModelsRanked":
+            facts.ranked.append(event)
+        case "SupportsDrawn":
+            facts.supports.append(event)
         case "Notice" if event["text"] not in facts.notices:
             facts.notices.append(event["text"])
         case "DeviceChosen":
@@ -202,3 +223,64 @@ def _add(facts: Facts, name: str, event: Fields, seconds: float) -> None:
             facts.phases.append((seconds, f"phase {event['phase']}, radius {event['radius']}"))
     if name in _STEPS and isinstance(event["lnl"], float):
         facts.points.append(Point(seconds, event["lnl"], _STEPS[name].format(**event)))
+
+
+# The subject of a report: facts, tree, model and data.
+
+
+class PartModel(Value):
+    """The model of a part of the alignment."""
+
+    name: str
+    sites: str
+    """Sites of the part, in the syntax of partition files."""
+    text: str
+    """The model with its values."""
+    model: Model
+    """The model; counted frequencies are NaN if the data are not at hand."""
+
+
+class Subject(Value):
+    """Everything that a page shows of a run."""
+
+    name: str
+    """Prefix of the run's files, without folder."""
+    facts: Facts
+    tree: WrittenTree
+    newick: str
+    tree_file: str
+    models: Sequence[PartModel] = ()
+    summary: AlignmentSummary | None = None
+    patterns: Patterns | None = None
+    """The alignment's patterns, if the alignment is at hand."""
+    methods: str = ""
+    """Methods paragraph and references, from the run's log."""
+
+    @property
+    def support_names(self) -> tuple[str, ...]:
+        """Names of the supports in the tree's labels; none if the tree is not the run's."""
+        from mltree.tree.clades import read_written
+
+        drawn = ((one["metric"], one["newick"]) for one in self.facts.supports)
+        newick, names = best_labelled(drawn)
+        if not names or sorted(read_written(newick)[0].labels) != sorted(self.tree.labels):
+            return ()
+        return names
+
+    def frequencies(self, model: Model) -> Float64 | None:
+        """f64 [S] of a part's component: counted in the data if it says so; None if unknown."""
+        if not np.isnan(model.frequencies).any():
+            return model.frequencies
+        if self.patterns is None or len(self.models) > 1:
+            return None
+        return self.patterns.base_frequencies()
+
+    def arrays(self, part: PartModel) -> ModelArrays:
+        """Rates and weights of a part's categories."""
+        from mltree.models.empirical import Matrices  # not before a report is made
+
+        model = part.model
+        equal = np.full(len(model.alphabet.states), 1.0 / len(model.alphabet.states))
+        known = ((one.rates, self.frequencies(one)) for one in model.components)
+        usable = [Matrices(rates, equal if shares is None else shares) for rates, shares in known]
+        return model.with_matrices(usable).arrays()

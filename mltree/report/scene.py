@@ -22,8 +22,8 @@ from mltree.system.arrays import Float64
 from mltree.system.errors import InputError
 from mltree.system.values import Value
 
-INK, ACCENT, FAINT = "#1a1f24", "#0b62a4", "#8a949e"
-"""Colours: of branches and names, of supports, of leaders."""
+INK, ACCENT, FAINT, RULE = "#1a1f24", "#0b62a4", "#8a949e", "#dfe4e8"
+"""Colours: of branches and names, of supports, of leaders, of lines of the background."""
 
 Point = tuple[float, float]
 
@@ -106,7 +106,7 @@ class Dot(Value):
 
 
 class Label(Value):
-    """A short text."""
+    """A short text in a direction."""
 
     x: float
     y: float
@@ -186,7 +186,7 @@ class Box(Value):
 
 @dataclass
 class Scene:
-    """A picture."""
+    """A picture: areas, lines, dots and words."""
 
     width: float = 0.0
     height: float = 0.0
@@ -200,6 +200,14 @@ class Scene:
     def line(self, *points: Point, width: float, colour: str = INK, dash: float = 0.0) -> None:
         """Add a line through some points."""
         self.lines.append(Polyline(np.array(points, np.float64), width, colour, dash))
+
+    def ground(self, areas: Iterable[Area]) -> None:
+        """Put areas behind all others, the first one at the very back."""
+        self.areas[:0] = areas
+
+    def rule(self, *points: Point) -> None:
+        """Add a line of the background."""
+        self.lines.insert(0, Polyline(np.array(points, np.float64), 0.4, RULE))
 
     def bounds(self) -> tuple[float, float, float, float]:
         """Least x and y, largest x and y of everything in the picture; zeros if it is empty."""

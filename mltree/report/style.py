@@ -75,6 +75,17 @@ class Supports(Value, kw_only=True):
     colours: Steps = ()
     """Colours of the last column shown, from a support on, rising; a default where empty."""
 
+    @property
+    def title(self) -> str:
+        """``Supports: SH-aLRT ≥ 80 / UFBoot2 ≥ 95``; empty without names and cut-offs."""
+        names, least = self.names, self.cutoffs
+        parts = []
+        for number in self.columns or range(1, max(len(names), len(least)) + 1):
+            name = names[number - 1] if number <= len(names) else ""
+            cut = f"≥ {least[min(number, len(least)) - 1]:g}" if least else ""
+            parts.append(" ".join(filter(None, (name, cut))))
+        return "Supports: " + " / ".join(parts) if names or least else ""
+
 
 class Axis(Value, kw_only=True):
     """The scale of the branches."""
@@ -85,6 +96,11 @@ class Axis(Value, kw_only=True):
     """Unit of the branch lengths; a default of the kind where empty."""
     latest: float | None = None
     """Date of the deepest tip; None counts time before it."""
+
+    @property
+    def title(self) -> str:
+        """Title of an axis of time."""
+        return self.unit or ("time before the latest tip" if self.latest is None else "date")
 
 
 class Style(Value, kw_only=True):
@@ -116,7 +132,7 @@ class Style(Value, kw_only=True):
 # The plan: the tree as it is drawn, rooted, ordered and collapsed, before any place is known.
 
 
-class Plan(NamedTuple):
+class TreePlan(NamedTuple):
     """The tree as it is drawn: rooted, ordered, collapsed."""
 
     tree: WrittenTree
@@ -155,22 +171,12 @@ class Support(NamedTuple):
     """Empty without a number."""
 
 
-def plan_of(tree: WrittenTree, style: Style, emit: Emit) -> Plan:
+def plan_of(tree: WrittenTree, style: Style, emit: Emit) -> TreePlan:
     """Root, order and collapse a tree as a style asks for.
 
     Raises: InputError: a taxon is not in the tree, or the tree does not suit the style.
     """
-    if style.outgroup:
-        tree, is_together = tree.rooted_beside(style.outgroup)
-        if not is_together:
-            emit(Notice("the outgroup does not stand together: drawn next to its first taxon"))
-    elif style.is_midpoint:
-        tree = tree.rooted_midway()
-    if style.order != "written":
-        tree = tree.ladderised(larger_first=style.order == "decreasing")
-    if (tree.lengths[1:] < 0.0).any():
-        emit(Notice("negative branch lengths are drawn as zero"))
-        tree = replace(tree, lengths=np.maximum(tree.lengths, 0.0))
+    tree = _arranged(tree, style, emit)
     shown = [(tree.clade_of(tree.tips_named(one.taxa)), one) for one in style.highlights]
     folded = {tree.clade_of(tree.tips_named(one.taxa)): one for one in style.collapsed}
     is_measured = style.is_scaled and tree.is_measured and float(tree.heights.max()) > SHORTEST
@@ -193,7 +199,28 @@ def plan_of(tree: WrittenTree, style: Style, emit: Emit) -> Plan:
     ]
     origin = np.unique(place, return_index=True)[1]
     supports = _supports(kept, style.supports)
-    return Plan(kept, depth[origin], reach, rows, row, is_measured, *supports, highlights)
+    return TreePlan(kept, depth[origin], reach, rows, row, is_measured, *supports, highlights)
+
+
+def _arranged(tree: WrittenTree, style: Style, emit: Emit) -> WrittenTree:
+    """The tree with the root and the order that a style asks for, without negative lengths."""
+    if style.outgroup:
+        tree, is_together = tree.rooted_beside(style.outgroup)
+        if not is_together:
+            emit(Notice("the outgroup does not stand together: drawn next to its first taxon"))
+    elif style.is_midpoint:
+        tree = tree.rooted_midway()
+    if style.order != "written":
+        tree = tree.ladderised(larger_first=style.order == "decreasing")
+    if (tree.lengths[1:] < 0.0).any():
+        emit(Notice("negative branch lengths are drawn as zero"))
+        tree = replace(tree, lengths=np.maximum(tree.lengths, 0.0))
+    for one in (*style.highlights, *style.collapsed):
+        if tree.n_nodes > 1 and tree.clade_of(tree.tips_named(one.taxa)) == 0:
+            named = one.name or ", ".join(one.taxa)
+            hint = "--outgroup or --midpoint places the root elsewhere"
+            emit(Notice(f"{named}: the smallest clade with these taxa is the whole tree ({hint})"))
+    return tree
 
 
 def _levels(tree: WrittenTree) -> Float64:

@@ -1,14 +1,21 @@
-"""Tables and lists of lines: time by function, engines, devices, alignments."""
+"""Tables and lists of lines: time by function, engines, devices, alignments, a whole run."""
 
 from __future__ import annotations
 
+import textwrap
 from collections.abc import Iterable, Iterator, Mapping, Sequence
+from itertools import combinations
 from typing import TYPE_CHECKING, Any, Protocol, runtime_checkable
+
+import numpy as np
 
 from mltree.device.discovery import DeviceInfo
 from mltree.device.layout_choice import CATEGORIES, SIZES, Calibration, DataKind
 from mltree.device.timing import Breakdown, Cost
 from mltree.program.contract import Function
+from mltree.report.record import Facts, Subject
+from mltree.system import __version__
+from mltree.system.arrays import Float64
 from mltree.system.events import (
     AlignmentSummary,
     EngineScore,
@@ -17,9 +24,13 @@ from mltree.system.events import (
     TestedTree,
     TimeSpent,
 )
+from mltree.tree.clades import ascii_drawing
 
 if TYPE_CHECKING:
     from rich.table import Table
+
+    from mltree.models.eigen import ModelArrays
+    from mltree.models.substitution import Model
 
 
 UNEXPLAINED = 0.01
@@ -279,6 +290,183 @@ def listed(items: Iterable[str], most: int = MAX_LISTED, separator: str = ", ") 
     items = list(items)
     more = f" and {len(items) - most} more" if len(items) > most else ""
     return separator.join(items[:most]) + more
+
+
+# A whole run as plain text, to be read, searched and kept.
+
+TEXT_WIDTH = 80
+"""Characters of a line of the text, but for tables and trees."""
+
+NAMES_OF_SUPPORTS = {"FBP": "Bootstrap (FBP)", "TBE": "Transfer bootstrap (TBE)"}
+
+MOST_RANKED, MOST_PARTS = 10, 20
+"""Candidates of a model choice, and parts with rates and frequencies, in the text."""
+
+DRAWN_AS_TEXT = 100
+"""Tips of the largest tree that is drawn with characters."""
+
+
+def text_report(subject: Subject) -> str:
+    """All of a run in one text: data, model choice, model, tree, supports, time, methods."""
+    facts = subject.facts
+    started = facts.started or {}
+    rows = [("Command", started.get("command")), ("Seed", started.get("seed"))]
+    if facts.described is not None:
+        rows += [("Date", facts.described["date"]), ("Host", facts.described["host"])]
+    if facts.device:
+        rows.append(("Engine", facts.device))
+    sections = (
+        ("Alignment", _data_lines(subject)),
+        ("Model choice", [line for one in facts.ranked for line in _ranked_lines(one)]),
+        ("Model", _model_lines(subject)),
+        ("Tree", _tree_lines(subject)),
+        ("Supports", _facts_lines(support_rows(facts))),
+        ("Time", _time_lines(facts)),
+        ("Notes", [line for text in facts.notices for line in _folded(text, "  ")]),
+        ("Methods and citations", subject.methods.splitlines()),
+    )
+    title = f"mltree {started.get('version', __version__)}: {subject.name}"
+    lines = [title, "=" * len(title), "", *_facts_lines(rows)]
+    for heading, content in sections:
+        if content:
+            lines += ["", heading, "-" * len(heading), "", *content]
+    return "\n".join(line.rstrip() for line in lines) + "\n"
+
+
+def _facts_lines(rows: Iterable[tuple[str, Any]]) -> list[str]:
+    """Names and values, a line each; values of None are left out."""
+    return [f"{name + ':':<20} {value}" for name, value in rows if value is not None]
+
+
+def _folded(text: str, indent: str = "") -> list[str]:
+    return textwrap.wrap(text, TEXT_WIDTH, subsequent_indent=indent, break_on_hyphens=False)
+
+
+def _data_lines(subject: Subject) -> list[str]:
+    if subject.summary is not None:
+        warnings = [_folded(f"warning: {line}", "  ") for line in warning_lines(subject.summary)]
+        facts = _facts_lines(alignment_facts(subject.summary))
+        return facts + [line for lines in warnings for line in lines]
+    if (data := subject.facts.data) is None:
+        return []
+    size = f"{data['taxa']:,} taxa, {data['sites']:,} sites, {data['patterns']:,} patterns"
+    return _facts_lines([("File", data["path"]), ("Data type", data["data_type"]), ("Size", size)])
+
+
+def ranked_cells(ranked: Mapping[str, Any]) -> tuple[Sequence[str], list[Sequence[str]]]:
+    """Headings and rows of a model choice: the best candidates, with their score and weight."""
+    criterion = ranked["criterion"]
+    name = "AICc" if criterion.lower() == "aicc" else criterion.upper()
+    rows: list[Sequence[str]] = [
+        (one["model"], f"{one['lnl']:.4f}", f"{one['parameters']:,}", f"{one['score']:.4f}",
+         f"{one['weight']:.4f}")
+        for one in ranked["models"][:MOST_RANKED]
+    ]  # fmt: skip
+    return ("model", "lnL", "parameters", name, "weight"), rows
+
+
+def _ranked_lines(ranked: Mapping[str, Any]) -> list[str]:
+    """The best candidates for a part, a line each."""
+    heads, rows = ranked_cells(ranked)
+    widths = [max(map(len, column)) for column in zip(heads, *rows, strict=True)]
+    part = "" if ranked["part"] == "noname" else f" for {ranked['part']}"
+    best = f"Best of {ranked['candidates']:,} by {heads[3]}{part}: {rows[0][0]}"
+    lines = [
+        "  ".join([row[0].ljust(widths[0]), *map(str.rjust, row[1:], widths[1:])])
+        for row in (heads, *rows)
+    ]
+    return [best, "", *lines]
+
+
+def _model_lines(subject: Subject) -> list[str]:
+    lines: list[str] = []
+    for number, part in enumerate(subject.models):
+        if number:
+            lines.append("")
+        if len(subject.models) > 1:
+            lines.append(f"Part {part.name}: {part.sites}")
+        lines.append(f"Model: {part.text}")
+        if number < MOST_PARTS:
+            for component in part.model.components:
+                lines += _component_lines(component, subject.frequencies(component))
+            lines += _category_lines(subject.arrays(part))
+    return lines
+
+
+MOST_WRITTEN = 6
+"""States up to which exchangeabilities are written: those of proteins are their matrix's."""
+
+
+def _component_lines(model: Model, frequencies: Float64 | None) -> list[str]:
+    states, lines = model.alphabet.states, []
+    if len(states) <= MOST_WRITTEN:
+        pairs = zip(combinations(states, 2), model.rates.tolist(), strict=True)
+        lines += ["", "Exchangeabilities:"]
+        lines.append("  ".join(f"{a}-{b} {rate:.4f}" for (a, b), rate in pairs))
+    if frequencies is not None:
+        shares = zip(states, frequencies.tolist(), strict=True)
+        text = "  ".join(f"{state} {share:.4f}" for state, share in shares)
+        lines += ["", "State frequencies:", *_folded(text)]
+    return lines
+
+
+def _category_lines(arrays: ModelArrays) -> list[str]:
+    """Rate categories by rising rate; none for a model without."""
+    kept = arrays.weights > 0.0  # a category without sites fills up a table
+    pairs = sorted(zip(arrays.rates[kept].tolist(), arrays.weights[kept].tolist(), strict=True))
+    if len(pairs) < 2:
+        return []
+    rows = [f"{n:>8}  {rate:>10.4f}  {weight:>9.4f}" for n, (rate, weight) in enumerate(pairs, 1)]
+    return ["", f"{'category':>8}  {'rate':>10}  {'of sites':>9}", *rows]
+
+
+def _tree_lines(subject: Subject) -> list[str]:
+    facts, tree = subject.facts, subject.tree
+    inner = [n for n in range(1, tree.n_nodes) if tree.children[n]]
+    total = float(np.nansum(tree.lengths[1:]))
+    within = float(np.nansum(tree.lengths[inner]))
+    rows: list[tuple[str, Any]] = [("File", subject.tree_file), ("Taxa", f"{len(tree.tips):,}")]
+    if (finished := facts.finished) is not None:
+        rows.insert(0, ("Log-likelihood", f"{finished['lnl']:.4f}"))
+    if tree.is_measured:
+        share = f"{within / total:.1%}" if total else "none"
+        rows.append(("Length", f"{total:.6f} expected substitutions per site"))
+        rows.append(("Inner branches", f"{within:.6f} ({share} of the length)"))
+    if facts.ends is not None:
+        ends = "{starts} starting trees, {ended} searched to the end, {reached} at the best tree"
+        rows.append(("Search", ends.format(**facts.ends)))
+    lines = _facts_lines(rows)
+    if len(tree.tips) <= DRAWN_AS_TEXT:
+        if names := subject.support_names:
+            lines += ["", f"Labels: {' / '.join(names)}"]
+        lines += ["", *ascii_drawing(subject.newick).splitlines()]
+    return [*lines, "", subject.newick]
+
+
+def support_rows(facts: Facts) -> list[tuple[str, str]]:
+    """Supports of the tree's branches: their means, and what autoMRE says of the replicates."""
+    rows = []
+    for one in facts.supports:
+        mean = "no inner branch" if one["mean"] is None else f"mean {one['mean']:.1%}"
+        name = str(NAMES_OF_SUPPORTS.get(one["metric"], one["metric"]))
+        noun = "branch" if one["branches"] == 1 else "branches"
+        rows.append((name, f"{mean}, {one['branches']:,} {noun}"))
+    if (bootstrap := facts.bootstrap) is not None:
+        text = f"{bootstrap['replicates']:,}"
+        if bootstrap["converged"] is not None:
+            verdict = "converged" if bootstrap["converged"] else "not converged"
+            text += f", {verdict} by autoMRE (Pattengale et al. 2010)"
+        rows.append(("Replicates", text))
+    return rows
+
+
+def _time_lines(facts: Facts) -> list[str]:
+    if (spent := facts.spent) is None:
+        return []
+    mib = f"{spent['peak_memory'] / 2**20:,.0f} MiB"
+    names = ("Wall clock", "wall"), ("CPU", "cpu"), ("Device", "device")
+    clocks = [(name, f"{spent[key]:.1f} s") for name, key in names]
+    return _facts_lines([*clocks, ("Peak memory", mib)])
 
 
 def _table(title: str, *columns: str) -> Table:

@@ -492,7 +492,9 @@ class LoggedRun:
             self.methods = replace(self.methods, starts=begun)
         if isinstance(event, BootstrapFinished):
             drawn = dict.fromkeys(self.methods.supports.keys() & {"FBP", "TBE"}, event.replicates)
-            self.methods = replace(self.methods, supports={**self.methods.supports, **drawn})
+            supports = {**self.methods.supports, **drawn}
+            verdict = event.converged if drawn else None
+            self.methods = replace(self.methods, supports=supports, has_converged=verdict)
         self.reporter(event)
 
     def keep(self, texts: Mapping[str, str]) -> None:

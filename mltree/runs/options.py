@@ -635,6 +635,10 @@ class UltrafastOptions(Options, kw_only=True):
     ] = False
 
 
+ORDERS, AXES = ("increasing", "decreasing", "written"), ("scale", "time", "none")
+"""Orders of a picture's subtrees, and what shows the scale of its branches."""
+
+
 class PictureOptions(Options, kw_only=True):
     """The picture of a tree."""
 
@@ -659,7 +663,7 @@ class PictureOptions(Options, kw_only=True):
         Option(
             "--order increasing|decreasing|written",
             "Ladderise: smaller subtrees first, or larger ones; or keep the order of the file.",
-            choices=("increasing", "decreasing", "written"),
+            choices=ORDERS,
         ),
     ] = "increasing"
     cladogram: Annotated[
@@ -752,7 +756,7 @@ class PictureOptions(Options, kw_only=True):
         Option(
             "--axis scale|time|none",
             "A scale bar, or an axis of time that ends at the latest tip.",
-            choices=("scale", "time", "none"),
+            choices=AXES,
         ),
     ] = "scale"
     unit: Annotated[

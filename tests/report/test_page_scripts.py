@@ -3,12 +3,15 @@
 from __future__ import annotations
 
 import json
+import re
 from collections.abc import Callable
 from typing import Any
 
 import numpy as np
 import pytest
+from word_boxes import TOUCH, corners, overlap, random_tree
 
+from mltree.report.scene import Label
 from mltree.tree.clades import read_written
 from mltree.tree.newick import read_newick, write_newick
 from mltree.tree.splits import robinson_foulds
@@ -235,3 +238,55 @@ def test_odd_trees_are_drawn(drive: Drive, page_of: PageOf, text: str) -> None:
     assert "NaN" not in drawing
     assert "Infinity" not in drawing
     assert ">a</text>" in drawing
+
+
+@pytest.mark.parametrize("layout", ["rectangular", "circular", "unrooted"])
+def test_words_are_apart_and_inside_the_frame(layout: str, drive: Drive, page_of: PageOf) -> None:
+    """Where a word has no room it is left out, and the line below says how many are."""
+    tree = random_tree(np.random.default_rng(7), 50, 2)
+    script = f"""const view = page;
+      view.options.values = true;
+      for (const one of document.getElementById("tools").querySelectorAll("button").values())
+        if (one.dataset.value === "{layout}") one.click();
+      const heights = [view.width, view.height];
+      return [heights, view.svg.innerHTML, document.getElementById("status").textContent];"""
+    (width, height), drawing, status = drive(page_of(tree.newick()), script)
+    pattern = (
+        r'<text class="(\w*)" x="([-.\d]+)" y="([-.\d]+)" dy=".35em" font-size="([.\d]+)" '
+        r'text-anchor="(\w+)"(?: transform="rotate\(([-.\d]+) [^"]*")?>([^<]*)</text>'
+    )
+    words = re.findall(pattern, drawing)
+    assert len(words) == drawing.count("<text")
+    boxes, counts = [], {"": 0, "value": 0, "unit": 0}
+    for kind, x, y, size, anchor, turn, text in words:
+        narrow = "i" * len(text)  # fonts differ: what letters are is the browser's affair
+        label = Label(float(x), float(y), narrow, float(size), anchor, float(turn or 0.0))
+        counts[kind] += 1
+        boxes.append(corners(label))
+    every = np.vstack(boxes)
+    assert every.min() >= -TOUCH
+    assert (every <= [width + TOUCH, height + TOUCH]).all()
+    for number, box in enumerate(boxes):
+        for other in boxes[:number]:
+            assert overlap(box, other) <= TOUCH
+    told = re.findall(r"(\d+) (?:of \d+ )?(names|supports)", status.partition("Drag")[0])
+    missing = {kind: int(count) for count, kind in told}
+    assert counts[""] + missing.get("names", 0) == len(tree.tips)
+    inner = sum(map(bool, tree.children)) - 1
+    assert counts["value"] + missing.get("supports", 0) == inner
+    assert counts[""] >= 0.5 * len(tree.tips)
+    assert counts["value"] >= 5
+
+
+def test_names_that_do_not_fit_are_told_of(drive: Drive, page_of: PageOf) -> None:
+    read = """return [page.svg.innerHTML.split("<text").length,
+                      document.getElementById("status").textContent];"""
+    for taxa in (200, 600):
+        names = [f"taxon{n}" for n in range(taxa)]
+        tree = write_newick(uniform_tree(taxa, 0.1, np.random.default_rng(1)), names)
+        page = page_of(tree)
+        count, status = drive(page, f"page.height = {taxa} * 11 + 60; page.draw(); {read}")
+        assert count > taxa
+        assert "zoom in" not in status.partition("Drag")[0]
+        _, status = drive(page, f"page.height = 700; page.draw(); {read}")
+        assert status.startswith(f"{taxa} of {taxa} names have no room here: zoom in")

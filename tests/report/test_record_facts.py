@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 
 from mltree.report.progress import as_json
-from mltree.report.record import Point, facts_of
+from mltree.report.record import Point, best_labelled, facts_of
 from mltree.system.events import (
     AlignmentLoaded,
     Event,
@@ -96,3 +96,17 @@ def test_what_is_no_event_is_passed_over() -> None:
 def test_infinite_lnls_are_no_points() -> None:
     facts = facts_of(lines_of((1.0, StartTree("user 1", float("-inf")))))
     assert not facts.points
+
+
+def test_supports_are_named_in_the_order_of_the_labels() -> None:
+    one, two = "((a,b)90:1,c,d);", "((a,b)90.5/0.9/88:1,c,(d,e)1/1/1,f);"
+    both = "((a,b)90.5/0.9:1,c,d);"  # tests on the data get on the tree together
+    for drawn, wanted in (
+        ([], ("", ())),
+        ([("FBP", one)], (one, ("bootstrap",))),
+        ([("SH-aLRT", both), ("aBayes", both)], (both, ("SH-aLRT", "aBayes"))),
+        ([("SH-aLRT", both), ("aBayes", both), ("FBP", two), ("TBE", two.replace("88", "0.8"))],
+         (two, ("SH-aLRT", "aBayes", "bootstrap"))),
+        ([("SH-aLRT", two)], (two, ())),
+    ):  # fmt: skip
+        assert best_labelled(drawn) == wanted

@@ -2,7 +2,7 @@
 // The buttons around a tree: layouts, supports, roots, search, files; and the menu of a node.
 
 function startPage() {
-  const { newick, name } = JSON.parse(document.getElementById("tree-data").textContent);
+  const { newick, name, supports } = JSON.parse(document.getElementById("tree-data").textContent);
   const frame = document.getElementById("frame");
   const view = new View(frame, readNewick(newick));
   const tools = document.getElementById("tools");
@@ -22,7 +22,7 @@ function startPage() {
     redraw();
   }
 
-  const layouts = { rectangular: "Rectangular", circular: "Radial", unrooted: "Unrooted" };
+  const layouts = { rectangular: "Rectangular", circular: "Circular", unrooted: "Unrooted" };
   tools.append(
     choice("layout", layouts, (value) => {
       view.options.layout = value;
@@ -39,10 +39,23 @@ function startPage() {
     root(() => (roots.querySelector("select").value === "midpoint" ? rootMidway(readNewick(newick)) : readNewick(newick)));
   });
   const toggles = [roots, ordered.label, check("Branch lengths", true, (isOn) => set("scaled", isOn)).label];
-  if (view.shown.some((node) => !isNaN(supportOf(node, view.isPercent)))) {
+  if (view.shown.some((node) => !isNaN(supportOf(node, view.isPercent, view.column)))) {
     toggles.push(check("Supports by colour", true, (isOn) => set("colours", isOn)).label);
     toggles.push(check("Support values", false, (isOn) => set("values", isOn)).label);
-    frame.after(legend(view.isPercent));
+    const count = columnsOf(view.whole);
+    const names = supports.length === count ? supports : Array.from({ length: count }, (_, n) => (count > 1 ? `support ${n + 1}` : "support"));
+    const shown = legend(view, names);
+    if (count > 1) {
+      const columns = select("Colours by", Object.fromEntries(names.map((one, n) => [n, one])), (value) => {
+        view.column = Number(value);
+        view.isPercent = hasPercentages(view.whole, view.column);
+        shown.fill();
+        redraw();
+      });
+      columns.querySelector("select").value = String(view.column);
+      toggles.push(columns);
+    }
+    frame.after(shown.box);
   }
   toggles.push(check("Align names", false, (isOn) => set("aligned", isOn)).label);
   function set(option, isOn) {
@@ -61,7 +74,14 @@ function startPage() {
   );
   view.onchoose = (node, place) => menu.open(node, place);
   const hint = status.textContent;
-  view.onhover = (node) => (status.textContent = node ? told(node, view) : hint);
+  let waiting = "";
+  view.onhover = (node) => (status.textContent = node ? told(node, view) : waiting + hint);
+  view.ondraw = ({ names, values }) => {
+    const parts = [names && `${names} of ${view.rows < view.root.n ? "the" : view.root.n} names`, values && `${values} supports`];
+    const listed = parts.filter(Boolean).join(" and ");
+    waiting = listed ? `${listed} have no room here: zoom in, or point at a node, to read them. ` : "";
+    if (!view.hits.size) status.textContent = waiting + hint;
+  };
   ladderise(view.root);
   redraw();
   return view;
@@ -71,7 +91,7 @@ function startPage() {
 function told(node, view) {
   const parts = [isTip(node) ? node.name : `clade of ${node.n} taxa`];
   if (!isNaN(node.length) && node.parent) parts.push(`branch ${Number(node.length.toPrecision(4))}`);
-  if (!isTip(node) && node.name && node.parent) parts.push(isNaN(supportOf(node, view.isPercent)) ? node.name : `support ${node.name}`);
+  if (!isTip(node) && node.name && node.parent) parts.push(isNaN(supportOf(node, view.isPercent, view.column)) ? node.name : `support ${node.name}`);
   return parts.join(" · ");
 }
 
@@ -131,13 +151,19 @@ function search(view, status) {
   return input;
 }
 
-function legend(isPercent) {
-  const bounds = [0, ...SUPPORT_STEPS].map((step) => (isPercent ? step * 100 : step));
-  const item = (from, n) => `<span><i class="s${n}"></i>${n < 4 ? `${from} – ${bounds[n + 1]}` : `≥ ${from}`}</span>`;
+// The legend of supports: which they are, and the colours of one of them.
+function legend(view, names) {
   const box = document.createElement("p");
   box.className = "legend";
-  box.innerHTML = `Support ${bounds.map(item).join("")}`;
-  return box;
+  const fill = () => {
+    const bounds = [0, ...SUPPORT_STEPS].map((step) => (view.isPercent ? step * 100 : step));
+    const item = (from, n) => `<span><i class="s${n}"></i>${n < 4 ? `${from} – ${bounds[n + 1]}` : `≥ ${from}`}</span>`;
+    const labels = names.length > 1 ? `<span>Labels: ${escapeText(names.join(" / "))}.</span>` : "";
+    const name = names[view.column];
+    box.innerHTML = `${labels}<span>Colours: ${escapeText(name)}</span>${bounds.map(item).join("")}`;
+  };
+  fill();
+  return { box, fill };
 }
 
 function button(label, title, act) {

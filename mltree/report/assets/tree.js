@@ -73,16 +73,23 @@ const isTip = (node) => node.children.length === 0;
 const tipsOf = (root) => inOrder(root).filter(isTip);
 const lengthOf = (node) => (isNaN(node.length) ? 0 : node.length);
 
-// A support as a share, 0 to 1: of 95 or 0.95, the last of several; NaN for the root and for names.
-function supportOf(node, isPercent) {
+// A support as a share, 0 to 1: of 95 or 0.95, one of several; NaN for the root and for names.
+function supportOf(node, isPercent, column = -1) {
   if (isTip(node) || !node.parent || !node.name) return NaN;
-  const value = Number(node.name.split("/").pop());
+  const text = node.name.split("/").at(column);
+  const value = text ? Number(text) : NaN;
   return isPercent ? value / 100 : value;
 }
 
 // Whether supports are percentages: one of them is above 1.
-function hasPercentages(root) {
-  return inOrder(root).some((node) => supportOf(node, false) > 1);
+function hasPercentages(root, column = -1) {
+  return inOrder(root).some((node) => supportOf(node, false, column) > 1);
+}
+
+// How many supports a label has: 2 of 91.8/94.
+function columnsOf(root) {
+  const labels = inOrder(root).filter((node) => !isTip(node) && node.parent && node.name);
+  return labels.reduce((most, node) => Math.max(most, node.name.split("/").length), 1);
 }
 
 // The tree with its root on the branch above a node, at a share of its length from that node.
@@ -229,6 +236,6 @@ function niceLength(longest) {
 
 if (typeof module !== "undefined")
   module.exports = {
-    readNewick, writeNewick, inOrder, tipsOf, supportOf, hasPercentages, rootAbove, rootMidway,
+    readNewick, writeNewick, inOrder, tipsOf, supportOf, hasPercentages, columnsOf, rootAbove, rootMidway,
     ladderise, layOut, niceLength, lengthOf,
   };

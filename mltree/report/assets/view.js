@@ -7,11 +7,12 @@ const PAD = 16; // around the drawing, pixels
 const SMALLEST_FACE = 7; // of a name that is still drawn, pixels
 const LARGEST_FACE = 13;
 const FACE = 0.86; // size of a name, as a share of its row
-const TALL_UP_TO = 160; // rows for which the frame is as high as their names need
+const TALL_UP_TO = 320; // rows for which the frame is as high as their names need
 const NEAR = 14; // pixels within which a click means a node
 const SUPPORT_STEPS = [0.5, 0.7, 0.8, 0.95]; // where the colour of a support changes
 const MOST_ZOOM = 4000;
-const LABEL_WIDTH = 0.56; // of a character, as a share of its size
+const LABEL_WIDTH = 0.62; // of a character where no browser measures it, as a share of its size
+const NAMES_SHARE = 0.42; // of the frame that names take at most: longer ones are shortened
 
 const SVG_STYLE = `
 text{font-family:system-ui,-apple-system,"Segoe UI",Helvetica,Arial,sans-serif;fill:var(--ink)}
@@ -26,11 +27,59 @@ text{font-family:system-ui,-apple-system,"Segoe UI",Helvetica,Arial,sans-serif;f
 const escapeText = (text) => text.replace(/[&<>"]/g, (c) => `&#${c.charCodeAt(0)};`);
 const clamp = (value, low, high) => Math.min(Math.max(value, low), high);
 
+// Width of a text of size 1: the browser's, in the font that the drawing has.
+const ruler = document.createElement("canvas").getContext?.("2d");
+if (ruler) ruler.font = '100px system-ui,-apple-system,"Segoe UI",Helvetica,Arial,sans-serif';
+const widthOf = (text) => (ruler ? ruler.measureText(text).width / 100 : LABEL_WIDTH * text.length);
+
+// Boxes that words and lines take, and whether a new one is clear of them. A box has its middle, half
+// its sides, and its direction; two are apart where a side of one parts them.
+class Crowd {
+  boxes = [];
+
+  isFree(box, but = null) {
+    return !this.boxes.some((other) => other !== but && overlaps(box, other));
+  }
+
+  add(box) {
+    this.boxes.push(box);
+  }
+
+  addLine([x1, y1], [x2, y2]) {
+    const length = Math.hypot(x2 - x1, y2 - y1) || 1;
+    const turn = { cos: (x2 - x1) / length, sin: (y2 - y1) / length };
+    const box = { x: (x1 + x2) / 2, y: (y1 + y2) / 2, wide: length / 2, high: 0.7, ...turn };
+    this.add(box);
+    return box;
+  }
+}
+
+function overlaps(a, b) {
+  const [dx, dy] = [b.x - a.x, b.y - a.y];
+  const reach = a.wide + a.high + b.wide + b.high;
+  if (Math.abs(dx) > reach || Math.abs(dy) > reach) return false;
+  const cos = Math.abs(a.cos * b.cos + a.sin * b.sin), sin = Math.abs(a.cos * b.sin - a.sin * b.cos);
+  return [[a, b], [b, a]].every(
+    ([one, two]) =>
+      Math.abs(dx * one.cos + dy * one.sin) < one.wide + two.wide * cos + two.high * sin &&
+      Math.abs(dy * one.cos - dx * one.sin) < one.high + two.wide * sin + two.high * cos,
+  );
+}
+
+// The box of a text as text() draws it.
+function boxOf(x, y, content, size, anchor = "start", degrees = 0) {
+  const turn = (degrees * Math.PI) / 180, width = widthOf(content) * size;
+  const along = anchor === "start" ? width / 2 : -width / 2;
+  const [cos, sin] = [Math.cos(turn), Math.sin(turn)];
+  return { x: x + along * cos, y: y + along * sin, wide: width / 2, high: size * 0.46, cos, sin };
+}
+
 class View {
   constructor(frame, root) {
     this.frame = frame;
     this.root = this.whole = root;
-    this.isPercent = hasPercentages(root);
+    this.column = columnsOf(root) - 1; // of several supports, the one that colours show
+    this.isPercent = hasPercentages(root, this.column);
     this.options = { layout: "rectangular", scaled: true, colours: true, values: false, aligned: false };
     this.hits = new Set();
     this.chosen = null;
@@ -39,7 +88,7 @@ class View {
     this.svg.setAttribute("role", "img");
     this.svg.setAttribute("aria-label", "phylogenetic tree");
     frame.prepend(this.svg);
-    this.onchoose = this.onhover = () => {};
+    this.onchoose = this.onhover = this.ondraw = () => {};
     this.listen();
     this.arrange();
     new ResizeObserver(() => this.resize()).observe(frame);
@@ -50,7 +99,7 @@ class View {
     Object.assign(this, layOut(this.root, this.options.scaled));
     this.longest = 0;
     for (const node of this.shown)
-      if (isTip(node) || node.collapsed) this.longest = Math.max(this.longest, this.label(node).length);
+      if (isTip(node) || node.collapsed) this.longest = Math.max(this.longest, widthOf(this.label(node)));
     this.frame.style.setProperty("--rows", Math.ceil(this.rows));
     const isTall = this.options.layout === "rectangular" && this.rows <= TALL_UP_TO;
     this.frame.classList.toggle("tall", isTall);
@@ -106,8 +155,10 @@ class View {
     const { layout } = this.options;
     const pitch = (this.height - 2 * PAD - 26) / this.rows; // with all of it in sight
     const isSmall = pitch * FACE < SMALLEST_FACE * (layout === "rectangular" ? 1 : 0.6);
-    const names = this.longest * LABEL_WIDTH * Math.min(pitch * FACE, LARGEST_FACE);
-    const room = isSmall ? (layout === "rectangular" ? 60 : 0) : Math.min(names, this.width * 0.36);
+    const names = this.longest * (layout === "rectangular" ? Math.min(pitch * FACE, LARGEST_FACE) : LARGEST_FACE);
+    const most = NAMES_SHARE * (layout === "rectangular" ? this.width : Math.min(this.width, this.height) * 0.6);
+    const room = isSmall ? (layout === "rectangular" ? 60 : 0) : Math.min(names, most);
+    this.room = names > most ? most : Infinity;
     if (layout === "rectangular") {
       this.pitch = pitch * this.zoomY;
       this.across = (this.width - 2 * PAD - room - 6) * this.zoomX;
@@ -118,7 +169,7 @@ class View {
       const xs = this.shown.map((node) => node.x), ys = this.shown.map((node) => node.y);
       const low = [xs, ys].map((values) => values.reduce((a, b) => Math.min(a, b)));
       const high = [xs, ys].map((values) => values.reduce((a, b) => Math.max(a, b)));
-      const spans = [this.width - 2 * PAD - 1.5 * room, this.height - 2 * PAD - 24 - 1.5 * room];
+      const spans = [this.width - 2 * PAD - 2 * room, this.height - 2 * PAD - 24 - 2 * room];
       const k = Math.min(...spans.map((span, i) => span / (high[i] - low[i] || 1)));
       Object.assign(this, { unrooted: k * this.zoomX, middle: [(low[0] + high[0]) / 2, (low[1] + high[1]) / 2] });
       this.pitch = (this.unrooted * CIRCLE * 0.5) / this.rows;
@@ -149,6 +200,7 @@ class View {
   draw() {
     if (!this.width) return;
     this.measure();
+    [this.crowd, this.hidden] = [new Crowd(), { names: 0, values: 0 }];
     const parts = [...this.branches(), ...this.names()];
     if (this.options.values && this.face >= SMALLEST_FACE) parts.push(...this.values());
     if (this.chosen) {
@@ -158,6 +210,7 @@ class View {
     parts.push(this.scaleBar());
     this.svg.setAttribute("viewBox", `0 0 ${this.width} ${this.height}`);
     this.svg.innerHTML = `<style>${SVG_STYLE}</style>` + parts.join("");
+    this.ondraw(this.hidden);
   }
 
   // Branches are one path for each colour, however many there are.
@@ -181,7 +234,7 @@ class View {
   }
 
   colour(node) {
-    const support = supportOf(node, this.isPercent);
+    const support = supportOf(node, this.isPercent, this.column);
     if (!this.options.colours || isNaN(support)) return "";
     return `s${SUPPORT_STEPS.filter((step) => support >= step).length}`;
   }
@@ -219,17 +272,63 @@ class View {
   names() {
     const isLegible = this.face >= SMALLEST_FACE;
     const parts = [];
+    const isUnrooted = this.options.layout === "unrooted";
+    const rays = isUnrooted && isLegible ? this.rays() : new Map();
     for (const node of this.shown) {
       if (!isTip(node) && !node.collapsed) continue;
       const isHit = this.hits.has(node) || (node.collapsed && this.hasHit(node));
-      if (!isLegible && !isHit) continue;
+      if (!isLegible && !isHit) {
+        this.hidden.names++;
+        continue;
+      }
       const [x, y] = this.place(node);
       if (isHit) parts.push(`<circle class="spot" cx="${x}" cy="${y}" r="3.5"/>`);
       if (x < -400 || x > this.width + 400 || y < -40 || y > this.height + 40) continue;
       const size = Math.max(this.face, isHit ? 11 : 0);
-      parts.push(this.name(node, size, isHit ? "hit" : ""));
+      let [place, box] = this.name(node, size);
+      if (isUnrooted && !isHit) {
+        const moved = this.alongRay(node, size, rays.get(node));
+        if (!moved) {
+          this.hidden.names++;
+          continue;
+        }
+        [place, box] = moved;
+        parts.push(`<path class="leader" d="${line([x, y], place)}"/>`);
+        this.crowd.addLine([x, y], place);
+      }
+      this.crowd.add(box);
+      parts.push(text(...place, isHit ? "hit" : ""));
     }
     return parts;
+  }
+
+  // The ways on which names may move away from their tips, clear of branches and of each other.
+  rays() {
+    const rays = new Map();
+    const length = Math.min(this.width, this.height) / 2;
+    for (const node of this.shown) this.keepClear(node);
+    for (const node of this.shown) {
+      if (!isTip(node) && !node.collapsed) continue;
+      const [x, y] = this.place(node);
+      const [cos, sin] = [Math.cos(node.turn || 0), Math.sin(node.turn || 0)];
+      rays.set(node, this.crowd.addLine([x + 2 * cos, y + 2 * sin], [x + length * cos, y + length * sin]));
+    }
+    return rays;
+  }
+
+  // The first place on its ray where a name touches nothing, or null.
+  alongRay(node, size, ray) {
+    for (let away = 0; away < Math.min(this.width, this.height) / 3; away += 4) {
+      const [place, box] = this.name(node, size, away);
+      if (!this.isInside(box)) return null;
+      if (this.crowd.isFree(box, ray)) return [place, box];
+    }
+    return null;
+  }
+
+  isInside({ x, y, wide, high, cos, sin }) {
+    const [dx, dy] = [Math.abs(wide * cos) + Math.abs(high * sin), Math.abs(wide * sin) + Math.abs(high * cos)];
+    return x - dx >= 0 && x + dx <= this.width && y - dy >= 0 && y + dy <= this.height;
   }
 
   hasHit(clade) {
@@ -238,32 +337,78 @@ class View {
     return false;
   }
 
-  name(node, size, kind) {
+  // What text() takes for the name of a tip or a collapsed clade, and its box.
+  name(node, size, away = 0) {
+    const content = this.fitted(this.label(node), size);
+    const placed = (...place) => [place, boxOf(...place)];
     const { layout } = this.options;
     const end = node.collapsed ? Math.min(node.depth + node.height, 1) : this.leads(node) ? 1 : node.depth;
     if (layout === "rectangular") {
       const [x, y] = this.at(node.row, end);
-      return text(x + 5, y, this.label(node), size, kind);
+      return placed(x + 5, y, content, size);
     }
     const turn = layout === "circular" ? (node.row / this.rows) * CIRCLE : node.turn || 0;
     const [x0, y0] = layout === "circular" ? this.at(node.row, end) : this.place(node);
-    const gap = layout === "unrooted" && node.collapsed ? 23 : 5;
+    const gap = (layout === "unrooted" && node.collapsed ? 23 : 5) + away;
     const [x, y] = [x0 + gap * Math.cos(turn), y0 + gap * Math.sin(turn)];
     const isLeft = Math.cos(turn) < 0;
     const degrees = (turn * 180) / Math.PI - (isLeft ? 180 : 0);
-    return text(x, y, this.label(node), size, kind, isLeft ? "end" : "start", degrees);
+    return placed(x, y, content, size, isLeft ? "end" : "start", degrees);
   }
 
+  // A name, or its beginning where the frame has no room for more.
+  fitted(name, size) {
+    if (widthOf(name) * size <= this.room) return name;
+    let length = name.length;
+    while (length > 1 && widthOf(name.slice(0, length) + "…") * size > this.room) length--;
+    return name.slice(0, length) + "…";
+  }
+
+  // Supports beside their branches, where they touch nothing; zooming in shows the others.
   values() {
     const size = Math.max(this.face * 0.78, SMALLEST_FACE);
     const parts = [];
+    if (this.options.layout !== "unrooted") for (const node of this.shown) this.keepClear(node);
     for (const node of this.shown) {
-      if (isTip(node) || !node.parent || !node.name) continue;
+      if (isTip(node) || !node.parent || !node.name || node === this.root) continue;
       const [x, y] = this.place(node);
       if (x < 0 || x > this.width || y < 0 || y > this.height) continue;
-      parts.push(text(x - 3, y - size * 0.62, node.name, size, "value", "end"));
+      const isClear = (box) => this.isInside(box) && this.crowd.isFree(box);
+      const place = this.beside(node, size).find((one) => isClear(boxOf(...one)));
+      if (!place) this.hidden.values++;
+      else {
+        this.crowd.add(boxOf(...place));
+        parts.push(text(...place, "value"));
+      }
     }
     return parts;
+  }
+
+  keepClear(node) {
+    const lines = (this.branch(node).match(/M[^M]+/g) || []).map((part) => part.match(/-?[\d.]+/g).map(Number));
+    for (const numbers of lines)
+      if (numbers.length === 4) this.crowd.addLine(numbers.slice(0, 2), numbers.slice(2));
+    if (this.options.layout !== "circular" || isTip(node) || node.collapsed) return;
+    const [first, last] = [node.children[0].row, node.children.at(-1).row];
+    const steps = Math.ceil(((last - first) / this.rows) * 60) + 1;
+    for (let step = 0; step < steps; step++) {
+      const row = (k) => first + ((last - first) * k) / steps;
+      this.crowd.addLine(this.at(row(step), node.depth), this.at(row(step + 1), node.depth));
+    }
+  }
+
+  // Places of a support, as text() takes them: on either side of its branch, behind its node.
+  beside(node, size) {
+    const { layout } = this.options;
+    const turn = layout === "rectangular" ? 0 : layout === "circular" ? (node.row / this.rows) * CIRCLE : node.turn || 0;
+    const isLeft = Math.cos(turn) < -1e-9;
+    const degrees = (turn * 180) / Math.PI - (isLeft ? 180 : 0);
+    const [x, y] = this.place(node);
+    const at = (along, over) => [x + along * Math.cos(turn) - over * Math.sin(turn), y + along * Math.sin(turn) + over * Math.cos(turn)];
+    const isLast = node.parent.children.at(-1) === node;
+    const sides = isLast ? [1, -1] : [-1, 1];
+    const behind = sides.map((side) => [...at(-3, side * size * 0.68), node.name, size, isLeft ? "start" : "end", degrees]);
+    return [...behind, [...at(4, 0), node.name, size, isLeft ? "end" : "start", degrees]];
   }
 
   scaleBar() {
@@ -281,7 +426,7 @@ class View {
     for (const node of this.shown) {
       const [nx, ny] = this.place(node);
       const names = isTip(node) && this.options.layout === "rectangular" && this.face >= SMALLEST_FACE;
-      const right = names ? nx + 8 + this.label(node).length * this.face * LABEL_WIDTH : nx;
+      const right = names ? nx + 8 + widthOf(this.label(node)) * this.face : nx;
       const dx = x < nx ? nx - x : Math.max(x - right, 0);
       const distance = dx * dx + (y - ny) * (y - ny);
       if (distance < least) [best, least] = [node, distance];
@@ -342,7 +487,9 @@ class View {
 const point = ([x, y]) => `${x.toFixed(1)} ${y.toFixed(1)}`;
 const line = (from, to) => `M${point(from)}L${point(to)}`;
 
-function text(x, y, content, size, kind = "", anchor = "start", degrees = 0) {
+function text(x, y, content, size, ...rest) {
+  const kind = rest.pop() ?? "";
+  const [anchor = "start", degrees = 0] = rest;
   const turned = degrees ? ` transform="rotate(${degrees.toFixed(1)} ${x.toFixed(1)} ${y.toFixed(1)})"` : "";
   return `<text class="${kind}" x="${x.toFixed(1)}" y="${y.toFixed(1)}" dy=".35em" font-size="${size.toFixed(1)}" text-anchor="${anchor}"${turned}>${escapeText(content)}</text>`;
 }
