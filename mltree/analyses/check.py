@@ -127,7 +127,7 @@ def _show_alignment(
     except DeviceError as error:
         if options.device is not None:
             raise
-        line = f"not known: {error.message}"
+        line = f"unknown: {error.message}"
     reporter(AlignmentChecked(summary, memory))
     reporter.say(f"Memory       {line}")
     values = {
@@ -232,7 +232,7 @@ def run_compare(options: CompareOptions, reporter: Reporter) -> None:
     wrong = [s for s in others if s.problem or not is_close(s.lnl, reference.lnl, mixed)]
     if wrong:
         names = ", ".join(score.engine for score in wrong)
-        raise NumericalError(f"not the reference's result: {names}", hint="see the table")
+        raise NumericalError(f"not equal to the reference: {names}", hint="see the table")
     reporter.finish("compare", {"scores": [asdict(score) for score in scores]})
 
 

@@ -85,12 +85,11 @@ def run_alrt(options: BranchTestOptions, reporter: Reporter) -> None:
         tree = read_tree(options.tree, problem, reporter)
         count, inner = len(testable(tree)), len(tree.inner_edges)
         if not count:
-            hint = "tests take an inner branch with two others at either end"
+            hint = "the tests need an inner branch with two others at either end"
             raise InputError("the tree has no branch to test", file=options.tree, hint=hint)
         if count < inner:
-            reporter(
-                Notice(f"{inner - count} of {inner} inner branches end at polytomies: no tests")
-            )
+            untested = f"{inner - count} of {inner} inner branches end at polytomies"
+            reporter(Notice(f"{untested} and are not tested"))
         before = _labels(options.tree, tree, problem.taxa)
         engines = open_engines(options.resources, Workload.of(problem), reporter)
         if options.no_opt_branches:
@@ -143,7 +142,7 @@ class LocalTests(Value):
         for option, number in (("--sh-alrt", options.sh_alrt), ("--lbp", options.lbp)):
             if number is not None and not 1 <= number <= MOST_RESAMPLINGS:
                 hint = "--alrt is the parametric test" if number == 0 else "1000 is usual"
-                bounds = f"between 1 and {MOST_RESAMPLINGS:,} resamplings, please"
+                bounds = f"between 1 and {MOST_RESAMPLINGS:,} resamplings are possible"
                 raise InputError(f"{option} {number}: {bounds}", hint=hint)
         asked = (
             options.sh_alrt is not None, options.lbp is not None, options.alrt, options.abayes,
@@ -260,10 +259,10 @@ def run_test(options: TreeTestOptions, reporter: Reporter) -> None:
     with writing("test", options, workspace, kinds, reporter) as write:
         problem = load(options, reporter)
         if len(problem.groups) > 1:
-            raise InputError("these tests take data of one type", file=options.model)
+            raise InputError("these tests need data of one type", file=options.model)
         if problem.model.n_parts > 1 and problem.model.linkage == Linkage.UNLINKED:
             hint = "use --brlen scaled or linked"
-            raise InputError("these tests take one length a branch", hint=hint)
+            raise InputError("these tests need one length for each branch", hint=hint)
         patterns = problem.patterns
         read = read_newicks(path, patterns.taxa)
         tell_mended(path, [notices for _, notices in read], reporter)
@@ -272,7 +271,7 @@ def run_test(options: TreeTestOptions, reporter: Reporter) -> None:
         first = _first_of_their_kind(trees, by_lengths=options.no_opt_branches)
         different = [tree for tree, same in zip(trees, first, strict=True) if same is None]
         if len(different) < 2:
-            raise InputError("all trees are alike: there is nothing to compare", file=path)
+            raise InputError("all trees are identical: there is nothing to compare", file=path)
         work = Workload.of(problem, rows=RowCounts(sites=len(different)))
         engines = open_engines(options.resources, work, reporter)
         fits = _fitted_trees(options, problem, engines, different, reporter)

@@ -158,6 +158,7 @@ class Commands(TyperGroup):
             _refuse_bytes(args)
             if not ctx.resilient_parsing and (said := translated(args, self.commands)) is not None:
                 raise InputError(said[0], hint=said[1])
+            args = _spelt(args)
             self._refuse_files(args)
             named, args = without_option(args)
             path = None if ctx.resilient_parsing else find(named)
@@ -166,6 +167,14 @@ class Commands(TyperGroup):
                 ctx.meta[CONFIG_FILE] = str(path)
             self._set_switches(ctx)
             return super().parse_args(ctx, args)
+
+    def with_option(self, name: str) -> list[str]:
+        """The commands that have an option, by its name as it is typed."""
+        return [
+            command
+            for command, analysis in ANALYSES.items()
+            if any(name in option.names for option in analysis.options.described().values())
+        ]
 
     def _set_switches(self, ctx: Any) -> None:
         """Let switches be off, not nothing: typer would load pydantic (0.1 s) to tell."""
@@ -176,7 +185,7 @@ class Commands(TyperGroup):
     def _refuse_files(self, args: Sequence[str]) -> None:
         """Refuse an alignment without a command."""
         if args and args[0] not in self.commands and is_there(args[0]):
-            hint = f"mltree run {shlex.quote(args[0])} finds its tree; mltree --help tells more"
+            hint = f"to build its tree: mltree run {shlex.quote(args[0])}; see mltree --help"
             raise InputError(f"{args[0]} is a file, not a command", hint=hint)
 
     @property
@@ -199,6 +208,13 @@ class Commands(TyperGroup):
     def format_help(self, ctx: Any, formatter: Any) -> None:
         """Write the text of ``--help``."""
         formatter.write(format_group(self, ctx))
+
+
+def _spelt(args: list[str]) -> list[str]:
+    """``help``, ``help COMMAND`` and ``version`` as the options that they mean."""
+    if args[:1] == ["help"]:
+        return [*args[1:2], "--help"]
+    return ["--version"] if args == ["version"] else args
 
 
 def _refuse_bytes(arguments: list[str]) -> None:

@@ -91,7 +91,7 @@ def refuse_constant(sites: NDArray[np.integer], path: str, part: str = "") -> No
     where = f"part {part}: " if part else ""
     problem = f"+ASC is for data without constant sites, but {which} (or may be)"
     raise InputError(
-        f"{where}{problem}: {sample}{more}", file=path, hint="take them out, or leave out +ASC"
+        f"{where}{problem}: {sample}{more}", file=path, hint="remove them, or leave out +ASC"
     )
 
 
@@ -488,7 +488,7 @@ def site_frequencies_of(text: str, states: int, n_sites: int, path: str) -> Floa
                 raise InputError(str(error), file=path, line=number) from None
     missing = np.flatnonzero(np.isnan(frequencies[:, 0]))
     if missing.size:
-        hint = "a line for every site of the alignment is wanted"
+        hint = "the file needs a line for every site of the alignment"
         raise InputError(f"no frequencies for site {missing[0] + 1}", file=path, hint=hint)
     return frequencies
 

@@ -318,9 +318,7 @@ class Mixture(Value, ABC, eq=False, kw_only=True):
     def with_weights(self, weights: Float64, *, fixed: bool | None = None) -> Self:
         """A copy with weights in proportion. Raises: ModelError where their number is wrong."""
         if len(weights) != self.n_classes:
-            raise ModelError(
-                f"+{self.name}: {self.n_classes} weights are wanted, not {len(weights)}"
-            )
+            raise ModelError(f"+{self.name}: expected {self.n_classes} weights, not {len(weights)}")
         if (weights < 0.0).any() or not weights.sum() > 0.0:
             raise ModelError(f"+{self.name}: weights must not be negative, nor all zero")
         is_fixed = self.weights_fixed if fixed is None else fixed

@@ -511,7 +511,7 @@ class _Chooser:
             whole = is_near and with_matrix_held(model) is model
             self._note(part, one, fit, fit.lnl, whole)
         self._fitted_rates.clear()
-        self._tell(len(pairs))
+        self._tell()
 
     def _fit(
         self, candidates: Sequence[Sequence[CandidateModel]], *, screens: bool = False
@@ -530,10 +530,11 @@ class _Chooser:
         for categories, batch in fit_batches(parts, models):
             self._fit_side_by_side([starts[n] for n in batch], categories, screens)
         if starts:
-            self._tell(len(starts))
+            self._tell()
 
-    def _tell(self, count: int) -> None:
-        """Report that candidates of parts were fitted."""
+    def _tell(self) -> None:
+        """Report the number of candidates fitted so far."""
+        count = sum(len(choice.scored) for choice in self.choices)
         self.emit(CandidatesScored(count, len(self.choices), self.choices[0].best.name))
 
     def _start(self, part: int, candidate: CandidateModel, screens: bool) -> _FitStart | None:

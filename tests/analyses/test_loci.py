@@ -139,7 +139,7 @@ def test_bad_loci_are_told_of_and_the_others_go_on(loci: list[Locus], tmp_path: 
     assert "3 taxa have characters: it takes 4" in skipped["few.fa"]
     assert "0 taxa have characters" in skipped["gaps.fa"]
     (notice,) = (event.text for event in events if isinstance(event, Notice))
-    assert notice == "locus2.fa: left out 1 taxon of nothing but gaps"
+    assert notice == "locus2.fa: left out 1 taxon without data"
 
 
 def test_models_that_cannot_be_are_told_of_and_the_others_go_on(

@@ -44,7 +44,7 @@ def test_slices_change_no_bit(run: Run, primates: str) -> None:
 def test_a_memory_limit_that_is_no_size(run: Run, primates: str) -> None:
     result = run("search", primates, *QUICK, "--memory-limit", "lots")
     assert result.exit_code == 2
-    assert "no size of memory" in result.stderr
+    assert "not a memory size" in result.stderr
 
 
 def test_devices_are_measured_once(

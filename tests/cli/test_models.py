@@ -137,7 +137,7 @@ def test_a_search_chooses_and_merges(run: Run) -> None:
         (("--partitions", "HKY+G4"), "no such file"),
         (("--partitions", "lone"), "names no part"),
         (("--criterion", "ml"), "'ml' is not one of"),
-        (("--merge",), "--merge puts parts together"),
+        (("--merge",), "--merge needs a partition file"),
         (("--tree", "other"), "not in the alignment"),
         (("--device", "no such"), "no such"),
     ],

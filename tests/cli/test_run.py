@@ -130,7 +130,7 @@ def test_without_searched_replicates(run: Run, data: str, monkeypatch: pytest.Mo
     assert len(labels) == 5
     again = run("run", data, *options)
     assert again.exit_code == 2
-    assert "exists already" in again.stderr
+    assert "already exists" in again.stderr
     Path("x.mltree.report.html").unlink()
     assert "Wrote x.mltree.report.html" in fine(run("run", data, *options)).stdout
     quiet = fine(run("run", data, *options, "--bootstrap", "none", "--redo"))
@@ -200,7 +200,7 @@ def test_the_prefix_of_another_run_is_refused(run: Run, data: str, first: str) -
             Path(data).write_text(text.replace("A", "C", 1))
         result = run("run", data, *model, *SHORT, *shlex.split(OTHERS[name]))
         assert result.exit_code == 2, name
-        assert "exists already (--redo" in result.stderr
+        assert "already exists (--redo" in result.stderr
         assert not report.exists()
     Path(data).write_text(text)
     assert {path: path.read_bytes() for path in Path().iterdir()} == before

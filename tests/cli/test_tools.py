@@ -49,7 +49,7 @@ def test_a_report_takes_what_there_is(run: Run, tmp_path: Path) -> None:
     (tmp_path / "x.mltree.lastTree").write_text("(Homo,Pan,(Gorilla,Pongo)77);")
     fine(run("report", "x"))
     assert "4 taxa" in (tmp_path / "x.mltree.report.html").read_text()
-    assert "exists already (--redo" in run("report", "x").stderr
+    assert "already exists (--redo" in run("report", "x").stderr
     (tmp_path / "other.nwk").write_text("(Homo,Pan,Gorilla,Pongo,Hylobates);")
     fine(run("report", "x.mltree", "--redo", "--tree", "other.nwk"))
     assert "5 taxa" in (tmp_path / "x.mltree.report.html").read_text()
@@ -103,7 +103,7 @@ def test_pictures_of_no_kind(run: Run, tmp_path: Path) -> None:
         assert result.exit_code == 2
         assert message in result.stderr
     fine(run("draw", "t.nwk", "-o", "t.svg"))
-    assert "exists already (--redo" in run("draw", "t.nwk", "-o", "t.svg").stderr
+    assert "already exists (--redo" in run("draw", "t.nwk", "-o", "t.svg").stderr
 
 
 def test_the_same_seed_simulates_the_same_file(run: Run, tmp_path: Path) -> None:
@@ -168,7 +168,7 @@ def test_frequencies_are_counted_where_asked_for(run: Run, tmp_path: Path, prima
         ("--taxa 5 --unique 100000000000", "MiB of memory, and there are"),
         ("--tree t.nwk --sites 1000000000000", "1,000,000,000,000 sites take some"),
         ("--taxa 9 --sites 9 --mean-length 1e308", "at most 1e+06"),
-        ("--taxa 9 --sites 9 -o s.txt", "does not tell the format"),
+        ("--taxa 9 --sites 9 -o s.txt", "does not show the format"),
         ("--taxa 9 --sites 9 -o no/s.phy", "there is no folder no"),
         ("--taxa 9 --sites 9 --true-tree s.phy", "two outputs would be one file: s.phy"),
         ("--taxa 9 --sites 9 --true-tree ./s.phy --redo", "two outputs would be one file: s.phy"),
@@ -211,7 +211,7 @@ def test_one_tree_has_iqtrees_name(run: Run, tmp_path: Path, primates: str) -> N
     options = ("--model", "JC", "--device", "reference", "--prefix", "s", "--no-opt-branches")
     fine(run("sitelh", primates, "--trees", "t.nwk", *options))
     assert (tmp_path / "s.mltree.sitelh").read_text().startswith("1 898\nSite_Lh    -")
-    assert "exists already (--redo" in run("sitelh", primates, "--trees", "t.nwk", *options).stderr
+    assert "already exists (--redo" in run("sitelh", primates, "--trees", "t.nwk", *options).stderr
 
 
 @pytest.mark.parametrize("name", ["a.phy", "a.fasta.gz", "a.x --format phylip-interleaved"])
@@ -231,7 +231,7 @@ def test_trees_are_converted(run: Run, tmp_path: Path) -> None:
     assert (tmp_path / "again.nwk").read_text().splitlines()[1] == "(a:1,'b c':0.5,(c,d)99:2);"
     wrong = {
         "-o x.phy": "the format of trees",
-        "-o x.nwk --format fasta": "'fasta' is no format of trees",
+        "-o x.nwk --format fasta": "'fasta' is not a tree format",
     }
     for options, message in wrong.items():
         result = run("convert", "t.nwk", *options.split())
@@ -254,7 +254,7 @@ def test_trees_and_results_go_to_other_programs(run: Run, tmp_path: Path, primat
     (tmp_path / "other.json").write_text("{}")
     (tmp_path / "two.nwk").write_text("(a,b,(c,d));\n(a,b,(c,d));\n")
     wrong = {
-        "x.mltree.eval.json -o y.json": "a result goes to MultiQC alone",
+        "x.mltree.eval.json -o y.json": "results can be converted for MultiQC only",
         "other.json -o y_mqc.json": "no result with a tree",
         "two.nwk -o y.itol.txt": "two.nwk: itol shows one tree",
     }

@@ -75,7 +75,7 @@ def test_the_digest_is_of_what_decides_the_result() -> None:
 
 def test_words_are_among_their_choices() -> None:
     ExactOptions(alignment="a.phy", precision="mixed").check()
-    with pytest.raises(InputError, match="precision='half' is none of double, mixed"):
+    with pytest.raises(InputError, match="precision='half' is not one of double, mixed"):
         ExactOptions(alignment="a.phy", precision="half").check()
 
 
