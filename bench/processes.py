@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import resource
 import signal
 import subprocess
 import threading
@@ -20,6 +21,8 @@ OUTPUT = "output.txt"
 TAIL = 2000
 """Characters of output that are kept for a failure's report."""
 
+KIB = 1 << 10
+
 GRACE = 5.0
 """Seconds between asking a late process to stop and killing it."""
 
@@ -36,6 +39,10 @@ class Finished:
     """``done``, ``failed`` or ``timeout``."""
     output: str
     """The end of what it printed."""
+    system: float = 0.0
+    """CPU seconds of the process and its children, in the kernel."""
+    peak_memory: int = 0
+    """Largest resident size of the process or one of its children, bytes."""
 
 
 def run(
@@ -61,14 +68,16 @@ def run(
             env={**os.environ, **(environment or {})},
             start_new_session=True,
         )
-    late, user = _wait(process, timeout)
+    late, usage = _wait(process, timeout)
     wall = time.perf_counter() - start
     status = "timeout" if late else "failed" if process.returncode else "done"
-    return Finished(wall, user, status, log.read_text(errors="replace")[-TAIL:])
+    printed = log.read_text(errors="replace")[-TAIL:]
+    peak = usage.ru_maxrss * KIB
+    return Finished(wall, usage.ru_utime, status, printed, usage.ru_stime, peak)
 
 
-def _wait(process: subprocess.Popen[bytes], timeout: float) -> tuple[bool, float]:
-    """Whether the process had to be stopped, and the CPU seconds (user) of it and its children.
+def _wait(process: subprocess.Popen[bytes], timeout: float) -> tuple[bool, resource.struct_rusage]:
+    """Whether the process had to be stopped, and what it and its children have used.
 
     The wait itself blocks, so that the clock stops with the process; a thread keeps the deadline.
     Counted by process, CPU seconds stay apart when several run side by side.
@@ -86,7 +95,7 @@ def _wait(process: subprocess.Popen[bytes], timeout: float) -> tuple[bool, float
         ended.set()
         timer.cancel()
     process.returncode = os.waitstatus_to_exitcode(code)
-    return late.is_set(), usage.ru_utime
+    return late.is_set(), usage
 
 
 @contextmanager
