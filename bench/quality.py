@@ -181,16 +181,13 @@ HALF = 0.5
 NO_WORSE = 0.1
 """Units of lnL and of BIC within which results are equally good."""
 
-_PIQTREE = (
-    """
+_PIQTREE = """
 import sys, _piqtree
 path, seed, options = sys.argv[1:]
 rows = [line.split(None, 1) for line in open(path).read().splitlines()[1:] if line.strip()]
 names, sequences = [row[0] for row in rows], ["".join(row[1].split()) for row in rows]
-_piqtree.iq_build_tree(names, sequences, "MFP", int(seed), %d, 1, options)
+_piqtree.iq_build_tree(names, sequences, "MFP", int(seed), 1000, 1, options)
 """
-    % REPLICATES
-)
 """Program for the Python of an environment with piqtree, which has IQ-TREE as a library."""
 
 

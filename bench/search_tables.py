@@ -10,7 +10,17 @@ from bench.markdown import crowded, markdown_table, seconds, time_cell, who
 from bench.quoted import QUOTED_LNLS
 from bench.results import Row, Run
 
-__all__ = ["NO_WORSE", "brief", "effort", "full", "gaps", "standings"]
+__all__ = [
+    "NO_WORSE",
+    "analyses",
+    "brief",
+    "difference",
+    "effort",
+    "full",
+    "gaps",
+    "pairs",
+    "standings",
+]
 
 NO_WORSE = 0.1
 """lnL below the best rival's tree down to which a median counts as no worse: what re-scoring by
@@ -24,6 +34,8 @@ BETTER = 1.0
 
 JUDGED = "default preset"
 """mltree's contenders that are held against the best rival."""
+
+MB = 1_000_000
 
 MOST_COLUMNS = 8
 """Alignments up to which they stand across."""
@@ -322,3 +334,50 @@ def _time(group: Sequence[Row], clock: str) -> float | None:
     """Median seconds over the seeds; None if the clock was not read for all."""
     times = [row[clock]["median"] for row in group if row.get(clock)]
     return median(times) if len(times) == len(group) else None
+
+
+# Whole analyses, mltree beside IQ-TREE.
+
+
+def pairs(rows: Sequence[Row]) -> list[tuple[Row, Row]]:
+    """Rows of mltree and of the other program on the same alignment."""
+    ended = [row for row in rows if row["status"] == "done"]
+    others = {row["dataset"]: row for row in ended if row["kind"] == "rival"}
+    return [
+        (row, others[row["dataset"]])
+        for row in ended
+        if row["kind"] == "mltree" and row["dataset"] in others
+    ]
+
+
+def difference(value: float) -> str:
+    """A signed difference with two decimals, without a sign where they are zeros."""
+    return f"{value:+.2f}" if abs(value) >= 0.005 else "0.00"
+
+
+def analyses(run: Run) -> str:
+    """CPU seconds, memory, models, lnL and BIC of whole analyses."""
+    head = ["alignment", "taxa × sites", "CPU seconds", "share", "peak memory", "models",
+            "lnL", "BIC"]  # fmt: skip
+    body = []
+    for own, other in pairs(run.rows):
+        mine, theirs = own["cpu_s"]["median"], other["cpu_s"]["median"]
+        memory = [f"{row['peak_memory'] / MB:,.0f}" for row in (own, other)]
+        body.append([
+            own["dataset"],
+            f"{own['taxa']:,} × {own['sites']:,} {own['data']}",
+            f"{seconds(mine)} / {seconds(theirs)}",
+            f"{mine / theirs:.2f}",
+            f"{' / '.join(memory)} MB",
+            f"{own['model']} / {other['model']}",
+            f"{own['lnl']:.2f} ({difference(own['lnl'] - other['lnl'])})",
+            f"{own['bic']:.2f} ({difference(own['bic'] - other['bic'])})",
+        ])  # fmt: skip
+    programs = sorted({f"IQ-TREE {other['program']}" for _, other in pairs(run.rows)})
+    told = (
+        "Model choice, tree, SH-aLRT and ultrafast bootstrap (1,000 each) by one command on one "
+        f"core: mltree's figures / those of {', '.join(programs)}. CPU seconds are user and system "
+        "seconds of all processes; share: mltree's seconds over the other's. lnL and BIC are "
+        "mltree's, in brackets less the other's."
+    )
+    return f"{told}\n\n{markdown_table(head, body)}"

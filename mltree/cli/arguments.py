@@ -111,7 +111,7 @@ def defaults(path: Path, options: Mapping[str, Mapping[str, bool]]) -> dict[str,
 
 def _parsed(path: Path) -> dict[str, Any]:
     if sys.version_info >= (3, 11):
-        import tomllib
+        import tomllib  # novm
     else:
         import tomli as tomllib
     try:

@@ -8,10 +8,12 @@ from __future__ import annotations
 
 import inspect
 import shlex
+import subprocess
 import sys
 from collections.abc import Callable, Iterator, Sequence
 from enum import Enum
 from importlib import import_module
+from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any, NamedTuple
 
 import typer
@@ -225,6 +227,19 @@ def _refuse_bytes(arguments: list[str]) -> None:
             raise InputError(f"{shown}: not UTF-8 text", hint="rename the file")
 
 
+def _commit() -> str:
+    """The commit of the checkout that the package lies in; empty where it is installed."""
+    root = Path(__file__).parents[2]
+    if not ((root / ".git").exists() and (root / "pyproject.toml").exists()):
+        return ""
+    command = ["git", "-C", str(root), "describe", "--always", "--dirty", "--abbrev=12"]
+    try:
+        done = subprocess.run(command, capture_output=True, text=True, check=False)
+    except OSError:
+        return ""
+    return done.stdout.strip()
+
+
 app = typer.Typer(
     cls=Commands,
     no_args_is_help=True,
@@ -242,7 +257,8 @@ def _mltree(
     version: Annotated[bool, typer.Option("--version", "-V", help="Show the version.")] = False,
 ) -> None:
     if version:
-        print(f"mltree {__version__}")
+        commit = _commit()
+        print(f"mltree {__version__}" + (f" (development, commit {commit})" if commit else ""))
         raise typer.Exit
     if ctx.invoked_subcommand is None:
         print(ctx.get_help())

@@ -12,7 +12,6 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import replace
-from enum import StrEnum
 from functools import cached_property
 from itertools import pairwise
 from typing import Any
@@ -26,7 +25,7 @@ from mltree.data.source import read_text
 from mltree.system.arrays import Bool, Float64, Index, Int32, Int64, UInt8, UInt64
 from mltree.system.errors import InputError
 from mltree.system.process import map_blocks
-from mltree.system.values import Value, decimal, whole
+from mltree.system.values import Value, Word, decimal, whole
 
 # Ascertainment: the likelihood of characters that were collected because they vary is corrected by
 # the probabilities of the constant patterns left out, one for each state or letter of genotypes
@@ -37,7 +36,7 @@ MOST_SITES = 10
 """Constant sites that an error names."""
 
 
-class Correction(StrEnum):
+class Correction(Word):
     """Knowledge about sites that were left out; names are RAxML-NG's."""
 
     LEWIS = "LEWIS"

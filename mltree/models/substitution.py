@@ -15,7 +15,7 @@ from dataclasses import replace
 from functools import cache, cached_property
 from itertools import compress
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Literal, NamedTuple, Self
+from typing import TYPE_CHECKING, Any, Literal, NamedTuple
 
 import numpy as np
 
@@ -36,6 +36,8 @@ from mltree.system.errors import ModelError
 from mltree.system.values import Value
 
 if TYPE_CHECKING:
+    from typing_extensions import Self
+
     from mltree.data.alphabet import Alphabet
     from mltree.data.codons import CodonAlphabet
     from mltree.data.patterns import Ascertainment, Patterns

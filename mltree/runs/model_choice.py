@@ -15,7 +15,6 @@ import math
 from collections import defaultdict
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
-from enum import StrEnum
 from functools import lru_cache
 from itertools import compress, groupby
 from typing import Any
@@ -42,7 +41,7 @@ from mltree.runs.engines import Engines, Resources, Workload
 from mltree.system.arrays import Float64
 from mltree.system.events import CandidatesScored, Emit, ModelChosen
 from mltree.system.ranks import current_ranks
-from mltree.system.values import Value
+from mltree.system.values import Value, Word
 from mltree.tree.topology import Tree
 
 # The models that a choice is made among, and the criteria that it is made by.
@@ -62,7 +61,7 @@ MOST_FREE_RATES = 10
 """Categories of free rates, as in ModelFinder."""
 
 
-class Criterion(StrEnum):
+class Criterion(Word):
     """Information criterion of a model; smaller is better."""
 
     BIC = "bic"

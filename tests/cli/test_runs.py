@@ -351,7 +351,10 @@ def test_a_search_does_without_scipy() -> None:
 
 
 def test_version() -> None:
-    assert mltree_command("--version").stdout == f"mltree {mltree.__version__}\n"
+    told = mltree_command("--version").stdout
+    development = r"( \(development, commit [0-9a-f]{7,}(-dirty)?\))?"
+    assert re.fullmatch(rf"mltree {re.escape(mltree.__version__)}{development}\n", told)
+    assert mltree_command("version").stdout == told
 
 
 def test_a_bug_ends_with_a_traceback_and_where_to_report() -> None:
