@@ -75,7 +75,7 @@ def _race_options(parser: argparse.ArgumentParser) -> None:
     add = parser.add_argument
     add("--timeout", type=float, default=600.0, help="seconds for one process (default 600)")
     add("--start", choices=("parsimony", "random", "own"), default="parsimony",
-        help="the tree that all start from; own: everybody makes starting trees")  # fmt: skip
+        help="the tree that all start from; own: each program makes its own")  # fmt: skip
     add("--rival", action="append", default=[], metavar="NAME=FILE", help="a program to run")
     add("--rivals", metavar="NAMES", help="only these, comma-separated; 'none' for none")
     add("--threads", type=_numbers, help="threads of CPU programs (default: one, and all cores)")

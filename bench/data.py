@@ -65,7 +65,7 @@ class Dataset:
     model: str
     """RAxML-NG's notation."""
     start: Path | None
-    """Newick; None where everybody makes starting trees of their own."""
+    """Newick; None where each program makes starting trees of its own."""
     origin: str
     """``shipped``, ``simulated`` or ``given``."""
 

@@ -40,7 +40,7 @@ LEAST = 1.0
 
 @dataclass(frozen=True)
 class Field:
-    """Everybody who runs."""
+    """The programs that run."""
 
     presets: Sequence[str]
     contenders: Sequence[Contender]

@@ -143,7 +143,7 @@ def standings(rows: Sequence[Row]) -> str:
         body.append([name, f"{goal:.2f}, {_finders(rivals, goal)}", *cells, verdict])
     told = (
         "lnL relative to the best tree that any rival found with any seed: the median of "
-        f"{seeds} seeds, in brackets the best. Everybody starts from trees of their own; all "
+        f"{seeds} seeds, in brackets the best. Each program starts from trees of their own; all "
         "trees are scored by one judge, but *in italics* what a program claims that was not run "
         "here.\n\n"
     )
@@ -158,9 +158,10 @@ def standings(rows: Sequence[Row]) -> str:
 def _summary(what: str, margins: Sequence[float]) -> str:
     no_worse = sum(margin >= -NO_WORSE for margin in margins)
     better = sum(margin > BETTER for margin in margins)
+    above = f", and on {better} more than {BETTER:.0f} unit above it" if better else ""
     return (
-        f"On {no_worse} of {len(margins)} alignments the median of mltree's {JUDGED} is no more "
-        f"than {NO_WORSE} below {what}; on {better} it is more than {BETTER:.0f} above."
+        f"On {no_worse} of {len(margins)} alignments the median of mltree's {JUDGED} is at most "
+        f"{NO_WORSE} log-likelihood units below {what}{above}."
     )
 
 
