@@ -21,8 +21,6 @@ OUTPUT = "output.txt"
 TAIL = 2000
 """Characters of output that are kept for a failure's report."""
 
-KIB = 1 << 10
-
 GRACE = 5.0
 """Seconds between asking a late process to stop and killing it."""
 
@@ -41,8 +39,6 @@ class Finished:
     """The end of what it printed."""
     system: float = 0.0
     """CPU seconds of the process and its children, in the kernel."""
-    peak_memory: int = 0
-    """Largest resident size of the process or one of its children, bytes."""
 
 
 def run(
@@ -72,8 +68,7 @@ def run(
     wall = time.perf_counter() - start
     status = "timeout" if late else "failed" if process.returncode else "done"
     printed = log.read_text(errors="replace")[-TAIL:]
-    peak = usage.ru_maxrss * KIB
-    return Finished(wall, usage.ru_utime, status, printed, usage.ru_stime, peak)
+    return Finished(wall, usage.ru_utime, status, printed, usage.ru_stime)
 
 
 def _wait(process: subprocess.Popen[bytes], timeout: float) -> tuple[bool, resource.struct_rusage]:

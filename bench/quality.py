@@ -191,6 +191,18 @@ _piqtree.iq_build_tree(names, sequences, "MFP", int(seed), 1000, 1, options)
 """Program for the Python of an environment with piqtree, which has IQ-TREE as a library."""
 
 
+_LAUNCHER = """
+import resource, subprocess, sys
+code = subprocess.call(sys.argv[1:])
+with open("peak", "w") as file:
+    file.write(str(resource.getrusage(resource.RUSAGE_CHILDREN).ru_maxrss))
+sys.exit(code)
+"""
+"""Small process that starts another: a child's peak memory begins with that of its parent."""
+
+KIB = 1 << 10
+
+
 @dataclass(frozen=True)
 class Analyst:
     """A program that makes a whole analysis of ``alignment.phy`` in its working folder."""
@@ -255,7 +267,8 @@ def _analysis(analyst: Analyst, dataset: Dataset, timeout: float) -> Row:
     with tempfile.TemporaryDirectory(prefix="bench-") as name:
         folder = Path(name).resolve()
         shutil.copyfile(dataset.alignment, folder / "alignment.phy")
-        ended = processes.run(analyst.command, folder, timeout, environment)
+        command = [sys.executable, "-I", "-S", "-c", _LAUNCHER, *analyst.command]
+        ended = processes.run(command, folder, timeout, environment)
         row["status"] = ended.status
         if ended.status != "done":
             return {**row, "output": ended.output[-500:]}
@@ -263,7 +276,7 @@ def _analysis(analyst: Analyst, dataset: Dataset, timeout: float) -> Row:
             **row,
             "cpu_s": repeated([ended.user + ended.system]),
             "whole_s": repeated([ended.wall]),
-            "peak_memory": ended.peak_memory,
+            "peak_memory": int((folder / "peak").read_text()) * KIB,
             **analyst.answer(folder),
         }
 

@@ -363,7 +363,10 @@ def analyses(run: Run) -> str:
     body = []
     for own, other in pairs(run.rows):
         mine, theirs = own["cpu_s"]["median"], other["cpu_s"]["median"]
-        memory = [f"{row['peak_memory'] / MB:,.0f}" for row in (own, other)]
+        memory = [
+            f"{row['peak_memory'] / MB:,.0f}" if "peak_memory" in row else "?"
+            for row in (own, other)
+        ]
         body.append([
             own["dataset"],
             f"{own['taxa']:,} × {own['sites']:,} {own['data']}",
