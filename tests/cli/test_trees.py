@@ -172,11 +172,11 @@ BAD = {
     ),
     "a single tree": (
         "rf best.nwk",
-        "best.nwk: a single tree has no distance (compare it with a --reference)",
+        "best.nwk: a single tree has no distance (give another file of trees",
     ),
     "few replicates": (
         "bootstop others.nwk",
-        "others.nwk: too few trees to tell: it takes 50, not 3",
+        "others.nwk: too few trees for this test: it needs 50, not 3",
     ),
     "missing file": ("support none.nwk --trees others.nwk", "none.nwk: no such file"),
     "missing replicates": ("support best.nwk --trees none.nwk", "none.nwk: no such file"),

@@ -251,7 +251,7 @@ def test_concordance_factors_go_behind_older_labels(
         (("search", "ALN", "--ufboot", "100"), "--ufboot 100: between 1,000 and"),
         (("search", "ALN", "--bnni"), "--bnni improves the replicates of --ufboot"),
         (("search", "ALN", "--ufboot", "1000", "--bootstrap", "9"), "exclude each other"),
-        (("test", "ALN", "--trees", "TREE"), "all trees are alike"),
+        (("test", "ALN", "--trees", "TREE"), "all trees are identical"),
         (("alrt", "ALN", "--tree", "star.nwk"), "star.nwk: the tree has no branch to test"),
         (("test", "ALN", "--trees", "TREE", "--tests", "au,ks"), "'ks' is not one of bp"),
         (("concordance", "TREE"), "give --gene-trees"),
