@@ -137,7 +137,7 @@ def test_bad_loci_are_told_of_and_the_others_go_on(loci: list[Locus], tmp_path: 
     skipped = {event.name: event.why for event in events if isinstance(event, LocusSkipped)}
     assert set(skipped) == set(texts)
     assert "3 taxa have data: a tree needs 4" in skipped["few.fa"]
-    assert "0 taxa have characters" in skipped["gaps.fa"]
+    assert "0 taxa have data" in skipped["gaps.fa"]
     (notice,) = (event.text for event in events if isinstance(event, Notice))
     assert notice == "locus2.fa: left out 1 taxon without data"
 
