@@ -39,6 +39,7 @@ lint: $(VENV)/.installed-dev
 	$(BIN)/ruff format --check .
 	$(BIN)/ruff check .
 	$(BIN)/mypy
+	$(BIN)/vermin --quiet --target=3.10- --eval-annotations mltree bench
 	$(BIN)/clang-format --dry-run --Werror opencl/*.cl opencl/*.h
 
 format: $(VENV)/.installed-dev

@@ -7,7 +7,7 @@ processes   child processes with a clock and a deadline
 contenders  mltree's layouts and devices, ready to search
 once        the child process of one mltree search
 rivals      other programs, run as their users run them
-judge       one scorer for everybody's trees
+judge       one scorer for the trees of all programs
 table1, search, kernels, scale, reach, precision, golden   the benchmarks
 render      results to Markdown, plots and the README's tables
 """

@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 import argparse
+import shutil
 from collections.abc import Sequence
 from pathlib import Path
 
 from bench import cases, golden, kernels, precision, quality, reach, render, scale, table1
 from bench.contenders import Contender, contenders
-from bench.data import PAPER_SIZES, Source
+from bench.data import PAPER_SIZES, Source, sha256
 from bench.provenance import cores, provenance
 from bench.race import Race
 from bench.results import FOLDER, Run, load
@@ -32,6 +33,7 @@ def _parser() -> argparse.ArgumentParser:
     benches = parser.add_subparsers(metavar="BENCH", required=True)
     _add_table1(benches)
     _add_search(benches)
+    _add_analyses(benches)
     _add_kernels(benches)
     _add_cases(benches)
     _add_scale(benches)
@@ -73,7 +75,7 @@ def _race_options(parser: argparse.ArgumentParser) -> None:
     add = parser.add_argument
     add("--timeout", type=float, default=600.0, help="seconds for one process (default 600)")
     add("--start", choices=("parsimony", "random", "own"), default="parsimony",
-        help="the tree that all start from; own: everybody makes starting trees")  # fmt: skip
+        help="the tree that all start from; own: each program makes its own")  # fmt: skip
     add("--rival", action="append", default=[], metavar="NAME=FILE", help="a program to run")
     add("--rivals", metavar="NAMES", help="only these, comma-separated; 'none' for none")
     add("--threads", type=_numbers, help="threads of CPU programs (default: one, and all cores)")
@@ -100,6 +102,17 @@ def _add_search(benches: Benches[argparse.ArgumentParser]) -> None:
     add("--within", type=float, default=float("inf"), help="seconds for the whole run")
     add("--resume", action="store_true", help="add what the result file still lacks")
     parser.set_defaults(run=_search)
+
+
+def _add_analyses(benches: Benches[argparse.ArgumentParser]) -> None:
+    about = "whole analyses on one core beside IQ-TREE: model, tree, SH-aLRT, ultrafast bootstrap"
+    parser = _bench(benches, "analyses", about)
+    add = parser.add_argument
+    add("--sets", type=_words, default=quality.ANALYSED, help="alignments by name, comma-separated")
+    add("--iqtree", required=True, metavar="FILE",
+        help="IQ-TREE's program, or the Python of an environment with piqtree")  # fmt: skip
+    add("--timeout", type=float, default=3600.0, help="seconds for one process (default 3600)")
+    parser.set_defaults(run=_analyses)
 
 
 def _add_kernels(benches: Benches[argparse.ArgumentParser]) -> None:
@@ -232,6 +245,20 @@ def _table1(options: argparse.Namespace) -> None:
         _threads(options),
         _judge(options),
     )
+    run.save()
+
+
+def _analyses(options: argparse.Namespace) -> None:
+    names = ("primates",) if options.smoke else options.sets
+    source = Source(options.cache, options.data, options.seed, "own")
+    datasets = [source.dataset(name) for name in names]
+    run = _run("analyses", options, 1)
+    alignments = run.settings.setdefault("alignments", {})
+    for dataset in datasets:
+        digest = sha256(dataset.alignment)
+        alignments[dataset.name] = {"origin": dataset.origin, "sha256": digest}
+    iqtree = shutil.which(options.iqtree) or options.iqtree
+    quality.measure_analyses(run, datasets, iqtree, options.seed, options.timeout)
     run.save()
 
 

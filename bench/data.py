@@ -42,6 +42,8 @@ SIMULATED = {
     "sim1000x1000": ["--taxa", "1000", "--sites", "1000", "--model",
                      _DNA],
     "sim50x2000lg": ["--taxa", "50", "--sites", "2000", "--model", "LG+G4{0.7}"],
+    "sim24x400lg": ["--taxa", "24", "--sites", "400", "--mean-length", "0.1",
+                    "--model", "LG+G4{0.7}"],
     "sim24x500": ["--taxa", "24", "--sites", "500", "--mean-length", "0.1", "--model", _DNA],
     "sim50x600": ["--taxa", "50", "--sites", "600", "--mean-length", "0.006", "--model", _DNA],
     "sim71x300": ["--taxa", "71", "--sites", "300", "--random-tree", "yule",
@@ -63,7 +65,7 @@ class Dataset:
     model: str
     """RAxML-NG's notation."""
     start: Path | None
-    """Newick; None where everybody makes starting trees of their own."""
+    """Newick; None where each program makes starting trees of its own."""
     origin: str
     """``shipped``, ``simulated`` or ``given``."""
 

@@ -93,7 +93,7 @@ def _function_speedups(run: Run, stem: Path) -> list[Path]:
 
 
 def _gap_against_time(run: Run, stem: Path) -> list[Path]:
-    """How far below the best tree everybody ends, and when."""
+    """How far below the best tree each program ends, and when."""
     clock, what = ("user_s", "CPU seconds") if crowded(run) else ("whole_s", "seconds")
     found = gaps(run.rows, clock)
     if all(time is None for *_, time in found):

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import resource
 import signal
 import subprocess
 import threading
@@ -36,6 +37,8 @@ class Finished:
     """``done``, ``failed`` or ``timeout``."""
     output: str
     """The end of what it printed."""
+    system: float = 0.0
+    """CPU seconds of the process and its children, in the kernel."""
 
 
 def run(
@@ -61,14 +64,15 @@ def run(
             env={**os.environ, **(environment or {})},
             start_new_session=True,
         )
-    late, user = _wait(process, timeout)
+    late, usage = _wait(process, timeout)
     wall = time.perf_counter() - start
     status = "timeout" if late else "failed" if process.returncode else "done"
-    return Finished(wall, user, status, log.read_text(errors="replace")[-TAIL:])
+    printed = log.read_text(errors="replace")[-TAIL:]
+    return Finished(wall, usage.ru_utime, status, printed, usage.ru_stime)
 
 
-def _wait(process: subprocess.Popen[bytes], timeout: float) -> tuple[bool, float]:
-    """Whether the process had to be stopped, and the CPU seconds (user) of it and its children.
+def _wait(process: subprocess.Popen[bytes], timeout: float) -> tuple[bool, resource.struct_rusage]:
+    """Whether the process had to be stopped, and what it and its children have used.
 
     The wait itself blocks, so that the clock stops with the process; a thread keeps the deadline.
     Counted by process, CPU seconds stay apart when several run side by side.
@@ -86,7 +90,7 @@ def _wait(process: subprocess.Popen[bytes], timeout: float) -> tuple[bool, float
         ended.set()
         timer.cancel()
     process.returncode = os.waitstatus_to_exitcode(code)
-    return late.is_set(), usage.ru_utime
+    return late.is_set(), usage
 
 
 @contextmanager

@@ -1,20 +1,35 @@
-"""``bench search``: quality and time over alignments and seeds, mltree beside the rivals."""
+"""``bench search`` and ``bench analyses``: mltree beside the rivals.
+
+A search is timed and judged over alignments and seeds; a whole analysis (model choice, tree,
+SH-aLRT, ultrafast bootstrap) is one command of each program, on one core.
+"""
 
 from __future__ import annotations
 
+import json
+import math
+import os
+import re
+import shutil
+import sys
+import tempfile
 import time
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor, as_completed
 from dataclasses import dataclass, replace
+from pathlib import Path
 
-from bench.contenders import Contender
+from bench import processes
+from bench.contenders import ONE_THREAD, Contender
 from bench.data import Dataset, sha256
+from bench.provenance import ROOT
 from bench.race import Race
-from bench.results import Row, Run, identity
+from bench.results import Row, Run, identity, repeated
 from bench.rivals import Rival
 from bench.table1 import judge_rows
+from mltree.data.alignments import read_alignment
 
-__all__ = ["SHIPPED", "Field", "measure"]
+__all__ = ["ANALYSED", "SHIPPED", "Field", "measure", "measure_analyses"]
 
 SHIPPED = ("primates", "animals", "frogs", "laurasiatherian", "carnivores", "proteins")
 """Alignments of ``datasets/`` that a run takes unless others are named."""
@@ -25,7 +40,7 @@ LEAST = 1.0
 
 @dataclass(frozen=True)
 class Field:
-    """Everybody who runs."""
+    """The programs that run."""
 
     presets: Sequence[str]
     contenders: Sequence[Contender]
@@ -147,3 +162,163 @@ def _add(run: Run, row: Row) -> None:
     seconds = clock["median"] if clock else row["status"]
     who = f"{row['contender']} x{row['threads'] or ''}"
     print(f"{row['dataset']} seed {row['seed']} {who}: {seconds}", flush=True)
+
+
+# Whole analyses: model choice, tree, SH-aLRT and ultrafast bootstrap by one command on one core.
+
+ANALYSED = (
+    "primates", "animals", "sim24x400lg", "proteins", "laurasiatherian", "frogs", "sim123x700",
+    "sim200x500",
+)  # fmt: skip
+"""Alignments of 12 to 200 taxa, of DNA and of proteins."""
+
+REPLICATES = 1000
+"""Of SH-aLRT and of the ultrafast bootstrap."""
+
+HALF = 0.5
+"""CPU seconds of mltree, at most, as a share of IQ-TREE's."""
+
+NO_WORSE = 0.1
+"""Units of lnL and of BIC within which results are equally good."""
+
+_PIQTREE = """
+import sys, _piqtree
+path, seed, options = sys.argv[1:]
+rows = [line.split(None, 1) for line in open(path).read().splitlines()[1:] if line.strip()]
+names, sequences = [row[0] for row in rows], ["".join(row[1].split()) for row in rows]
+_piqtree.iq_build_tree(names, sequences, "MFP", int(seed), 1000, 1, options)
+"""
+"""Program for the Python of an environment with piqtree, which has IQ-TREE as a library."""
+
+
+_LAUNCHER = """
+import resource, subprocess, sys
+code = subprocess.call(sys.argv[1:])
+with open("peak", "w") as file:
+    file.write(str(resource.getrusage(resource.RUSAGE_CHILDREN).ru_maxrss))
+sys.exit(code)
+"""
+"""Small process that starts another: a child's peak memory begins with that of its parent."""
+
+KIB = 1 << 10
+
+
+@dataclass(frozen=True)
+class Analyst:
+    """A program that makes a whole analysis of ``alignment.phy`` in its working folder."""
+
+    name: str
+    kind: str
+    command: Sequence[str]
+    answer: Callable[[Path], Row]
+    """Its model, lnL and BIC."""
+
+
+def measure_analyses(
+    run: Run, datasets: Sequence[Dataset], iqtree: str, seed: int, timeout: float
+) -> None:
+    """Fill the run with a row for mltree and one for IQ-TREE on each alignment, one at a time.
+
+    ``iqtree``: an IQ-TREE program, or the Python of an environment with piqtree. mltree runs once
+    before it is timed, so that its kernels are built.
+    """
+    for dataset in datasets:
+        rows = {}
+        for analyst in (_mltree(seed), _iqtree(iqtree, seed)):
+            if analyst.kind == "mltree":
+                _analysis(analyst, dataset, timeout)
+            row = _analysis(analyst, dataset, timeout)
+            row["seed"] = seed
+            if row["status"] == "done":
+                rows[analyst.kind] = row
+            run.add(row)
+            told = ("dataset", "contender", "status", "cpu_s", "lnl", "bic")
+            print({name: row.get(name) for name in told}, flush=True)
+        if len(rows) == 2:
+            _check_analyses(run, dataset, rows["mltree"], rows["rival"])
+
+
+def _check_analyses(run: Run, dataset: Dataset, own: Row, other: Row) -> None:
+    """Half the CPU seconds at most, and lnL and BIC that are no worse."""
+    share = own["cpu_s"]["median"] / other["cpu_s"]["median"]
+    for what, value, holds in (
+        ("share of IQ-TREE's CPU seconds", share, share <= HALF),
+        ("lnL above IQ-TREE's", own["lnl"] - other["lnl"], own["lnl"] >= other["lnl"] - NO_WORSE),
+        ("BIC above IQ-TREE's", own["bic"] - other["bic"], own["bic"] <= other["bic"] + NO_WORSE),
+    ):
+        run.check(what=what, dataset=dataset.name, value=round(value, 3), holds=bool(holds))
+
+
+def _analysis(analyst: Analyst, dataset: Dataset, timeout: float) -> Row:
+    """A row: seconds, memory, model, lnL and BIC of one program on one alignment."""
+    read = read_alignment(dataset.alignment)
+    row: Row = {
+        "contender": analyst.name,
+        "kind": analyst.kind,
+        "dataset": dataset.name,
+        "taxa": len(read.names),
+        "sites": read.characters.shape[1],
+        "data": read.alphabet.name,
+        "threads": 1,
+        "load_average": round(os.getloadavg()[0], 2),
+    }
+    paths = os.pathsep.join([str(ROOT), os.environ.get("PYTHONPATH", "")])
+    environment = {**ONE_THREAD, **({"PYTHONPATH": paths} if analyst.kind == "mltree" else {})}
+    with tempfile.TemporaryDirectory(prefix="bench-") as name:
+        folder = Path(name).resolve()
+        shutil.copyfile(dataset.alignment, folder / "alignment.phy")
+        command = [sys.executable, "-I", "-S", "-c", _LAUNCHER, *analyst.command]
+        ended = processes.run(command, folder, timeout, environment)
+        row["status"] = ended.status
+        if ended.status != "done":
+            return {**row, "output": ended.output[-500:]}
+        return {
+            **row,
+            "cpu_s": repeated([ended.user + ended.system]),
+            "whole_s": repeated([ended.wall]),
+            "peak_memory": int((folder / "peak").read_text()) * KIB,
+            **analyst.answer(folder),
+        }
+
+
+def _mltree(seed: int) -> Analyst:
+    command = [sys.executable, "-m", "mltree", "search", "alignment.phy", "--model", "auto",
+               "--ufboot", str(REPLICATES), "--sh-alrt", str(REPLICATES), "--threads", "1",
+               "--seed", str(seed), "--prefix", "x"]  # fmt: skip
+
+    def answer(folder: Path) -> Row:
+        result = json.loads((folder / "x.mltree.json").read_text(encoding="utf-8"))
+        (table,) = json.loads((folder / "x.mltree.modelTest").read_text(encoding="utf-8"))
+        best = table["best"]["bic"]
+        free = next(one["parameters"] for one in table["models"] if one["model"] == best)
+        lnl, sites = result["lnl"], result["data"]["sites"]
+        bic = free * math.log(sites) - 2 * lnl
+        return {"model": best, "lnl": round(lnl, 4), "bic": round(bic, 4)}
+
+    return Analyst("mltree", "mltree", command, answer)
+
+
+def _iqtree(program: str, seed: int) -> Analyst:
+    if Path(program).name.startswith("python"):
+        options = f"-alrt {REPLICATES} -seed {seed}"
+        command = [program, "-c", _PIQTREE, "alignment.phy", str(seed), options]
+    else:
+        command = [program, "-s", "alignment.phy", "-m", "MFP", "-B", str(REPLICATES), "-alrt",
+                   str(REPLICATES), "-T", "1", "-seed", str(seed)]  # fmt: skip
+
+    def answer(folder: Path) -> Row:
+        (report,) = folder.glob("*.iqtree")
+        text = report.read_text(encoding="utf-8", errors="replace")
+        return {
+            "program": _said(r"^IQ-TREE (\S+)", text),
+            "model": _said(r"Best-fit model according to BIC: (\S+)", text),
+            "lnl": float(_said(r"Log-likelihood of the tree: (\S+)", text)),
+            "bic": float(_said(r"\(BIC\) score: (\S+)", text)),
+        }
+
+    return Analyst("IQ-TREE", "rival", command, answer)
+
+
+def _said(pattern: str, text: str) -> str:
+    match = re.search(pattern, text, re.MULTILINE)
+    return match[1] if match else "nan"

@@ -1,6 +1,6 @@
 """Other programs, found on PATH or named by ``--rival NAME=FILE``, run as their users run them.
 
-Each gets the same alignment, an equal model and, but for searches from everybody's own starts, the
+Each gets the same alignment, an equal model and, but for searches from the own starts of each, the
 same fixed starting tree; all else is its own default. FastTree has no equal model (its CAT
 approximation guides the search) and is marked so.
 """

@@ -10,7 +10,17 @@ from bench.markdown import crowded, markdown_table, seconds, time_cell, who
 from bench.quoted import QUOTED_LNLS
 from bench.results import Row, Run
 
-__all__ = ["NO_WORSE", "brief", "effort", "full", "gaps", "standings"]
+__all__ = [
+    "NO_WORSE",
+    "analyses",
+    "brief",
+    "difference",
+    "effort",
+    "full",
+    "gaps",
+    "pairs",
+    "standings",
+]
 
 NO_WORSE = 0.1
 """lnL below the best rival's tree down to which a median counts as no worse: what re-scoring by
@@ -24,6 +34,8 @@ BETTER = 1.0
 
 JUDGED = "default preset"
 """mltree's contenders that are held against the best rival."""
+
+MB = 1_000_000
 
 MOST_COLUMNS = 8
 """Alignments up to which they stand across."""
@@ -131,7 +143,7 @@ def standings(rows: Sequence[Row]) -> str:
         body.append([name, f"{goal:.2f}, {_finders(rivals, goal)}", *cells, verdict])
     told = (
         "lnL relative to the best tree that any rival found with any seed: the median of "
-        f"{seeds} seeds, in brackets the best. Everybody starts from trees of their own; all "
+        f"{seeds} seeds, in brackets the best. Each program starts from trees of their own; all "
         "trees are scored by one judge, but *in italics* what a program claims that was not run "
         "here.\n\n"
     )
@@ -146,9 +158,10 @@ def standings(rows: Sequence[Row]) -> str:
 def _summary(what: str, margins: Sequence[float]) -> str:
     no_worse = sum(margin >= -NO_WORSE for margin in margins)
     better = sum(margin > BETTER for margin in margins)
+    above = f", and on {better} more than {BETTER:.0f} unit above it" if better else ""
     return (
-        f"On {no_worse} of {len(margins)} alignments the median of mltree's {JUDGED} is no more "
-        f"than {NO_WORSE} below {what}; on {better} it is more than {BETTER:.0f} above."
+        f"On {no_worse} of {len(margins)} alignments the median of mltree's {JUDGED} is at most "
+        f"{NO_WORSE} log-likelihood units below {what}{above}."
     )
 
 
@@ -322,3 +335,53 @@ def _time(group: Sequence[Row], clock: str) -> float | None:
     """Median seconds over the seeds; None if the clock was not read for all."""
     times = [row[clock]["median"] for row in group if row.get(clock)]
     return median(times) if len(times) == len(group) else None
+
+
+# Whole analyses, mltree beside IQ-TREE.
+
+
+def pairs(rows: Sequence[Row]) -> list[tuple[Row, Row]]:
+    """Rows of mltree and of the other program on the same alignment."""
+    ended = [row for row in rows if row["status"] == "done"]
+    others = {row["dataset"]: row for row in ended if row["kind"] == "rival"}
+    return [
+        (row, others[row["dataset"]])
+        for row in ended
+        if row["kind"] == "mltree" and row["dataset"] in others
+    ]
+
+
+def difference(value: float) -> str:
+    """A signed difference with two decimals, without a sign where they are zeros."""
+    return f"{value:+.2f}" if abs(value) >= 0.005 else "0.00"
+
+
+def analyses(run: Run) -> str:
+    """CPU seconds, memory, models, lnL and BIC of whole analyses."""
+    head = ["alignment", "taxa × sites", "CPU seconds", "share", "peak memory", "models",
+            "lnL", "BIC"]  # fmt: skip
+    body = []
+    for own, other in pairs(run.rows):
+        mine, theirs = own["cpu_s"]["median"], other["cpu_s"]["median"]
+        memory = [
+            f"{row['peak_memory'] / MB:,.0f}" if "peak_memory" in row else "?"
+            for row in (own, other)
+        ]
+        body.append([
+            own["dataset"],
+            f"{own['taxa']:,} × {own['sites']:,} {own['data']}",
+            f"{seconds(mine)} / {seconds(theirs)}",
+            f"{mine / theirs:.2f}",
+            f"{' / '.join(memory)} MB",
+            f"{own['model']} / {other['model']}",
+            f"{own['lnl']:.2f} ({difference(own['lnl'] - other['lnl'])})",
+            f"{own['bic']:.2f} ({difference(own['bic'] - other['bic'])})",
+        ])  # fmt: skip
+    programs = sorted({f"IQ-TREE {other['program']}" for _, other in pairs(run.rows)})
+    told = (
+        "Model choice, tree, SH-aLRT and ultrafast bootstrap (1,000 each) by one command on one "
+        f"core: mltree's figures / those of {', '.join(programs)}. CPU seconds are user and system "
+        "seconds of all processes; share: mltree's seconds over the other's. lnL and BIC are "
+        "mltree's, in brackets less the other's."
+    )
+    return f"{told}\n\n{markdown_table(head, body)}"

@@ -1,86 +1,91 @@
-"""The README's table: six alignments, mltree beside the best of its rivals, from stored results."""
+"""The README's table: whole analyses beside IQ-TREE, searches on a GPU beside 16 cores."""
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
+from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 from statistics import median
 
 from bench.markdown import markdown_table, seconds, who
 from bench.quoted import QUOTED_SEARCHES
 from bench.results import FOLDER, Row, load
-from bench.search_tables import NO_WORSE, standings
+from bench.search_tables import NO_WORSE, difference, pairs, standings
 
-__all__ = ["LINES", "Line", "summary"]
+__all__ = ["ANALYSES", "DATA", "SEARCHES", "summary"]
 
-NEAR = 2.0
-"""lnL below the best tree of any rival down to which a quicker rival is held to be as good."""
+ANALYSES, ON_GPU, SEEDS = "analyses-2core", "search-h200", "search-quality"
+"""The stored results: whole analyses, searches on a GPU, many alignments and several seeds."""
 
+GPU = "mltree, fast preset, NVIDIA H200"
+"""Title of mltree's rows on the GPU."""
 
-SEEDS = "search-quality"
-"""The stored result of many alignments and several seeds."""
+HOST = "H200's host"
+"""Machine of the quoted searches beside them."""
 
+SEARCHES: Mapping[str, tuple[str, str]] = {
+    "beast_benchmark2_carnivora": ("carnivores, mtDNA", "62 × 10,869"),
+    "sim200x2000_gtrg": ("simulated DNA", "200 × 2,000"),
+    "sim50x2000_lgg": ("simulated proteins", "50 × 2,000"),
+}
+"""Alignments of searches on a GPU: their data, and taxa × sites."""
 
-@dataclass(frozen=True)
-class Line:
-    """One alignment, and where its figures are stored."""
-
-    data: str
-    size: str
-    dataset: str
-    result: str
-    """The stored result with mltree's row, whose title follows."""
-    mltree: str
-    shown: str
-    rivals: str
-    """The stored result with the other programs' rows."""
-    machine: str
-    """What quoted figures have to be from."""
-
-
-def _line_cpu(data: str, size: str, dataset: str) -> Line:
-    title = "mltree, fast preset, new layout, 1 thread"
-    return Line(data, size, dataset, "search-2core", title, "1 CPU core", "search-2core", "2 cores")
-
-
-def _line_gpu(data: str, size: str, dataset: str) -> Line:
-    title = "mltree, fast preset, NVIDIA H200"
-    return Line(data, size, dataset, "search-h200", title, "1 GPU", "search-quality", "H200's host")
-
-
-LINES = (
-    _line_cpu("frogs, rRNA", "64 × 1,976", "garli_rana"),
-    _line_cpu("mammals, RNA genes", "47 × 3,179", "R_Laurasiatherian"),
-    _line_cpu("RAxML's test set", "101 × 1,858", "stamatak_101"),
-    _line_gpu("carnivores, mtDNA", "62 × 10,869", "beast_benchmark2_carnivora"),
-    _line_gpu("simulated DNA", "200 × 2,000", "sim200x2000_gtrg"),
-    _line_gpu("simulated DNA", "1,000 × 1,000", "sim1000x1000_gtrg"),
-)
-
-
-@dataclass(frozen=True)
-class _Found:
-    """What a rival made of an alignment."""
-
-    title: str
-    seconds: float
-    lnl: float
+DATA: Mapping[str, str] = {
+    "animals": "animals, DNA",
+    "frogs": "frogs, rRNA",
+    "laurasiatherian": "mammals, RNA genes",
+    "primates": "primates, mtDNA",
+    "proteins": "proteins",
+}
+"""Data of the alignments of whole analyses; others are simulated."""
 
 
 def summary(folder: Path = FOLDER) -> str:
     """The table, and what has to be known to read it."""
-    runs = {name: load(folder / f"{name}.json").rows for name in _results()}
-    body = [_cells(line, runs[line.result], runs[line.rivals]) for line in LINES]
-    head = ["data", "taxa × sites", "mltree on", "best rival", "seconds", "lnL difference"]
+    head = ["", "data", "taxa × sites", "mltree", "other program", "lnL", "BIC"]
+    body = [*_analyses(folder), *_searches(folder)]
     told = (
-        "mltree ran its fast preset. Seconds are mltree's / the rival's, from start to written "
-        "tree: CPU seconds, or wall seconds where a GPU or 16 cores computed. The best rival is "
-        f"the fastest whose tree is within {NEAR:.0f} lnL of the best tree of any rival; the lnL "
-        "difference is mltree's tree minus that best tree. Rivals in *italics* were measured in "
-        "another session on the same kind of machine."
+        "Whole analyses: model choice, tree, SH-aLRT and ultrafast bootstrap (1,000 each) by one "
+        "command on one core; CPU seconds of all processes, kernels built beforehand. Searches: "
+        "wall seconds from start to written tree, by mltree's fast preset on one NVIDIA H200, and "
+        "by RAxML-NG from the same parsimony tree on 16 cores of its host. lnL and BIC: mltree's "
+        "less the other program's; a higher lnL and a lower BIC are better."
     )
     return f"{markdown_table(head, body)}\n\n{told}\n\n{_over_seeds(folder)}"
+
+
+def _analyses(folder: Path) -> Iterator[list[str]]:
+    for own, other in pairs(load(folder / f"{ANALYSES}.json").rows):
+        kind = "proteins" if own["data"] == "AA" else "DNA"
+        yield [
+            "whole analysis",
+            DATA.get(own["dataset"], f"simulated {kind}"),
+            f"{own['taxa']:,} × {own['sites']:,}",
+            f"{seconds(own['cpu_s']['median'])} s, 1 core",
+            f"{seconds(other['cpu_s']['median'])} s, IQ-TREE {other['program']}, 1 core",
+            difference(own["lnl"] - other["lnl"]),
+            difference(own["bic"] - other["bic"]),
+        ]
+
+
+def _searches(folder: Path) -> Iterator[list[str]]:
+    rows = load(folder / f"{ON_GPU}.json").rows
+    for dataset, (data, size) in SEARCHES.items():
+        mine = [row for row in rows if row["dataset"] == dataset and who(row) == GPU]
+        (quoted,) = (one for one in QUOTED_SEARCHES if one.machine == HOST and dataset in one.found)
+        took, lnl = quoted.found[dataset]
+        yield [
+            "search",
+            data,
+            size,
+            f"{seconds(_median(mine, 'whole_s'))} s, 1 GPU",
+            f"{seconds(took)} s, {quoted.title}, {quoted.threads} cores",
+            difference(median(row["judged_lnl"] for row in mine) - lnl),
+            "",
+        ]
+
+
+def _median(rows: Sequence[Row], clock: str) -> float:
+    return float(median(row[clock]["median"] for row in rows))
 
 
 def _over_seeds(folder: Path) -> str:
@@ -95,37 +100,3 @@ def _over_seeds(folder: Path) -> str:
         f"trees: on {alignments} alignments mltree is at most {NO_WORSE} log-likelihood units "
         "below the best tree of any rival."
     )
-
-
-def _results() -> list[str]:
-    return sorted({name for line in LINES for name in (line.result, line.rivals)})
-
-
-def _cells(line: Line, own: Sequence[Row], others: Sequence[Row]) -> list[str]:
-    mine = [row for row in own if row["dataset"] == line.dataset and who(row) == line.mltree]
-    clock = "whole_s" if "GPU" in line.shown else "user_s"
-    took = median(row[clock]["median"] for row in mine)
-    rivals = [*_measured(line, others), *_quoted(line)]
-    best = max(rival.lnl for rival in rivals)
-    quickest = min((r for r in rivals if r.lnl > best - NEAR), key=lambda r: r.seconds)
-    difference = median(row["judged_lnl"] for row in mine) - best
-    shown = f"{difference:+.2f}" if abs(difference) >= 0.005 else "0.00"
-    times = f"{seconds(took)} / {seconds(quickest.seconds)}"
-    return [line.data, line.size, line.shown, quickest.title, times, shown]
-
-
-def _measured(line: Line, rows: Sequence[Row]) -> Iterator[_Found]:
-    """Every rival's tree, with the CPU seconds that it took on its one thread."""
-    for row in rows:
-        if row["dataset"] == line.dataset and row["kind"] == "rival" and "judged_lnl" in row:
-            core = "1 core" if row["threads"] == 1 else f"{row['threads']} cores"
-            title = f"{row['contender']}, {core}"
-            yield _Found(title, row["user_s"]["median"], row["judged_lnl"])
-
-
-def _quoted(line: Line) -> Iterator[_Found]:
-    for quoted in QUOTED_SEARCHES:
-        if line.dataset in quoted.found and quoted.machine == line.machine:
-            took, lnl = quoted.found[line.dataset]
-            core = "1 core" if quoted.threads == 1 else f"{quoted.threads} cores"
-            yield _Found(f"*{quoted.title}, {core}*", took, lnl)

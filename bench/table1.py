@@ -1,4 +1,4 @@
-"""The PLL paper's Table I: one search of 15 taxa, 1,024 to 262,144 patterns, by everybody.
+"""The PLL paper's Table I: one search of 15 taxa, 1,024 to 262,144 patterns, by all programs.
 
 Seconds of whole processes (start, load, kernel build and all), and of mltree's search alone; all
 start from one tree. Variants of mltree must end in one topology and one lnL.

@@ -172,6 +172,7 @@ def speedups(rows: Sequence[Row]) -> list[tuple[int, str, str, float]]:
 _BRIEF: dict[str, Callable[[Run], str]] = {
     "table1": _table1,
     "search": search_tables.brief,
+    "analyses": search_tables.analyses,
     "kernels": engine_tables.kernels,
     "cases": engine_tables.cases,
     "scale": engine_tables.scale,

@@ -5,6 +5,7 @@ repository as they do on the site; only the reference of commands is made here, 
 """
 
 import re
+import subprocess
 import sys
 from pathlib import Path
 from typing import Any
@@ -51,6 +52,22 @@ ARGUMENT = re.compile(r"(\w+) {2,}(.+)")
 """An argument in a docstring's list of them."""
 
 
+EXAMPLE = [
+    "search", "datasets/primates.phy", "--model", "auto", "--sh-alrt", "1000", "--ufboot", "1000",
+    "--report", "--redo", "--quiet",
+]  # fmt: skip
+"""The run whose report the front page links to."""
+
+
+def example(app: Any, problem: Exception | None) -> None:
+    """Make the report that the front page links to, beside the pages."""
+    if problem is None and app.builder.format == "html":
+        prefix = Path(app.outdir) / "example" / "primates"
+        prefix.parent.mkdir(exist_ok=True)
+        command = [sys.executable, "-m", "mltree", *EXAMPLE, "--prefix", str(prefix)]
+        subprocess.run(command, cwd=ROOT, check=True)
+
+
 def setup(app: Any) -> None:
     """Put the reference of commands where its page asks for it; tell Sphinx of arguments."""
 
@@ -64,4 +81,5 @@ def setup(app: Any) -> None:
         lines[:] = [ARGUMENT.sub(r":param \1: \2", line) for line in lines]
 
     app.connect("source-read", fill)
+    app.connect("build-finished", example)
     app.connect("autodoc-process-docstring", name, priority=100)  # before napoleon

@@ -159,7 +159,7 @@ class Bootstrap(Value, kw_only=True):
             for number, entry in ranks.deal(missing, partial(self._searched, *shares), helping):
                 journal.add(number, entry)
                 done = sum(k <= goal for k in journal.done)
-                emit(ReplicateDone(number, entry.lnl, done, goal))
+                emit(ReplicateDone(number, entry.lnl, done, goal, is_open))
                 grown()
                 if checks.are_enough():
                     break
@@ -539,7 +539,7 @@ def replicated(
     with on_signal(partial(_leave, options, journal, write, log)):
         outcome = bootstrap.run(plan.replicates, journal, reporter, grown, current_ranks())
         if plan.replicates is None and not (outcome.verdict and outcome.verdict.converged):
-            reporter(Notice(f"{outcome.count:,} replicates have not converged: no more are made"))
+            reporter(Notice(f"{outcome.count:,} replicates have not converged; this is the limit"))
         texts, events = _texts(journal.newicks(outcome.count), plan, best, before, reporter)
     return texts, events, outcome
 

@@ -147,7 +147,7 @@ def _facts_of_alignment(options: CheckOptions, problem: Problem) -> tuple[Alignm
     except DeviceError as error:
         if options.device is not None:
             raise
-        why = f"not known: {error.message}"
+        why = f"unknown: {error.message}"
     return AlignmentChecked(problem.summary, memory), why
 
 
@@ -336,7 +336,7 @@ def run_compare(options: CompareOptions, reporter: Reporter) -> None:
     wrong = [s for s in others if s.problem or not is_close(s.lnl, reference.lnl, mixed)]
     if wrong:
         names = ", ".join(score.engine for score in wrong)
-        raise NumericalError(f"not the reference's result: {names}", hint="see the table")
+        raise NumericalError(f"not equal to the reference: {names}", hint="see the table")
     reporter.finish("compare", {"scores": [asdict(score) for score in scores]})
 
 

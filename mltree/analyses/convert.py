@@ -92,7 +92,7 @@ def _has_trees(text: bytes) -> bool:
 def _alignment(options: ConvertOptions) -> tuple[bytes, Event]:
     file_format = options.file_format or format_of(options.out)
     if file_format not in FORMATS:
-        raise InputError(f"--format: {file_format!r} is none of {', '.join(FORMATS)}")
+        raise InputError(f"--format: {file_format!r} is not one of {', '.join(FORMATS)}")
     alignment = read_alignment(options.source, options.data_type)
     rows, alphabet = alignment.characters, alignment.alphabet
     content = write_alignment(alignment.names, rows, alphabet, file_format)
@@ -103,7 +103,7 @@ def _trees(options: ConvertOptions) -> tuple[bytes, Event]:
     file_format = options.file_format or _tree_format(options.out)
     if file_format not in TREE_ENDINGS.values():
         known = ", ".join(dict.fromkeys(TREE_ENDINGS.values()))
-        raise InputError(f"--format: {file_format!r} is no format of trees: {known}")
+        raise InputError(f"--format: {file_format!r} is not a tree format: {known}")
     trees = read_written(options.source)
     if file_format in {"auspice", "itol"}:
         if len(trees) > 1:
@@ -120,12 +120,12 @@ def _result(options: ConvertOptions) -> tuple[bytes, Event]:
     """The result of a run, as MultiQC shows it."""
     if options.file_format not in {None, "multiqc"} or not options.out.endswith(MULTIQC):
         hint = f"-o NAME{MULTIQC}, the only names that MultiQC looks for"
-        raise InputError("a result goes to MultiQC alone", file=options.source, hint=hint)
+        raise InputError("results are converted for MultiQC only", file=options.source, hint=hint)
     sample = Path(options.source).name.removesuffix(".json").removesuffix(".eval")
     try:
         content = multiqc(sample.removesuffix(".mltree"), json.loads(read_text(options.source)))
     except (ValueError, KeyError, TypeError):
-        hint = "PREFIX.mltree.json of search, run or evaluate is wanted"
+        hint = "give the PREFIX.mltree.json of a search, run or evaluate"
         raise InputError("no result with a tree", file=options.source, hint=hint) from None
     return content.encode(), ResultWritten(options.out, "MultiQC")
 
@@ -135,7 +135,7 @@ def _tree_format(path: str) -> str:
         if path.lower().removesuffix(".gz").endswith(ending):
             return file_format
     hint = f"known: {' '.join(TREE_ENDINGS)}; or name it with --format"
-    raise InputError(f"{path}: the name does not tell the format of trees", hint=hint)
+    raise InputError(f"{path}: the file name does not show the tree format", hint=hint)
 
 
 # Pictures of trees.
@@ -167,7 +167,7 @@ def picture_kind(path: str) -> str:
     kind = Path(path).suffix.lower().lstrip(".")
     if kind not in PICTURES:
         hint = f"known: {' '.join('.' + known for known in PICTURES)}"
-        raise InputError(f"{path}: the name does not tell what picture it is", hint=hint)
+        raise InputError(f"{path}: the file name does not show the picture format", hint=hint)
     return kind
 
 

@@ -94,10 +94,10 @@ def write_report(
     summary = patterns = None
     path = alignment or _alignment_file(facts, workspace)
     if path is None:
-        reporter(Notice("the alignment is not where it was: --alignment says where it is now"))
+        reporter(Notice("the alignment has moved: give its new path with --alignment"))
     else:
         if not _is_of_the_run(path, facts):
-            text = f"{path} is not a file that the run has read: what it says may differ"
+            text = f"{path} is not the file that the run read: it may differ"
             reporter(Notice(text))
         read = read_alignment(path, facts.data["data_type"] if facts.data else None)
         patterns = compress(read)
@@ -128,7 +128,7 @@ def _tree_file(workspace: Workspace) -> Path:
         files = [path for path in files if path.stat().st_mtime >= newest]
     if not files:
         where = workspace.path("*")
-        raise InputError(f"no run has left a tree in {where}", hint="is the prefix right?")
+        raise InputError(f"there is no tree of a run at {where}", hint="is the prefix right?")
     return files[0]
 
 

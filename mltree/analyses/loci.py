@@ -398,7 +398,7 @@ def _listed(path: str) -> list[str]:
             continue
         here = [file for file in (Path(name), Path(path).parent / name) if is_there(file)]
         if not here:
-            hint = "a list has a file a line; for the parts of an alignment, give --partitions"
+            hint = "a list names one file on each line; for parts of an alignment give --partitions"
             raise InputError(f"there is no file {name[:80]}", file=path, hint=hint)
         files.append(str(here[0]))
     return files
@@ -411,7 +411,7 @@ def _parts(options: SearchOptions) -> list[Locus]:
         options.alignment, model, options.data_type, partitions=options.partitions,
         chooses=options.chooses,
     )  # fmt: skip
-    assert whole.data is not None, "a partition file has one part at least"
+    assert whole.data is not None, "a partition file has at least one part"
     models = dict(zip(whole.data.order, whole.model.models, strict=True))
     return [
         Locus(part.name, partial(_part, whole, number, models[number]))
@@ -481,7 +481,7 @@ def read_loci(
             continue
         if dropped:
             left_out = "1 taxon" if dropped == 1 else f"{dropped} taxa"
-            yield Notice(f"{locus.name}: left out {left_out} of nothing but gaps")
+            yield Notice(f"{locus.name}: left out {left_out} without data")
         patterns = problem.patterns
         mark = fingerprint(
             locus.name, "\n".join(problem.taxa), patterns.codes.tobytes(),
@@ -518,7 +518,7 @@ def without_gaps(problem: Problem) -> tuple[Problem, int]:
     kept = np.flatnonzero((patterns.codes != patterns.alphabet.gap_code).any(axis=1))
     if kept.size < MIN_TAXA:
         taxa = "taxon has" if kept.size == 1 else "taxa have"
-        raise InputError(f"{kept.size} {taxa} characters: it takes {MIN_TAXA}")
+        raise InputError(f"{kept.size} {taxa} data: a tree needs {MIN_TAXA}")
     dropped = patterns.n_tips - int(kept.size)
     if not dropped:
         return problem, 0

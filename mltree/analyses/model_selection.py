@@ -202,7 +202,7 @@ def chosen(problem: Problem, options: SearchOptions, emit: Emit) -> Problem:
     table = workspace.path(TABLE)
     if table.exists() and not options.redo:
         problem = recalled(table, problem, options.merge)
-        emit(Notice(f"models are as {table} has them"))
+        emit(Notice(f"models taken from {table}; --redo chooses again"))
         return problem
     scheme = scheme_of(problem, options, emit)
     rank(scheme.choices, emit)

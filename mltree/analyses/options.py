@@ -64,9 +64,9 @@ class LociOptions(AnalysisOptions, kw_only=True):
         str,
         Option(
             "ALIGNMENT...",
-            "FASTA, PHYLIP, NEXUS, Clustal or Stockholm, plain or packed (gzip, bzip2, xz); "
-            "DNA, codons, protein, binary or multistate. Format and type are recognised. - is "
-            "standard input. Several, or a folder of them, are loci.",
+            "FASTA, PHYLIP, NEXUS, Clustal or Stockholm, plain or compressed (gzip, bzip2, xz); "
+            "DNA, codons, protein, binary or multistate. Format and data type are recognised. - "
+            "reads standard input. Several files, or a folder, are loci.",
             reads="file",
             rest="alignments",
         ),
@@ -77,8 +77,8 @@ class LociOptions(AnalysisOptions, kw_only=True):
         bool,
         Option(
             "--separate",
-            "Every part of --partitions is a locus with a tree of its own; or, without them, "
-            "the argument is a list of alignments, a file a line.",
+            "Every part of --partitions is a locus with a tree of its own. Without --partitions, "
+            "the argument is a list of alignments, one file per line.",
         ),
     ] = False
     species_tree: Annotated[
@@ -129,17 +129,20 @@ class SearchOptions(
 ):  # fmt: skip
     """Find the maximum-likelihood tree of an alignment.
 
-    Writes PREFIX.mltree.bestTree (Newick), .bestModel (RAxML-NG's syntax), .startTree and .log.
-    A search that was stopped, by whatever means, goes on where it was when the same command is
-    given again; Ctrl-C, SIGTERM and SIGHUP leave the best tree so far in .lastTree.
-    With --bootstrap also the files of mltree bootstrap; a larger N adds to what is there.
-    With supports of any kind .support, the best tree with them as labels, in IQ-TREE's order:
-    SH-aLRT/LBP/aLRT/aBayes/bootstrap; with tests of branches .branchTests, a table of all of them;
-    with --ufboot its trees, .ufboot, their consensus with branch lengths, .contree, and all splits,
-    .splits.nex.
+    The model is GTR+FC+G4 for DNA and LG+G4 for proteins unless --model names another, or chooses
+    the best-fitting one: --model auto.
 
-    Several alignments, or a folder, are loci: each has a tree, a model and supports of its own, in
-    .bestTrees (Newick, a tree a line, in order, as ASTRAL takes them) and .lociTable.
+    Writes PREFIX.mltree.bestTree (Newick), .bestModel (RAxML-NG's syntax), .startTree and .log.
+    A stopped search resumes when the same command is given again; Ctrl-C, SIGTERM and SIGHUP also
+    save the best tree so far as .lastTree. With --bootstrap it also writes the files of mltree
+    bootstrap; a larger N adds replicates. With supports of any kind it writes .support, the best
+    tree with all supports as labels, in IQ-TREE's order: SH-aLRT/LBP/aLRT/aBayes/bootstrap. Branch
+    tests also write .branchTests, a table; --ufboot also writes .ufboot (its trees), .contree
+    (their consensus, with branch lengths) and .splits.nex (all splits).
+
+    Several alignments, or a folder of them, are loci: each gets a tree, a model and supports of its
+    own. Writes .bestTrees (Newick, one tree per line, in order, as ASTRAL takes them) and
+    .lociTable.
     """
 
     partitions: Partitions = None
@@ -157,8 +160,8 @@ class SearchOptions(
         str,
         Option(
             "--preset fast|default|thorough",
-            "fast: one start, some where taxa are few or on a GPU, and no perturbation; "
-            "thorough: more of both.",
+            "fast: one starting tree (more for few taxa or on a GPU), no perturbation; thorough: "
+            "more starting trees and more perturbation.",
             choices=PRESETS,
         ),
     ] = "default"
@@ -168,8 +171,8 @@ class SearchOptions(
         str | None,
         Option(
             "--outgroup TAXA",
-            "Taxa, separated by commas, next to which the result is written. Changes how the "
-            "tree is shown, not the search.",
+            "Taxa, separated by commas, that the tree is rooted next to. Changes how the tree is "
+            "written, not the search.",
         ),
     ] = None
     collapse: Annotated[
@@ -184,8 +187,8 @@ class SearchOptions(
         str | None,
         Option(
             "--bootstrap N",
-            "Then N bootstrap replicates, and supports on the best tree; auto: as many as it "
-            "takes until more would change little (autoMRE), 1,000 at most.",
+            "Standard bootstrap of N replicates, with supports on the best tree; auto: until they "
+            "converge (autoMRE), at most 1,000.",
             panel=SUPPORTS,
         ),
     ] = None
@@ -193,7 +196,7 @@ class SearchOptions(
         int | None,
         Option(
             "--sh-alrt N",
-            "SH-aLRT of every branch of the best tree, by N resamplings (1000 is usual).",
+            "SH-aLRT of every branch of the best tree, from N resamplings (usually 1000).",
             parse=whole_of,
             panel=SUPPORTS,
         ),
@@ -202,7 +205,7 @@ class SearchOptions(
         int | None,
         Option(
             "--lbp N",
-            "Local bootstrap probability of every branch, by N resamplings.",
+            "Local bootstrap probability of every branch, from N resamplings.",
             parse=whole_of,
             panel=SUPPORTS,
         ),
@@ -215,40 +218,40 @@ class SearchOptions(
     ] = False
     site_rates: SiteRates = False
     report: Annotated[
-        bool, Option("--report", "Also write PREFIX.mltree.report.html, see report.")
+        bool, Option("--report", "Also write PREFIX.mltree.report.html (see mltree report).")
     ] = False
     ranks: Ranks = None
 
 
 class RunOptions(UltrafastOptions, SeedOptions, LociOptions, kw_only=True):
-    """Just build a tree: check the data, choose the model, search, compute supports, report.
+    """Build a tree in one command: model choice, search, supports and report.
 
-    The same as mltree search --model auto --sh-alrt 1000 --bootstrap auto --report, but that the
-    bootstrap is the ultrafast one, --ufboot 1000 --bnni, where the other would take more than two
-    minutes, without --bnni where that would; it writes the same files. Of a folder, all that is
-    done for every locus, with SH-aLRT as its supports. Stopped by whatever means, it goes on where
-    it was when the same command is given again.
+    The same as mltree search --model auto --sh-alrt 1000 --bootstrap auto --report, except that it
+    uses the ultrafast bootstrap (--ufboot 1000 --bnni) if the standard one would take more than two
+    minutes, without --bnni if that would too. Writes the same files. Given a folder, it does all
+    this for every locus, with SH-aLRT supports. A stopped run resumes when the same command is
+    given again.
     """
 
     model: Annotated[
         str | None,
-        Option("-m, --model MODEL", "auto, or as for search: no model is chosen.", reads="file"),
+        Option("-m, --model MODEL", "auto chooses a model; or one as for search.", reads="file"),
     ] = "auto"
     partitions: Partitions = None
     merge: Merge = False
     preset: Annotated[
-        str, Option("--preset fast|default|thorough", "Of the search.", choices=PRESETS)
+        str, Option("--preset fast|default|thorough", "Effort of the search.", choices=PRESETS)
     ] = "default"
     outgroup: Annotated[
         str | None,
-        Option("--outgroup TAXA", "Taxa, separated by commas, next to which the tree is written."),
+        Option("--outgroup TAXA", "Taxa, separated by commas, that the tree is rooted next to."),
     ] = None
     bootstrap: Annotated[
         str | None,
         Option(
             "--bootstrap N",
-            "N bootstrap replicates; auto: until more would change little; none. Default: auto "
-            "where 1,000 would take two minutes at most, else --ufboot 1000; none for loci.",
+            "Standard bootstrap of N replicates; auto: until they converge; or none. Default: auto "
+            "if 1,000 take two minutes at most, else --ufboot 1000; none for loci.",
             panel=SUPPORTS,
         ),
     ] = None
@@ -256,7 +259,7 @@ class RunOptions(UltrafastOptions, SeedOptions, LociOptions, kw_only=True):
         int,
         Option(
             "--sh-alrt N",
-            "SH-aLRT of every branch, by N resamplings.",
+            "SH-aLRT of every branch, from N resamplings.",
             parse=whole_of,
             panel=SUPPORTS,
         ),
@@ -266,10 +269,10 @@ class RunOptions(UltrafastOptions, SeedOptions, LociOptions, kw_only=True):
 
 
 class ModelChoiceOptions(SeedOptions, ExactOptions, kw_only=True):
-    """Choose the model that suits an alignment best, or each of its parts.
+    """Choose the best-fitting model of an alignment, or of each of its parts.
 
-    Writes PREFIX.mltree.bestFitModel, which --model takes, .modelTest, a table of all candidates in
-    JSON, .modelLog and, for parts, .best_scheme and .best_scheme.nex.
+    Writes PREFIX.mltree.bestFitModel (for --model), .modelTest (all candidates, in JSON), .modelLog
+    and, for parts, .best_scheme and .best_scheme.nex.
     """
 
     model: str | None = None
@@ -277,8 +280,8 @@ class ModelChoiceOptions(SeedOptions, ExactOptions, kw_only=True):
         str | None,
         Option(
             "--partitions FILE",
-            "Choose for every part of a partition file (RAxML's, RAxML-NG's, NEXUS); models in "
-            "it do not count.",
+            "Choose a model for every part of a partition file (RAxML's, RAxML-NG's, NEXUS); "
+            "models named in it are ignored.",
             reads="file",
         ),
     ] = None
@@ -290,7 +293,7 @@ class ModelChoiceOptions(SeedOptions, ExactOptions, kw_only=True):
     tree: Annotated[
         str | None,
         Option("--tree FILE",
-"Fit to this tree, not to a quick one of our own.", reads="tree"),
+"Newick tree to fit models to. Default: a quick one.", reads="tree"),
     ] = None  # fmt: skip
 
     @property
@@ -300,15 +303,15 @@ class ModelChoiceOptions(SeedOptions, ExactOptions, kw_only=True):
 
 
 class EvaluateOptions(FitOptions, ExactOptions, SiteFrequencyOptions, kw_only=True):
-    """Compute the log-likelihood of a tree: topology fixed, or everything fixed.
+    """Compute the log-likelihood of a tree, and fit model and branch lengths to it.
 
-    Writes PREFIX.mltree.evalTree, .evalModel, .evalLog and, if asked for, .siteLnL, .evalRate
-    (under +PSR always), .siteprob and .sitefreq.
+    Writes PREFIX.mltree.evalTree, .evalModel, .evalLog and, as its options say, .siteLnL, .evalRate
+    (always under +PSR), .siteprob and .sitefreq.
     """
 
     tree: Tree
     site_lnl: Annotated[
-        bool, Option("--site-lnl", "Also write the lnL of every site, one a line.")
+        bool, Option("--site-lnl", "Also write the lnL of every site, one per line.")
     ] = False
     site_rates: SiteRates = False
     site_prob: Annotated[
@@ -328,12 +331,12 @@ class EvaluateOptions(FitOptions, ExactOptions, SiteFrequencyOptions, kw_only=Tr
 
 
 class AncestralOptions(FitOptions, kw_only=True):
-    """Reconstruct ancestral states: how probable each is at every inner node and site.
+    """Reconstruct ancestral states: their probabilities at every inner node and site.
 
     Marginal states, by empirical Bayes. Writes PREFIX.mltree.ancestralTree, whose inner nodes have
     names, and the tables that refer to them: .ancestralProbs and .ancestralStates as RAxML-NG
-    does, or .state as IQ-TREE does. A site without any data has the state -; gaps in some taxa
-    are unknown states there.
+    does, or .state as IQ-TREE does. A site without any data has the state -; a gap is an unknown
+    state.
     """
 
     tree: Tree
@@ -366,31 +369,30 @@ class PairOptions(SeedOptions, AnalysisOptions, kw_only=True):
 class BootstrapOptions(
     MetricOptions, SeedOptions, ExactOptions, SiteFrequencyOptions, kw_only=True
 ):
-    """Search the trees of bootstrap replicates of an alignment, and draw supports.
+    """Search the trees of bootstrap replicates, and map their supports onto a tree.
 
-    Sites are drawn with replacement; every replicate is searched from a start of its own, under
-    the same model: as --model gives it (a .bestModel file, say), or fitted beforehand.
+    Sites are drawn with replacement; every replicate is searched from a starting tree of its own,
+    all under one model: the one that --model gives (such as a .bestModel file), or a fitted one.
 
-    Writes PREFIX.mltree.bootstraps (Newick, a tree a line, while they are found),
-    .consensusTreeMR, .replicates (their lnLs, to go on from), .bootstrapLog and, of a tree that is
-    given, .support, or .supportFBP and .supportTBE. The same command with a larger N adds to what
-    is there.
+    Writes PREFIX.mltree.bootstraps (Newick, one tree per line, as they are found),
+    .consensusTreeMR, .replicates (lnLs, to resume from), .bootstrapLog and, with --tree, .support,
+    or .supportFBP and .supportTBE. The same command with a larger N adds replicates.
     """
 
     replicates: Annotated[
         str,
         Option(
             "-N, --replicates N",
-            "How many; auto: as many as it takes until more would change little (autoMRE: asked "
-            "after every 50), 1,000 at most.",
+            "Number of replicates; auto: until they converge (autoMRE, tested after every 50), at "
+            "most 1,000.",
         ),
     ] = "auto"
     tree: Annotated[
         str | None,
         Option(
             "-t, --tree FILE",
-            "Newick tree that the supports are drawn on, and the model is fitted to. Default: "
-            "no supports, and a parsimony tree to fit it to.",
+            "Newick tree to map supports onto and to fit the model to. Default: no supports; the "
+            "model is fitted to a parsimony tree.",
             reads="tree",
         ),
     ] = None
@@ -409,7 +411,7 @@ class BranchTestOptions(TestOptions, kw_only=True):
     """Test every inner branch of a tree against its neighbours: SH-aLRT, aLRT, aBayes, LBP.
 
     Writes PREFIX.mltree.supportALRT, the tree with the supports as labels, in IQ-TREE's order and
-    in front of labels that it had (SH-aLRT/UFBoot), and .branchTests, a table of all tests.
+    before any labels that the tree had (SH-aLRT/UFBoot), and .branchTests, a table of all tests.
     """
 
     tree: Tree
@@ -426,23 +428,23 @@ class BranchTestOptions(TestOptions, kw_only=True):
 
 
 class TreeTestOptions(TestOptions, kw_only=True):
-    """Tell which of several trees the alignment rejects: KH, SH, weighted KH and SH, ELW, AU.
+    """Test which of several trees the alignment rejects: KH, SH, weighted KH and SH, ELW, AU.
 
     The model is optimised on the best of the trees, branch lengths on each. Writes
-    PREFIX.mltree.treeTests, the table with Monte-Carlo errors, and .testedTrees with the lengths.
+    PREFIX.mltree.treeTests, a table with Monte-Carlo errors, and .testedTrees with branch lengths.
     """
 
     trees: Annotated[
-        str, Option("--trees FILE", "Newick file of the trees to compare.", reads="trees")
+        str, Option("--trees FILE", "Newick file of the trees to test.", reads="trees")
     ]
-    tests: Annotated[str, Option("--tests", "Some of bp,kh,sh,wkh,wsh,elw,au; or all.")] = "all"
+    tests: Annotated[str, Option("--tests", "Any of bp,kh,sh,wkh,wsh,elw,au; or all.")] = "all"
     replicates: Annotated[
-        int, Option("--replicates N", "Resamplings; for au as many of each of ten sizes.", least=1)
+        int, Option("--replicates N", "Resamplings; for au, of each of ten sizes.", least=1)
     ] = 10_000
 
 
 class SiteLnlOptions(FitOptions, kw_only=True):
-    """Compute the lnL of every site on every tree, for tests of topologies elsewhere.
+    """Compute the lnL of every site on every tree, for topology tests in other programs.
 
     The model is estimated on the first tree, branch lengths on each. Writes PREFIX.mltree.sitelh as
     IQ-TREE does (CONSEL reads it), or .perSiteLLs as RAxML does.
@@ -455,7 +457,7 @@ class SiteLnlOptions(FitOptions, kw_only=True):
         str,
         Option(
             "--format iqtree|raxml",
-            "Whose format: .sitelh, .perSiteLLs.",
+            "IQ-TREE's .sitelh or RAxML's .perSiteLLs.",
             choices=("iqtree", "raxml"),
         ),
     ] = "iqtree"
@@ -468,8 +470,8 @@ class TreesOptions(WrittenOptions, kw_only=True):
         str | None,
         Option(
             "-p, --prefix PREFIX",
-            "Files are named PREFIX.mltree.*; the path of the trees' file if not given. A "
-            "PREFIX that ends in / is a folder.",
+            "Files are named PREFIX.mltree.*. Default: the path of the trees. A PREFIX that ends "
+            "in / is a folder.",
             panel=OUTPUT,
         ),
     ] = None
@@ -482,10 +484,10 @@ Trees = Annotated[
 
 
 class SupportOptions(MetricOptions, TreesOptions, kw_only=True):
-    """Draw the supports of a tree's branches, by bootstrap or any other trees, on it.
+    """Map branch supports from a set of trees onto a tree.
 
-    Writes PREFIX.mltree.support or, of both metrics, .supportFBP and .supportTBE: the tree as it
-    was, with its root, polytomies and branch lengths, and the supports as labels of inner nodes.
+    Writes PREFIX.mltree.support or, for both metrics, .supportFBP and .supportTBE: the same tree,
+    with its root, polytomies and branch lengths, and the supports as labels of inner nodes.
     """
 
     tree: AnyTree
@@ -497,11 +499,11 @@ class SupportOptions(MetricOptions, TreesOptions, kw_only=True):
 
 
 class ConsensusOptions(TreesOptions, kw_only=True):
-    """Build the consensus of trees, labelled with the percentage that has each branch.
+    """Build the consensus of trees, with the percentage of trees that have each branch.
 
-    Writes PREFIX.mltree.consensusTreeSTRICT, .consensusTreeMR or .consensusTreeMRE. Where branches
-    are as common, the extended majority prefers the one that splits the taxa more evenly, and then
-    the one whose taxa come first by name.
+    Writes PREFIX.mltree.consensusTreeSTRICT, .consensusTreeMR or .consensusTreeMRE. Of equally
+    frequent branches, the extended majority consensus prefers the one that splits the taxa more
+    evenly, then the one whose taxa come first by name.
     """
 
     trees: Trees
@@ -509,36 +511,52 @@ class ConsensusOptions(TreesOptions, kw_only=True):
         str,
         Option(
             "--type TYPE",
-            "strict: branches of all trees; majority: of more than half; extended: and the "
-            "commonest others that fit; several with commas.",
+            "strict: branches of all trees; majority: of more than half; extended: also the most "
+            "frequent others that fit. Several, separated by commas.",
         ),
     ] = "majority"
 
 
 class DistanceOptions(TreesOptions, kw_only=True):
-    """Compute Robinson-Foulds distances: of all pairs of trees, or of all from a reference.
+    """Compute Robinson-Foulds distances between all pairs of trees, or from a reference.
 
-    Writes PREFIX.mltree.rfDistances: a line for each pair with the numbers of its trees, counted
-    from 0 (the reference is 0), the splits that only one of them has, that number as a share of
+    Writes PREFIX.mltree.rfDistances, a line for each pair: the numbers of the two trees, counted
+    from 0 (the reference is 0), the number of splits that only one of them has, the same divided by
     2(T - 3), and with --weighted the sum of the differences in branch length.
     """
 
-    trees: Trees
+    trees: Annotated[
+        str,
+        Option(
+            "TREES...",
+            "Newick files of trees of the same taxa, two trees at least.",
+            reads="trees",
+            rest="tree_files",
+        ),
+    ]
+    tree_files: tuple[str, ...] = ()
+    """All that were typed."""
     reference: Annotated[
         str | None,
         Option("--reference FILE",
-"Newick tree that all are compared with.", reads="tree"),
+"Newick tree to compare all others with.", reads="tree"),
     ] = None  # fmt: skip
     weighted: Annotated[
-        bool, Option("--weighted", "Also compare branch lengths, those of tips included.")
+        bool, Option("--weighted", "Also compare branch lengths, including those of tips.")
     ] = False
+
+    @property
+    def inputs(self) -> list[str]:
+        """Also the files behind the first."""
+        return [*super().inputs, *self.tree_files[1:]]
 
 
 class BootstopOptions(SeedOptions, ShownOptions, kw_only=True):
-    """Tell whether trees are enough bootstrap replicates (autoMRE), after every 50 of them.
+    """Test whether there are enough bootstrap replicates (autoMRE), after every 50 of them.
 
-    The trees are halved at random 1,000 times; the halves' extended majority consensus trees, with
-    their supports, have to be within the cutoff in 99 % of the halvings, and on average.
+    The replicates are split into random halves 1,000 times. There are enough if the extended
+    majority consensus trees of the halves, with supports, differ by no more than the cutoff in 99 %
+    of these permutations, and on average.
     """
 
     trees: Trees
@@ -546,17 +564,17 @@ class BootstopOptions(SeedOptions, ShownOptions, kw_only=True):
         float,
         Option(
             "--cutoff SHARE",
-            "Share of the largest possible distance up to which two halves agree.",
+            "Largest difference of two halves, as a share of the largest possible one.",
             parse=share_of,
         ),
     ] = 0.03
 
 
 class ConcordanceOptions(SeedOptions, TreesOptions, kw_only=True):
-    """Compute concordance factors: the share of genes, or of sites, that have each branch.
+    """Compute concordance factors: the share of genes, or of sites, that support each branch.
 
-    Writes PREFIX.mltree.concordanceTree, the tree with gCF/sCF in per cent behind the labels that
-    it had, and .concordance, a table with the discordance factors too.
+    Writes PREFIX.mltree.concordanceTree, the tree with gCF/sCF in per cent after the labels that it
+    had, and .concordance, a table that includes the discordance factors.
     """
 
     tree: AnyTree
@@ -564,19 +582,22 @@ class ConcordanceOptions(SeedOptions, TreesOptions, kw_only=True):
         str | None,
         Option(
             "--gene-trees FILE",
-            "Newick trees of loci, which may lack some taxa: for gene concordance (gCF).",
+            "Newick trees of loci, which may lack taxa, for gene concordance factors (gCF).",
             reads="trees",
         ),
     ] = None
     alignment: Annotated[
         str | None,
         Option("--alignment FILE",
-"Alignment: for site concordance (sCF).", reads="file"),
+"Alignment, for site concordance factors (sCF).", reads="file"),
     ] = None  # fmt: skip
     quartets: Annotated[
         int,
         Option(
-            "--quartets N", "Random quartets a branch, for sCF.", least=1, only_with=("alignment",)
+            "--quartets N",
+            "Random quartets a branch, for sCF.",
+            least=1,
+            only_with=("alignment",),
         ),
     ] = 100
     data_type: DataType = None
@@ -586,18 +607,18 @@ class ConcordanceOptions(SeedOptions, TreesOptions, kw_only=True):
 
 
 class ReportOptions(WrittenOptions, kw_only=True):
-    """Show all that a search has found on one page of HTML, which needs no network, or as text.
+    """Write everything to an HTML report, one file that works offline, or to a text.
 
-    Writes PREFIX.mltree.report.html: the tree to zoom, search, collapse and re-root; lnL over time;
-    where time went; the model; the alignment; the settings. Works while a search runs, too.
+    Writes PREFIX.mltree.report.html: the tree, to zoom, search, collapse and re-root; lnL over
+    time; where time went; the model; the alignment; the settings. Also works during a search.
     """
 
-    prefix: Annotated[str, Option("PREFIX", "As it was given to the search (--prefix).")]
+    prefix: Annotated[str, Option("PREFIX", "The --prefix of the search.")]
     alignment: Annotated[
         str | None,
         Option(
             "--alignment FILE",
-            "Where the alignment is now. Default: where the search had it, or beside PREFIX.",
+            "Path of the alignment now. Default: where the search read it, or beside PREFIX.",
             reads="file",
         ),
     ] = None
@@ -605,8 +626,8 @@ class ReportOptions(WrittenOptions, kw_only=True):
         str | None,
         Option(
             "-t, --tree FILE",
-            "Another tree to show, such as one with supports. Default: PREFIX.mltree.support if "
-            "there is one, else .bestTree.",
+            "Tree to show instead, such as one with supports. Default: PREFIX.mltree.support, or "
+            ".bestTree if there are no supports.",
             reads="tree",
         ),
     ] = None
@@ -631,7 +652,7 @@ FileFormat = Annotated[
     Option(
         "--format NAME",
         "phylip (relaxed), phylip-strict, phylip-interleaved, fasta or nexus; newick, "
-        "nexus, auspice or itol for trees. Default: as the name of the file ends.",
+        "nexus, auspice or itol for trees. Default: from the file extension.",
     ),
 ]
 
@@ -655,7 +676,7 @@ class DrawOptions(PictureOptions, OutOptions, kw_only=True):
 
 
 class SimulateOptions(SeedOptions, OutOptions, kw_only=True):
-    """Simulate an alignment: sequences evolve along a tree under any model.
+    """Simulate an alignment along a tree, under any model.
 
     The same options and seed give the same file, byte for byte.
     """
@@ -673,14 +694,14 @@ class SimulateOptions(SeedOptions, OutOptions, kw_only=True):
         str | None, Option("-t, --tree FILE", "Newick tree to evolve along.", reads="tree")
     ] = None
     taxa: Annotated[
-        int | None, Option("--taxa N", "Taxa of a random tree instead.", parse=whole_of)
+        int | None, Option("--taxa N", "Number of taxa of a random tree.", parse=whole_of)
     ] = None
     random_tree: Annotated[
         str,
         Option(
             "--random-tree uniform|yule",
-            "uniform: all topologies are as likely, branch lengths are exponential; yule: it "
-            "grows by births alone, and all tips are of one age.",
+            "uniform: all topologies equally likely, exponential branch lengths; yule: a "
+            "pure-birth tree, all tips of one age.",
             choices=("uniform", "yule"),
             only_with=("taxa",),
         ),
@@ -699,13 +720,17 @@ class SimulateOptions(SeedOptions, OutOptions, kw_only=True):
     )
     unique: Annotated[
         int | None,
-        Option("--unique N", "Instead: exactly N distinct columns, each once.", parse=whole_of),
+        Option(
+            "--unique N",
+            "Simulate exactly N distinct columns instead.",
+            parse=whole_of,
+        ),
     ] = None
     gaps_from: Annotated[
         str | None,
         Option(
             "--gaps-from FILE",
-            "Alignment whose gaps are put over the sequences, taxon by taxon.",
+            "Alignment whose gaps are copied, taxon by taxon.",
             reads="file",
         ),
     ] = None
@@ -713,8 +738,8 @@ class SimulateOptions(SeedOptions, OutOptions, kw_only=True):
         str | None,
         Option(
             "--frequencies-from FILE",
-            "Alignment to count the frequencies in that a model with +FC leaves open, such as "
-            "the .bestModel of a search under GTR+FC+G4.",
+            "Alignment whose state frequencies a model with +FC takes, such as the .bestModel of "
+            "a search under GTR+FC+G4.",
             reads="file",
         ),
     ] = None
@@ -727,8 +752,8 @@ class SimulateOptions(SeedOptions, OutOptions, kw_only=True):
 class ConvertOptions(OutOptions, kw_only=True):
     """Convert an alignment, trees or a result to another format.
 
-    Trees also go to auspice (NAME.auspice.json) and to iTOL, as a dataset of supports to lay over
-    the Newick file (NAME.itol.txt); results to MultiQC (NAME_mqc.json).
+    Trees can be written for auspice (NAME.auspice.json) and for iTOL, as a dataset of supports that
+    goes over the Newick file (NAME.itol.txt); results for MultiQC (NAME_mqc.json).
     """
 
     source: Annotated[
@@ -744,9 +769,9 @@ class ConvertOptions(OutOptions, kw_only=True):
 
 
 class CompareOptions(ShownOptions, DataOptions, kw_only=True):
-    """Compute one log-likelihood on every device, in every layout, and by the NumPy reference.
+    """Compare one log-likelihood on every device, in every layout, and in NumPy.
 
-    Fails when two differ by more than rounding explains.
+    Fails if two of them differ by more than rounding errors.
     """
 
     tree: Tree
@@ -757,24 +782,22 @@ class CompareOptions(ShownOptions, DataOptions, kw_only=True):
 class DevicesOptions(ShownOptions, kw_only=True):
     """List the OpenCL devices, with a self-test on each.
 
-    The first time, it also measures which memory layout suits each device, for every later run.
+    The first call also measures the fastest memory layout of each device, for all later runs.
     """
 
-    calibrate: Annotated[bool, Option("--calibrate", "Measure again what was measured before.")] = (
-        False
-    )
+    calibrate: Annotated[bool, Option("--calibrate", "Measure the layouts again.")] = False
     threads: Threads = None
 
 
 class CheckOptions(ShownOptions, DataOptions, kw_only=True):
-    """Look an alignment over: sizes, gaps, frequencies, duplicates, and the memory it will take."""
+    """Inspect an alignment: sizes, gaps, composition, duplicates, and the memory of a search."""
 
     partitions: Annotated[
         str | None,
         Option(
             "--partitions FILE",
-            "RAxML's or RAxML-NG's partition file, a .bestModel file or a NEXUS sets block: "
-            "show the parts instead.",
+            "Show the parts of a partition file (RAxML's, RAxML-NG's, NEXUS) or a .bestModel file "
+            "instead.",
             reads="file",
         ),
     ] = None

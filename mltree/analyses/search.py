@@ -173,9 +173,23 @@ def run_search(
     with open_log(workspace.path(LOG), reporter) as log, workspace.held(held):
         resumes = not options.redo and is_there(workspace.path(CHECKPOINT))
         if not resumes:
-            workspace.claim((*RESULTS, *kinds, *LOCI_KINDS), options.redo)
+            kinds_claimed = (*RESULTS, *kinds, *LOCI_KINDS)
+            workspace.claim(kinds_claimed, options.redo, _for_supports_alone(options, workspace))
         reporter(RunStarted(__version__, options.line, options.seed))
         return _searched(options, FileOutput(options, plan, reporter, log, resumes))
+
+
+def _for_supports_alone(options: SearchOptions, workspace: Workspace) -> str:
+    """The command that computes the supports of a tree that is there; empty where there is none."""
+    tree, model = workspace.path("bestTree"), workspace.path("bestModel")
+    if not (tree.is_file() and model.is_file()):
+        return ""
+    told = f"--tree {tree} --model {model}"
+    if options.bootstrap is not None:
+        return f"mltree bootstrap {options.alignment} --replicates {options.bootstrap} {told}"
+    if options.sh_alrt is not None:
+        return f"mltree alrt {options.alignment} --replicates {options.sh_alrt} {told}"
+    return ""
 
 
 def search_in_memory(
@@ -216,7 +230,7 @@ def _searched(options: SearchOptions, output: SearchOutput) -> FinishedSearch:
         emit(SearchPlanned(len(ready.starts), len(settings.phases), patience))
         result = ready.run(output.receive, output.checkpoint, output.ranks)
         if options.outgroup and facing(result.tree, outgroup) is None:
-            emit(Notice("the outgroup does not stand together: drawn next to its first taxon"))
+            emit(Notice("the outgroup is not monophyletic: its first taxon alone is used"))
         output.keep_tree(result)
         supports = draw_supports(ready, result, draw, output)
         output.deliver(result, supports)
@@ -382,7 +396,7 @@ class FileOutput(SearchOutput):
         self._run = self.emit = self._described()
         self._run.begin(self._log, append=self._resumes)
         if current_ranks().size > 1 and ready.problem.model.has_site_rates:
-            self._reporter(Notice("rates of sites (+PSR) are searched under by rank 0 alone"))
+            self._reporter(Notice("rank 0 alone searches under +PSR"))
         if not self._resumes:
             self._begin_anew()
         with on_signal(self._leave):
@@ -735,7 +749,7 @@ def run_pipeline(options: RunOptions, reporter: Reporter) -> None:
         search, plan = _with_bootstrap(search, plan)
     if _lacks_report(search):
         workspace = search.workspace
-        reporter(Notice(f"{workspace.path(RESULT)} is this command's: its report alone is missing"))
+        reporter(Notice(f"{workspace.path(RESULT)} is complete; only the report was missing"))
         page = write_report(workspace, reporter, alignment=search.alignment)
         reporter.say(f"Wrote {page}")
         return

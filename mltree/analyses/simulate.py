@@ -117,13 +117,13 @@ def _refuse_large(options: SimulateOptions) -> None:
     number = options.sites if options.unique is None else options.unique
     count = 1 if number is None else number
     if count < 1:
-        raise InputError(f"{count} sites are no alignment", hint="--sites 1000")
+        raise InputError(f"--sites {count}: an alignment has at least 1", hint="--sites 1000")
     needed, room = taxa * (TAXON_BYTES + CHARACTER_BYTES * count), host_memory()
     if needed > room or taxa > MOST_TAXA:
         size = f"{taxa:,} taxa, {count:,} sites" if options.taxa else f"{count:,} sites"
         raise InputError(
             f"{size} take some {needed >> 20:,} MiB of memory, and there are {room >> 20:,} MiB",
-            hint="fewer of them, please",
+            hint="simulate fewer taxa or sites",
         )
 
 
@@ -148,7 +148,7 @@ def _tree(
         random = SHAPES[options.random_tree](options.taxa, options.mean_length, rng)
         return random, numbered_taxa(options.taxa)
     if options.taxa is not None:
-        raise InputError("--tree has its taxa: --taxa is for random trees")
+        raise InputError("--taxa is for random trees, and --tree gives a tree")
     taxa, name = read_clades(options.tree).taxa, tree_named(options.tree)
     refuse_few(taxa, name)
     tree, notices = read_newick(options.tree, taxa)
@@ -170,7 +170,7 @@ def _count(options: SimulateOptions, real_sites: int | None) -> int:
         return options.unique
     count = real_sites if options.sites is None else options.sites
     if count is None:
-        raise InputError("--sites is missing", hint="or --gaps-from, which has as many as it has")
+        raise InputError("--sites is missing", hint="or --gaps-from, an alignment of as many")
     return count
 
 
@@ -191,8 +191,8 @@ def distinct_sites(tree: Tree, arrays: ModelArrays, count: int, rng: np.random.G
     evolve(tree, arrays, BATCH_SITES, rng)  # the files of bench/results can be made again
     while len(columns) < count:
         if barren == MAX_BARREN_BATCHES:
-            problem = f"only {len(columns):,} distinct columns turned up"
-            raise InputError(problem, hint="a longer tree or more taxa give more")
+            problem = f"only {len(columns):,} distinct columns were found"
+            raise InputError(problem, hint="a longer tree or more taxa allow more")
         before = len(columns)
         batch = evolve(tree, arrays, BATCH_SITES, rng)
         columns = _without_repeats(np.concatenate((columns, batch.T)))

@@ -199,29 +199,29 @@ def run_rf(options: DistanceOptions, reporter: Reporter) -> None:
     """
     workspace, is_pairwise = _beside(options.trees, options), options.reference is None
     with writing("rf", options, workspace, [DISTANCES], reporter) as write:
-        trees = _compared(options.trees, options.reference, reporter)
+        trees = _compared(options.tree_files, options.reference, reporter)
         event, text = _distances(trees, is_pairwise, options.weighted, options.trees)
         reporter(event)
         values = {"trees": trees.n_trees, "taxa": trees.n_tips, "distances": asdict(event)}
         write({DISTANCES: text}, values)
 
 
-def _compared(file: str, reference: str | None, reporter: Reporter) -> Clades:
-    """The trees of a file, behind the reference where there is one.
+def _compared(files: Sequence[str], reference: str | None, reporter: Reporter) -> Clades:
+    """The trees of files, one after the other, behind the reference where there is one.
 
     Raises: InputError: there are not two.
     """
-    if reference is None:
-        trees = read_clades(file)
-        if trees.n_trees < 2:
-            hint = "compare it with a --reference"
-            raise InputError("a single tree has no distance", file=file, hint=hint)
+    read = [] if reference is None else [first_tree(reference, reporter)]
+    origin = reference or files[0]
+    for file in files:
+        trees = read_clades(file, like=read[0], origin=origin) if read else read_clades(file)
         reporter(_loaded(file, trees))
-        return trees
-    first = first_tree(reference, reporter)
-    trees = read_clades(file, like=first, origin=reference)
-    reporter(_loaded(file, trees))
-    return Clades.joined(first.taxa, [first, trees])
+        read.append(trees)
+    every = read[0] if len(read) == 1 else Clades.joined(read[0].taxa, read)
+    if every.n_trees < 2:
+        hint = "give another file of trees, or a --reference"
+        raise InputError("a single tree has no distance", file=files[0], hint=hint)
+    return every
 
 
 def _distances(
@@ -269,7 +269,7 @@ def run_bootstop(options: BootstopOptions, reporter: Reporter) -> None:
     replicates = read_clades(trees)
     reporter(_loaded(trees, replicates))
     if replicates.n_trees < STEP:
-        problem = f"too few trees to tell: it takes {STEP}, not {replicates.n_trees}"
+        problem = f"too few trees for this test: it needs {STEP}, not {replicates.n_trees}"
         raise InputError(problem, file=trees)
     for count in range(STEP, replicates.n_trees + 1, STEP):
         verdict = bootstop(split_table(replicates.part(0, count)), seed, options.cutoff)
@@ -305,7 +305,7 @@ def words_of(text: str, known: Collection[str], option: str) -> list[str]:
     words = list(dict.fromkeys(word.strip().lower() for word in text.split(",")))
     for word in words:
         if word not in known:
-            raise InputError(f"{option}: {word!r} is none of {', '.join(known)}")
+            raise InputError(f"{option}: {word!r} is not one of {', '.join(known)}")
     return words
 
 

@@ -122,11 +122,12 @@ def _tested_branches(
     tree = read_tree(options.tree, problem, emit)
     count, inner = len(testable(tree)), len(tree.inner_edges)
     if not count:
-        hint = "tests take an inner branch with two others at either end"
+        hint = "the tests need an inner branch with two others at either end"
         file = tree_named(options.tree)
         raise InputError("the tree has no branch to test", file=file, hint=hint)
     if count < inner:
-        emit(Notice(f"{inner - count} of {inner} inner branches end at polytomies: no tests"))
+        untested = f"{inner - count} of {inner} inner branches end at polytomies"
+        emit(Notice(f"{untested} and are not tested"))
     before = _labels(options.tree, tree, problem.taxa)
     tests = _tests_of(options)
     work = Workload.of(problem, rows=RowCounts(tests=max(1, tests.replicates)))
@@ -179,7 +180,7 @@ class LocalTests(Value):
         for option, number in (("--sh-alrt", options.sh_alrt), ("--lbp", options.lbp)):
             if number is not None and not 1 <= number <= MOST_RESAMPLINGS:
                 hint = "--alrt is the parametric test" if number == 0 else "1000 is usual"
-                bounds = f"between 1 and {MOST_RESAMPLINGS:,} resamplings, please"
+                bounds = f"between 1 and {MOST_RESAMPLINGS:,} resamplings are possible"
                 raise InputError(f"{option} {number}: {bounds}", hint=hint)
         asked = (
             options.sh_alrt is not None, options.lbp is not None, options.alrt, options.abayes,

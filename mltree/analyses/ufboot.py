@@ -155,7 +155,7 @@ def ultrafast(
     finally:
         likelihood.load_weights(rows[:1].astype(np.float64))
     if correlation < CORRELATION:
-        emit(Notice(f"{len(offers.done):,} trees were looked around, and supports still change: "
+        emit(Notice(f"{len(offers.done):,} trees explored, and UFBoot supports still change: "
                     f"a correlation of {correlation:.3f}"))  # fmt: skip
     trees = [own.trees[key] for key in own.held.tolist()]
     every = Replicates(
@@ -403,7 +403,7 @@ class UltrafastPlan(Value):
         if options.bootstrap is not None:
             raise InputError("--ufboot and --bootstrap exclude each other")
         if not FEWEST_REPLICATES <= replicates <= MOST_REPLICATES:
-            bounds = f"between {FEWEST_REPLICATES:,} and {MOST_REPLICATES:,} replicates, please"
+            bounds = f"between {FEWEST_REPLICATES:,} and {MOST_REPLICATES:,} are possible"
             raise InputError(f"--ufboot {replicates}: {bounds}", hint="1000 is usual")
         return cls(replicates, options.bnni)
 

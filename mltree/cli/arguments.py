@@ -51,7 +51,7 @@ def without_option(arguments: Sequence[str]) -> tuple[str | None, list[str]]:
             end = place + (1 if joined else 2)
             file = value or "".join(arguments[place + 1 : end])
             if not file:
-                raise InputError(f"{OPTION} names no file")
+                raise InputError(f"{OPTION} needs the name of a file")
             return file, [*arguments[:place], *arguments[end:]]
     return None, list(arguments)
 
@@ -65,7 +65,7 @@ def find(named: str | None, environment: Mapping[str, str] = os.environ) -> Path
     named = named or environment.get(VARIABLE)
     if named:
         if not is_there(named):
-            raise InputError("no such file", file=named, hint="it is to have options")
+            raise InputError("no such file", file=named, hint="a TOML file of options is expected")
         return Path(named)
     folder = environment.get("XDG_CONFIG_HOME") or os.path.expanduser("~/.config")  # noqa: PTH111
     usual = Path(NAME), Path(folder, "mltree", NAME)
@@ -105,13 +105,13 @@ def defaults(path: Path, options: Mapping[str, Mapping[str, bool]]) -> dict[str,
         }
     for name, value in content.items():
         if isinstance(value, dict):
-            raise InputError(f"[{name}] is no command", file=str(path), hint=", ".join(options))
+            raise InputError(f"[{name}] is not a command", file=str(path), hint=", ".join(options))
     return values
 
 
 def _parsed(path: Path) -> dict[str, Any]:
     if sys.version_info >= (3, 11):
-        import tomllib
+        import tomllib  # novm
     else:
         import tomli as tomllib
     try:
@@ -131,14 +131,14 @@ def _check(path: Path, command: str, table: Mapping[str, Any], known: Collection
     for key in table:
         if _typed_name(key) not in known or _typed_name(key) in NOT_IN_FILES:
             whose = f"mltree {command}" if command else "any command"
-            raise InputError(f"{key} is no option of {whose}", file=str(path))
+            raise InputError(f"{key} is not an option of {whose}", file=str(path))
 
 
 def _value(path: Path, key: str, value: Any, is_switch: bool) -> Any:
     """A value as the command line takes it."""
     if is_switch is not isinstance(value, bool) or not isinstance(value, bool | int | float | str):
         kind = "true or false" if is_switch else "a string or a number"
-        raise InputError(f"{key} is to be {kind}", file=str(path))
+        raise InputError(f"{key} must be {kind}", file=str(path))
     return value if is_switch else str(value)
 
 

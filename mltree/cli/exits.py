@@ -117,9 +117,23 @@ def _misread(error: Any) -> tuple[str, str | None]:
         text = text.replace(variable[0], "")
     message, *more = re.split(r"\. | \((?=Possible.*\)$)", text)
     command = error.ctx.command_path if error.ctx else "mltree"
-    hints = [*(hint.rstrip(")") for hint in more), f"{command} --help tells more"]
+    hints = [*(_elsewhere(error) or [hint.rstrip(")") for hint in more]), f"see {command} --help"]
     message, *hints = (text[:1].lower() + text[1:] for text in (message, *hints))
-    return message, "; ".join(hints)
+    return message, "; ".join(hints).replace("?; see", "? See")
+
+
+def _elsewhere(error: Any) -> list[str]:
+    """Hint at an option that the command does not have, but others do."""
+    option, ctx = getattr(error, "option_name", None), error.ctx
+    if option is None or ctx is None:
+        return []
+    if option == f"--{ctx.command.name}" and any(
+        p.name == "replicates" for p in ctx.command.params
+    ):
+        return [f"here it is --replicates N: {ctx.command_path} ALIGNMENT --replicates 100"]
+    find = getattr(ctx.find_root().command, "with_option", None)
+    owners = find(option) if find is not None else []
+    return [f"an option of mltree {', '.join(owners)}"] if owners else []
 
 
 def complain(message: str, hint: str | None = None) -> None:

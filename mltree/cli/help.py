@@ -109,7 +109,7 @@ class Command(TyperCommand):
             if "" in (value if isinstance(value, list | tuple) else (value,)):
                 is_option = param.param_type_name == "option"
                 name = max(param.opts, key=len) if is_option else metavar_of(param)
-                hint = "leave it out, or give it a value; is a variable not set?"
+                hint = "give a value, or leave the option out; is a shell variable unset?"
                 raise InputError(f"{name} is empty", hint=hint)
         check_limits()
         return super().invoke(ctx)

@@ -8,10 +8,12 @@ from __future__ import annotations
 
 import inspect
 import shlex
+import subprocess
 import sys
 from collections.abc import Callable, Iterator, Sequence
 from enum import Enum
 from importlib import import_module
+from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any, NamedTuple
 
 import typer
@@ -158,6 +160,7 @@ class Commands(TyperGroup):
             _refuse_bytes(args)
             if not ctx.resilient_parsing and (said := translated(args, self.commands)) is not None:
                 raise InputError(said[0], hint=said[1])
+            args = _spelt(args)
             self._refuse_files(args)
             named, args = without_option(args)
             path = None if ctx.resilient_parsing else find(named)
@@ -166,6 +169,14 @@ class Commands(TyperGroup):
                 ctx.meta[CONFIG_FILE] = str(path)
             self._set_switches(ctx)
             return super().parse_args(ctx, args)
+
+    def with_option(self, name: str) -> list[str]:
+        """The commands that have an option, by its name as it is typed."""
+        return [
+            command
+            for command, analysis in ANALYSES.items()
+            if any(name in option.names for option in analysis.options.described().values())
+        ]
 
     def _set_switches(self, ctx: Any) -> None:
         """Let switches be off, not nothing: typer would load pydantic (0.1 s) to tell."""
@@ -176,7 +187,7 @@ class Commands(TyperGroup):
     def _refuse_files(self, args: Sequence[str]) -> None:
         """Refuse an alignment without a command."""
         if args and args[0] not in self.commands and is_there(args[0]):
-            hint = f"mltree run {shlex.quote(args[0])} finds its tree; mltree --help tells more"
+            hint = f"to build its tree: mltree run {shlex.quote(args[0])}; see mltree --help"
             raise InputError(f"{args[0]} is a file, not a command", hint=hint)
 
     @property
@@ -201,12 +212,32 @@ class Commands(TyperGroup):
         formatter.write(format_group(self, ctx))
 
 
+def _spelt(args: list[str]) -> list[str]:
+    """``help``, ``help COMMAND`` and ``version`` as the options that they mean."""
+    if args[:1] == ["help"]:
+        return [*args[1:2], "--help"]
+    return ["--version"] if args == ["version"] else args
+
+
 def _refuse_bytes(arguments: list[str]) -> None:
     """Refuse names that are no text: no log, message or event could hold them."""
     for argument in arguments:
         if not argument.isprintable() and any("\ud800" <= c <= "\udfff" for c in argument):
             shown = argument.encode("utf-8", "backslashreplace").decode()
             raise InputError(f"{shown}: not UTF-8 text", hint="rename the file")
+
+
+def _commit() -> str:
+    """The commit of the checkout that the package lies in; empty where it is installed."""
+    root = Path(__file__).parents[2]
+    if not ((root / ".git").exists() and (root / "pyproject.toml").exists()):
+        return ""
+    command = ["git", "-C", str(root), "describe", "--always", "--dirty", "--abbrev=12"]
+    try:
+        done = subprocess.run(command, capture_output=True, text=True, check=False)
+    except OSError:
+        return ""
+    return done.stdout.strip()
 
 
 app = typer.Typer(
@@ -226,7 +257,8 @@ def _mltree(
     version: Annotated[bool, typer.Option("--version", "-V", help="Show the version.")] = False,
 ) -> None:
     if version:
-        print(f"mltree {__version__}")
+        commit = _commit()
+        print(f"mltree {__version__}" + (f" (development, commit {commit})" if commit else ""))
         raise typer.Exit
     if ctx.invoked_subcommand is None:
         print(ctx.get_help())

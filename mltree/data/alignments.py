@@ -160,7 +160,8 @@ class Sequences(Value, eq=False):
                 place = int(unknown.argmax())
                 site = place if sites is None else int(sites[place])
                 byte = int(text[place])
-                problem = f"site {site + 1}: {shown(byte)} is no {alphabet.name} character"
+                kind = f"an {alphabet.name}" if alphabet.name == "AA" else f"a {alphabet.name}"
+                problem = f"site {site + 1}: {shown(byte)} is not {kind} character"
                 hint = _character_hint(byte, characters, alphabet)
                 raise self._error(row, site, problem, part, hint)
 
@@ -176,7 +177,7 @@ class Sequences(Value, eq=False):
         where = f"codon {codon + 1} (from site {site + 1})"
         problem = f"{where}: {triplet} is a stop codon in the {code.name} code"
         otherwise = f"if the genetic code is not NCBI's {code.number}, name it"
-        hint = f"take the codon out; or, {otherwise}: --data-type codon:CODE"
+        hint = f"remove the codon; or, {otherwise}: --data-type codon:CODE"
         raise self._error(row, site, problem, part, hint)
 
     def _error(self, row: int, site: int, problem: str, part: str, hint: str) -> InputError:
@@ -216,7 +217,7 @@ def _read_format(lines: Lines, judge: Judge) -> Reading:
     if first.split()[0].isdigit():
         return _read_phylip(lines, judge)
     if first.startswith(b"("):
-        hint = "an alignment comes first, and a tree is --tree FILE"
+        hint = "give the alignment first, and the tree with --tree FILE"
         raise lines.error("a tree, not an alignment", 0, hint=hint)
     hint = "FASTA starts with '>', PHYLIP with the numbers of taxa and sites, others with a name"
     raise lines.error("neither FASTA nor PHYLIP, NEXUS, Clustal or Stockholm", 0, hint=hint)
@@ -229,7 +230,7 @@ def _read_phylip(lines: Lines, judge: Judge) -> Reading:
     """
     record = next((n for n, line in enumerate(lines.text) if line.startswith(b">")), None)
     if record is not None:
-        hint = "take away the first line for FASTA, or every '>' for PHYLIP"
+        hint = "for FASTA remove the first line, for PHYLIP every '>'"
         raise lines.error("a FASTA record below a PHYLIP header", record, hint=hint)
     header = Header.of(lines.text[0])
     fitting = phylip_readings(lines, header) if header else []
@@ -253,9 +254,9 @@ def _verdict(lines: Lines, reading: Reading, judge: Judge) -> int:
 
 
 def _ambiguous(lines: Lines, readings: list[Reading]) -> InputError:
-    hint = "S (sequential) or I (interleaved) behind the two numbers of the first line decides"
+    hint = "S (sequential) or I (interleaved) after the two numbers on the first line decides"
     if len({reading.file_format.split(",")[0] for reading in readings}) == 1:
-        hint = "part names from sequences by a line's end, or give FASTA"
+        hint = "write every name on a line of its own, or use FASTA"
     taxa = [b", ".join(reading.names[:3]).decode(errors="replace") for reading in readings]
     rows = zip(readings, taxa, strict=True)
     ways = (f"{reading.file_format} (taxa {names}, ...)" for reading, names in rows)
@@ -279,7 +280,7 @@ def _checked_names(lines: Lines, reading: Reading) -> tuple[str, ...]:
         if name in seen:
             first = lines.numbers[reading.pieces[seen[name]][0]]
             where = f" (first on line {first})" if first else ""
-            hint = "names end at the first blank and must differ"
+            hint = "only the text before the first space is the name; these clash"
             raise lines.error(f"taxon {name} occurs twice{where}", head, taxon=name, hint=hint)
         seen[name] = row
     return tuple(seen)

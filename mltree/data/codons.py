@@ -108,7 +108,7 @@ def genetic_code(text: str) -> GeneticCode:
         return matches[0]
     names = (f"{code.number} {code.name}" for code in matches or GENETIC_CODES.values())
     hint = f"NCBI's, by number or name: {', '.join(names)}"
-    problem = "several genetic codes begin {}" if matches else "{} is no genetic code"
+    problem = "several genetic codes begin {}" if matches else "{} is not a genetic code"
     raise InputError(problem.format(repr(text)), hint=hint)
 
 
@@ -208,8 +208,8 @@ def refuse_broken(alphabet: Alphabet, characters: int, what: str, path: str) -> 
     Raises: InputError saying what they are of.
     """
     if characters % alphabet.width:
-        message = f"{what} has {characters:,} nucleotides, which are no whole codons"
-        hint = "their number must be a multiple of three; N or - stand for one that is missing"
+        message = f"{what} has {characters:,} nucleotides, not a multiple of three"
+        hint = "a codon has three; write N or - for a missing one"
         raise InputError(message, file=path, hint=hint)
 
 

@@ -380,7 +380,8 @@ def _second_alignment(lines: Lines) -> InputError | None:
     second = next((n for n, line in enumerate(lines.text) if n and Header.of(line)), None)
     if second is None:
         return None
-    return lines.error("another alignment begins", second, hint="give one alignment a file")
+    hint = "put each alignment into a file of its own"
+    return lines.error("another alignment begins", second, hint=hint)
 
 
 def _repeated_names(lines: Lines, header: Header) -> InputError | None:
@@ -444,7 +445,7 @@ def _wrong_sequence(lines: Lines, header: Header) -> InputError:
     if len(spans) < header.taxa:
         return _wrong_taxa(lines, header, len(spans), last[-1])
     message = f"more lines follow the last of the {header.taxa} taxa that the header says"
-    hint = "correct the first line, or give one alignment a file"
+    hint = "correct the first line, or put each alignment into a file of its own"
     return lines.error(message, last.stop, hint=hint)
 
 
@@ -511,7 +512,7 @@ def clustal_rows(lines: Lines) -> SequenceRows:
 
 def _other_name(lines: Lines, line: int, name: bytes, expected: bytes) -> InputError:
     shown, expected_name = (n.decode("utf-8", "replace") for n in (name, expected))
-    hint = "every block has the names of the first, in its order"
+    hint = "all blocks need the same names in the same order"
     return lines.error(f"{shown} where {expected_name} is expected", line, hint=hint)
 
 
@@ -537,7 +538,7 @@ def stockholm_rows(lines: Lines) -> SequenceRows:
     if not ends:
         raise lines.error("the alignment does not end with //", -1, hint="is it truncated?")
     if ends[0] + 1 < len(lines.text):
-        hint = "give one alignment a file"
+        hint = "put each alignment into a file of its own"
         raise lines.error("another alignment begins", ends[0] + 1, hint=hint)
     for n, line in enumerate(lines.text[: ends[0]]):
         if line.startswith(b"#"):
@@ -589,7 +590,7 @@ def format_of(path: str) -> str:
         if path.lower().removesuffix(".gz").endswith(ending):
             return file_format
     hint = f"known: {' '.join(ENDINGS)}, and .gz behind them; or name it with --format"
-    raise InputError(f"{path}: the name does not tell the format", hint=hint)
+    raise InputError(f"{path}: the file name does not show the format", hint=hint)
 
 
 def _header(rows: Rows) -> bytes:

@@ -27,7 +27,7 @@ from mltree.system.errors import InputError
 QUOTED = r"""(?:'(?:[^'\n]|'')*'|"[^"\n]*")"""
 """Pattern of a name in quotes; two single quotes within are one."""
 
-UNHEEDED = "take the command out, and what it takes out or changes"
+UNHEEDED = "remove the command, and the taxa or characters that it excludes or changes"
 """Hint for a command that is refused."""
 
 _HEADER = re.compile(r"\s*#nexus\b", re.IGNORECASE)
@@ -76,15 +76,15 @@ class NexusCommand(NamedTuple):
         """Reason to refuse a command that changes the data; None for any other command."""
         word = self.word
         if word in _LEFT_OUT:
-            return f"{word} is not heeded"
+            return f"{word} is not supported"
         if word in _STARRED and self.rest.lstrip().startswith("*"):
             body = self.rest.partition("=")[2]
             labels = _LABEL.findall(body) or body.split()
             if not all(re.fullmatch(_STARRED[word], label, re.IGNORECASE) for label in labels):
-                return f"{word} *, which is in force, is not heeded"
+                return f"{word} *, which is in force, is not supported"
         for option in _OPTION.finditer(self.rest) if word == "OPTIONS" else ():
             if option[2].upper() not in _USUAL:
-                return f"OPTIONS {option[0]} is not heeded"
+                return f"OPTIONS {option[0]} is not supported"
         return None
 
 
@@ -223,7 +223,7 @@ def nexus_rows(lines: Lines) -> SequenceRows:
             _take_format(lines, command, form)
         elif word == "MATRIX" and block in BLOCKS:
             if rows is not None:
-                hint = "give one alignment a file"
+                hint = "put each alignment into a file of its own"
                 raise lines.error("another alignment begins", command.line, hint=hint)
             rows = _matrix(lines, command, form)
     if rows is None:
@@ -249,7 +249,7 @@ def _take_dimensions(lines: Lines, command: NexusCommand, form: _Format) -> None
     for name, value in _assignments(command):
         if name in ("NTAX", "NCHAR"):
             if not re.fullmatch(r"[0-9]{1,11}", value):
-                raise lines.error(f"{name} is no number", command.line)
+                raise lines.error(f"{name} is not a number", command.line)
             form.sizes[name] = int(value)
 
 

@@ -287,12 +287,12 @@ def _has_data(groups: Sequence[Patterns], numbers: Sequence[int], places: Sequen
 def _refuse_without_data(scheme: Scheme, taxa: Sequence[str], has_data: Bool) -> None:
     for number in np.flatnonzero(~has_data.any(axis=1)):
         part = scheme.parts[number]
-        raise scheme.error(f"part {part.name} has nothing but gaps", part, "take it out")
+        raise scheme.error(f"part {part.name} has nothing but gaps", part, "remove it")
     empty = np.flatnonzero(~has_data.any(axis=0))
     if len(empty):
         taxon, more = taxa[empty[0]], f", nor have {len(empty) - 1:,} more" * (len(empty) > 1)
         message = f"taxon {taxon} has no data in any part{more}"
-        hint = "no character tells where it belongs: take it out"
+        hint = "it cannot be placed; remove it"
         raise InputError(message, file=scheme.path, taxon=taxon, hint=hint)
 
 

@@ -81,7 +81,7 @@ class Scheme:
         for part in self.parts:
             if not part.name or not part.name.isprintable() or set(part.name) & set(",=;"):
                 hint = "letters, digits, _ and . are safe"
-                raise self.error(f"{part.name!r} is no name for a part", part, hint)
+                raise self.error(f"{part.name!r} is not a name for a part", part, hint)
             if part.name in seen:
                 first = seen[part.name].line
                 message = f"two parts are called {part.name} (the first on line {first})"
@@ -185,7 +185,7 @@ def fit(scheme: Scheme, n_sites: Mapping[str | None, int]) -> tuple[Scheme, tupl
 
 def _ended(scheme: Scheme, part: Part, sites: int) -> Part:
     if not part.runs:
-        raise scheme.error(f"part {part.name} has no sites", part, "name some, or take it out")
+        raise scheme.error(f"part {part.name} has no sites", part, "list its sites, or remove it")
     for run in part.runs:
         last = run.start + 1 if run.stop == LAST else run.stop
         if last > sites:
@@ -413,7 +413,7 @@ def _tree_length(place: str) -> float | None:
     match = _TREE_LENGTH.search(place)
     length = 0.0 if match is None else decimal(match[1])
     if match is not None and not 0.0 < length < math.inf:
-        raise ValueError(f"{match[1].strip()} is no length of a tree")
+        raise ValueError(f"{match[1].strip()} is not the length of a tree")
     return length or None
 
 

@@ -12,7 +12,6 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import replace
-from enum import StrEnum
 from functools import cached_property
 from itertools import pairwise
 from typing import Any
@@ -26,7 +25,7 @@ from mltree.data.source import read_text
 from mltree.system.arrays import Bool, Float64, Index, Int32, Int64, UInt8, UInt64
 from mltree.system.errors import InputError
 from mltree.system.process import map_blocks
-from mltree.system.values import Value, decimal, whole
+from mltree.system.values import Value, Word, decimal, whole
 
 # Ascertainment: the likelihood of characters that were collected because they vary is corrected by
 # the probabilities of the constant patterns left out, one for each state or letter of genotypes
@@ -37,7 +36,7 @@ MOST_SITES = 10
 """Constant sites that an error names."""
 
 
-class Correction(StrEnum):
+class Correction(Word):
     """Knowledge about sites that were left out; names are RAxML-NG's."""
 
     LEWIS = "LEWIS"
@@ -91,7 +90,7 @@ def refuse_constant(sites: NDArray[np.integer], path: str, part: str = "") -> No
     where = f"part {part}: " if part else ""
     problem = f"+ASC is for data without constant sites, but {which} (or may be)"
     raise InputError(
-        f"{where}{problem}: {sample}{more}", file=path, hint="take them out, or leave out +ASC"
+        f"{where}{problem}: {sample}{more}", file=path, hint="remove them, or leave out +ASC"
     )
 
 
@@ -488,7 +487,7 @@ def site_frequencies_of(text: str, states: int, n_sites: int, path: str) -> Floa
                 raise InputError(str(error), file=path, line=number) from None
     missing = np.flatnonzero(np.isnan(frequencies[:, 0]))
     if missing.size:
-        hint = "a line for every site of the alignment is wanted"
+        hint = "the file needs a line for every site of the alignment"
         raise InputError(f"no frequencies for site {missing[0] + 1}", file=path, hint=hint)
     return frequencies
 

@@ -145,7 +145,7 @@ def _system_errors(path: str | Path) -> Iterator[None]:
         reason = error.strerror or type(error).__name__
         raise InputError(f"cannot be read ({reason})", file=str(path)) from None
     except ValueError:  # a zero byte in the name
-        raise InputError("no name that a file could have", file=str(path)) from None
+        raise InputError("not a valid file name", file=str(path)) from None
 
 
 def unpacked(path: str | Path) -> bytes:

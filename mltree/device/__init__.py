@@ -35,7 +35,7 @@ def check_process() -> None:
         _process = os.getpid()
     elif _process != os.getpid():
         raise DeviceError(
-            "this process was forked from one that has used OpenCL, whose devices do not answer it",
+            "OpenCL does not work in a process forked from one that has used it",
             hint="start processes with multiprocessing.get_context('spawn'), or make the first "
             "call of mltree in the forked process",
         )

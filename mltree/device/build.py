@@ -90,7 +90,7 @@ def find_folder() -> Folder:
             return Folder(folder, notice)
     raise DeviceError(
         f"no folder can keep compiled kernels: {'; '.join(reasons)}",
-        hint="name one of your own with XDG_CACHE_HOME; --device reference computes without",
+        hint="set XDG_CACHE_HOME to a folder of your own; --device reference needs none",
     )
 
 

@@ -82,7 +82,7 @@ when they share trees and moves / patterns: 3.9 / 3.4 of 60 taxa x 8,000 sites (
 20.0 / 13.9 of 60 x 30,000 (25.7 alone)."""
 
 NO_DEVICE_HINT = (
-    "`pip install 'pyopencl[pocl]'` brings a CPU device; `mltree devices` lists what is found"
+    "`pip install 'pyopencl[pocl]'` installs a CPU device; `mltree devices` lists all devices"
 )
 
 REFERENCE_HINT = f"--device {REFERENCE} computes without one, slowly"

@@ -181,14 +181,14 @@ def occupied(device: DeviceInfo, needed: int) -> str | None:
     gib = 2**30
     if load.free < needed:
         return (
-            f"{device.name} has {load.free / gib:.1f} of {load.total / gib:.1f} GiB free, and "
-            f"{needed / gib:.1f} are wanted: others use it (nvidia-smi says who; --device takes "
-            "another, --memory-limit less)"
+            f"{device.name} has {load.free / gib:.1f} of {load.total / gib:.1f} GiB free, and the "
+            f"run needs {needed / gib:.1f}: others use it (nvidia-smi shows who; --device takes "
+            "another device, --memory-limit less memory)"
         )
     if load.busy >= BUSY:
         return (
-            f"{device.name} is {load.busy} % busy with others' work: this will take longer "
-            "(nvidia-smi says whose; --device takes another)"
+            f"{device.name} is {load.busy} % busy with other work: this run will take longer "
+            "(nvidia-smi shows whose; --device takes another device)"
         )
     return None
 

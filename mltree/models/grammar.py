@@ -133,7 +133,7 @@ class ModelTerm(NamedTuple):
         Raises: ModelError where there are more.
         """
         if len(self.values) > 1:
-            raise self.error("one pair of braces is wanted")
+            raise self.error("expected one pair of braces")
         return self.values[0] if self.values else None
 
     def numbers(self, values: str) -> Float64:
@@ -143,14 +143,14 @@ class ModelTerm(NamedTuple):
         except ValueError:
             parsed = []
         if not parsed or not all(math.isfinite(number) for number in parsed):
-            raise ModelError(f"{self.text!r}: numbers are wanted in braces, separated by slashes")
+            raise ModelError(f"{self.text!r}: expected numbers in braces, separated by slashes")
         return np.array(parsed)
 
     def number(self, values: str) -> float:
         """The one number in a pair of braces. Raises: ModelError for anything else."""
         parsed = self.numbers(values)
         if len(parsed) != 1:
-            raise ModelError(f"{self.text!r}: one number is wanted in braces, not {len(parsed)}")
+            raise ModelError(f"{self.text!r}: expected one number in braces, not {len(parsed)}")
         return float(parsed[0])
 
     def error(self, message: str, hint: str | None = None) -> ModelError:
@@ -204,7 +204,7 @@ def _with_nucleotides(model: Model, term: ModelTerm, mode: FrequencyMode) -> Mod
         codon = CodonRates(model.alphabet, has_kappa=False, omega_fixed=True, published=model.rates)
     if codon is None:
         raise term.error(
-            f"model {model.name} is for no codons", hint="models of codons are: GY+F3X4, MG+F1X4"
+            f"model {model.name} is not a codon model", hint="codon models: GY+F3X4, MG+F1X4"
         )
     model = replace(
         model, codon=codon, frequencies=np.full(model.n_states, np.nan), frequency_mode=mode
@@ -225,7 +225,7 @@ def _with_nucleotides(model: Model, term: ModelTerm, mode: FrequencyMode) -> Mod
 def _given_frequencies(term: ModelTerm, values: str, count: int) -> Float64:
     frequencies = term.numbers(values)
     if len(frequencies) != count:
-        raise term.error(f"{count} frequencies are wanted, not {len(frequencies)}")
+        raise term.error(f"expected {count} frequencies, not {len(frequencies)}")
     return frequencies
 
 
@@ -299,7 +299,7 @@ def _with_gamma(model: Model, term: ModelTerm) -> Model:
         )
     categories = int(match["categories"] or DEFAULT_CATEGORIES)
     if not 1 <= categories <= MAX_CATEGORIES:
-        raise term.error(f"between 1 and {MAX_CATEGORIES} rate categories, please")
+        raise term.error(f"between 1 and {MAX_CATEGORIES} rate categories are possible")
     alpha = START_ALPHA if values is None else term.number(values)
     if alpha < ALPHA_MIN:
         raise term.error(f"alpha must be at least {ALPHA_MIN}")
@@ -320,11 +320,11 @@ def _with_free_rates(model: Model, term: ModelTerm) -> Model:
     lists = [term.numbers(values) for values in term.values]
     categories = int(match["categories"] or (len(lists[0]) if lists else DEFAULT_CATEGORIES))
     if not 2 <= categories <= MAX_FREE_CATEGORIES:
-        raise term.error(f"between 2 and {MAX_FREE_CATEGORIES} free rates, please")
+        raise term.error(f"between 2 and {MAX_FREE_CATEGORIES} free rates are possible")
     for what, values in zip(("rates", "weights"), lists, strict=False):
         if len(values) != categories:
             raise term.error(
-                f"{categories} {what} are wanted, not {len(values)}",
+                f"expected {categories} {what}, not {len(values)}",
                 hint="write the rates in one pair of braces and the weights in another",
             )
     if not lists:
@@ -345,7 +345,7 @@ def _with_site_rates(model: Model, term: ModelTerm) -> Model:
         )
     count = int(match[1] or DEFAULT_SITE_RATES)
     if not 2 <= count <= len(GRID):
-        raise term.error(f"between 2 and {len(GRID)} rates, please")
+        raise term.error(f"between 2 and {len(GRID)} rates are possible")
     return replace(model, heterogeneity=SiteRates(count))
 
 
@@ -395,7 +395,7 @@ def _completed(model: Model, has_frequencies: bool) -> Model:
         return replace(model, mixture=mixture.with_own_class())
     if mixture.has_own:
         count = mixture.n_classes
-        raise ModelError(f"+{mixture.name}: {count - 1} weights are wanted, not {count}")
+        raise ModelError(f"+{mixture.name}: expected {count - 1} weights, not {count}")
     return replace(model, frequency_mode="model")
 
 
@@ -440,7 +440,7 @@ def _with_ascertainment(model: Model, term: ModelTerm) -> Model:
     counts = () if values is None else tuple(term.numbers(values).tolist())
     if len(counts) != n_counts[correction]:
         raise term.error(
-            f"{n_counts[correction] or 'no'} numbers are wanted in braces, "
+            f"expected {n_counts[correction] or 'no'} numbers in braces, "
             f"not {len(counts) or 'none'}",
             hint="how many constant sites were left out: all, or of each state",
         )
@@ -613,7 +613,7 @@ def _with_ratios(model: Model, codon: CodonRates, values: Float64) -> Model:
     if len(values) != len(codon.values) or not (values > 0.0).all():
         ratios = "omega and kappa" if codon.has_kappa else "omega alone"
         raise ModelError(
-            f"model {model.name}: {ratios} above 0 in braces, please",
+            f"model {model.name}: needs {ratios} above 0, in braces",
             hint=f"write {model.name}{'{0.2/2.5}' if codon.has_kappa else '{0.2}'}",
         )
     return model.with_codon(codon.at(values.tolist()).held())

@@ -50,7 +50,7 @@ def mixed(name: str, inside: str, read: Callable[[str], Model]) -> Mixed:
     texts = [outside_braces(text, ":") for text in outside_braces(inside, ",")]
     if len(texts) < 2:
         raise ModelError(
-            f"{name}{{{inside}}}: two classes or more are wanted",
+            f"{name}{{{inside}}}: expected two or more classes",
             hint="commas separate them: MIX{LG,WAG}, or LG+FMIX{FO,FE}",
         )
     if any(len(text) not in (1, 3) for text in texts) or len({len(text) for text in texts}) > 1:
@@ -186,7 +186,7 @@ def unknown_name(name: str, alphabet: Alphabet) -> ModelError:
     """The error for a name, in capitals, that no model has."""
     if name in _CHOICES:
         return ModelError(
-            f"{name} is no model", hint="to have one chosen for the data, write --model auto"
+            f"{name} is not a model", hint="to have one chosen for the data, write --model auto"
         )
     if name in _MIXTURES:
         return ModelError(f"{name} is a mixture of models, which is not supported yet")

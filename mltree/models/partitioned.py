@@ -9,7 +9,6 @@ from __future__ import annotations
 import re
 from collections.abc import Sequence
 from dataclasses import field, replace
-from enum import StrEnum
 from functools import cached_property
 
 import numpy as np
@@ -32,13 +31,13 @@ from mltree.models.rates import Gamma, SiteRates
 from mltree.models.substitution import Model, arrays_of_all
 from mltree.system.arrays import Float64
 from mltree.system.errors import ModelError
-from mltree.system.values import Value
+from mltree.system.values import Value, Word
 
 SCALER_MIN, SCALER_MAX = 0.01, 100.0
 """Bounds of a part's scaler, as in RAxML-NG."""
 
 
-class Linkage(StrEnum):
+class Linkage(Word):
     """Relation of the branch lengths of parts (``--brlen``)."""
 
     LINKED = "linked"

@@ -15,7 +15,7 @@ from dataclasses import replace
 from functools import cache, cached_property
 from itertools import compress
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Literal, NamedTuple, Self
+from typing import TYPE_CHECKING, Any, Literal, NamedTuple
 
 import numpy as np
 
@@ -36,6 +36,8 @@ from mltree.system.errors import ModelError
 from mltree.system.values import Value
 
 if TYPE_CHECKING:
+    from typing_extensions import Self
+
     from mltree.data.alphabet import Alphabet
     from mltree.data.codons import CodonAlphabet
     from mltree.data.patterns import Ascertainment, Patterns
@@ -318,9 +320,7 @@ class Mixture(Value, ABC, eq=False, kw_only=True):
     def with_weights(self, weights: Float64, *, fixed: bool | None = None) -> Self:
         """A copy with weights in proportion. Raises: ModelError where their number is wrong."""
         if len(weights) != self.n_classes:
-            raise ModelError(
-                f"+{self.name}: {self.n_classes} weights are wanted, not {len(weights)}"
-            )
+            raise ModelError(f"+{self.name}: expected {self.n_classes} weights, not {len(weights)}")
         if (weights < 0.0).any() or not weights.sum() > 0.0:
             raise ModelError(f"+{self.name}: weights must not be negative, nor all zero")
         is_fixed = self.weights_fixed if fixed is None else fixed

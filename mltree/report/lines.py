@@ -122,6 +122,11 @@ def _memory(event: events.MemoryPlanned) -> str:
     )
 
 
+def brief_memory(event: events.MemoryPlanned) -> str:
+    """The memory of the process alone, for a terminal."""
+    return f"memory: about {event.process / MIB:,.0f} MiB (details with --verbose)"
+
+
 def _phase(event: events.PhaseStarted) -> str:
     trees = "1 tree" if event.trees == 1 else f"{event.trees} trees"
     cut = "no cut" if math.isinf(event.cut) else f"cut {event.cut:g}"
@@ -168,6 +173,12 @@ def _chosen_bootstrap(event: events.BootstrapChosen) -> str:
     )
 
 
+def replicates_text(event: events.ReplicateDone) -> str:
+    """``50 of 100``, or ``50 (at most 1,000)`` where fewer may do."""
+    limit = f"(at most {event.wanted:,})" if event.may_converge else f"of {event.wanted:,}"
+    return f"{event.done:,} {limit}"
+
+
 def _bootstrap(event: events.BootstrapFinished) -> str:
     verdicts = {True: ": converged", False: ": not converged", None: ""}
     return f"{counted(event.replicates, 'replicate')}{verdicts[event.converged]}"
@@ -212,11 +223,12 @@ LINES: dict[type[Event], str | Callable[[Any], str]] = {
     events.ConsensusBuilt: "{kind} consensus  {branches:,} of {largest:,} inner branches",
     events.DistancesMeasured: _distances,
     events.BootstopChecked: "{replicates:,} replicates  wRF {wrf:.3f} ± {wrf_error:.3f} "
-    "({share:.3%}), {passed:,} of {halvings:,} halvings pass: {converged:converged/not converged}",
+    "({share:.3%}), {passed:,} of {halvings:,} permutations pass: "
+    "{converged:converged/not converged}",
     events.AlignmentWritten: "wrote {path}: {taxa:,} taxa x {sites:,} sites ({file_format})",
     events.ResultWritten: "wrote {path}, for {program}",
     events.TreesWritten: "wrote {path}: {trees:tree}, {taxa:,} taxa",
-    events.ReplicateDone: "replicate {number}  lnL {lnl:.3f}  {done:,} of {wanted:,} done",
+    events.ReplicateDone: lambda event: f"replicate {replicates_text(event)}  lnL {event.lnl:.3f}",
     events.LocusDone: "locus {number}  {name}  {taxa} taxa  lnL {lnl:.3f}  {done:,} of {wanted:,} "
     "done",
     events.LocusSkipped: "locus {number}  {name}  skipped: {why}",

@@ -35,22 +35,30 @@ SPR = "subtree pruning and regrafting"
 
 WIDTH = 100
 
-FREQUENCIES = {
-    "F": "counted in the alignment",
-    "FC": "counted in the alignment",
-    "FE": "equal",
-    "FO": "estimated",
-    "FU": "given",
-    "F1X4": "products of nucleotides'",
-    "F3X4": "products of nucleotides', by codon position",
-}
+NO_BREAK = "\N{NO-BREAK SPACE}"
+"""Space in front of a reference's number, which stays on the line of what it is for."""
 
-_VARY = "rates that vary over sites "
+FREQUENCIES = {
+    "F": "empirical {states} frequencies",
+    "FC": "empirical {states} frequencies",
+    "FE": "equal {states} frequencies",
+    "FO": "maximum-likelihood {states} frequencies",
+    "FU": "given {states} frequencies",
+    "F1X4": "codon frequencies from base frequencies",
+    "F3X4": "codon frequencies from base frequencies by codon position",
+}
+"""State frequencies in a paper."""
+
+STATES = {"DNA": "base", "AA": "amino-acid"}
+"""Name of a data type's states in a paper, where they have one."""
+
+NUMBERS = ("two", "three", "four", "five", "six", "seven", "eight", "nine", "ten")
+"""Numbers from 2 on that a paper spells out."""
 
 TERMS = (
-    (r"G([0-9]*)m?", "+G", _VARY + "by a Γ distribution in {n} categories (means){cited}"),
-    (r"G([0-9]*)a", "+G", _VARY + "by a Γ distribution in {n} categories (medians){cited}"),
-    (r"R([0-9]*)", "+R", _VARY + "in {n} categories, rates and weights free{cited}"),
+    (r"G([0-9]*)m?", "+G", "Γ-distributed rates{cited} ({n} categories)"),
+    (r"G([0-9]*)a", "+G", "Γ-distributed rates{cited} ({n} categories, medians)"),
+    (r"R([0-9]*)", "+R", "free rates among sites{cited} ({n} categories)"),
     (r"(?i)PSR.*", "+PSR", "a rate for every site{cited} during the search and Γ rates at its end"),
     (r"(?i)I.*", "+I", "a proportion of invariable sites{cited}"),
 )
@@ -109,7 +117,8 @@ def methods_text(done: Methods) -> str:
     size = f"{done.taxa:,} taxa and {done.sites:,} sites ({done.patterns:,} distinct patterns)"
     sentences = [f"{begin} from a {kind} alignment of {size}."]
     each = dict.fromkeys(map(without_values, done.models))
-    names = " and ".join(_model(model, cite) for model in each)
+    states = STATES.get(done.data, "codon" if kind == "codon" else "state")
+    names = "; ".join(_model(model, states, cite) for model in each)
     if len(done.models) == 1:
         sentences.append(f"The substitution model was {names}.")
     else:
@@ -123,18 +132,17 @@ def methods_text(done: Methods) -> str:
         starts = _starts(done.starts, cite)
         spr = "nearest-neighbour interchange" if done.nni_only else f"{SPR}{cite('SPR')}"
         sentences.append(
-            f"The search began from {starts}{seed} and rearranged trees by {spr}; model parameters "
-            "and branch lengths were estimated by maximum likelihood."
+            f"The search started from {starts}{seed} and rearranged trees by {spr}; model "
+            "parameters and branch lengths were estimated by maximum likelihood."
         )
     if done.supports:
         named = [
             f"{SUPPORTS[name]}{cite(name)}{_replicates(name, replicates, done, cite)}"
             for name, replicates in done.supports.items()
         ]
-        listed = " and ".join(filter(None, [", ".join(named[:-1]), named[-1]]))
-        sentences.append(f"Branches were supported by {listed}.")
+        sentences.append(f"Branch supports are {_listed(named)}.")
     if done.on_pocl:
-        sentences.append(f"It was computed on CPUs through PoCL{cite('PoCL')}.")
+        sentences.append(f"Likelihoods were computed on CPUs through PoCL{cite('PoCL')}.")
     references = [_folded(f"[{n}] {text}", "    ") for n, text in enumerate(cited, 1)]
     paragraph = _folded(" ".join(sentences))
     return "\n".join(["", "Methods", "", paragraph, "", *references])
@@ -169,12 +177,21 @@ def _what(done: Methods) -> str:
     return "The likelihood of a given tree was computed"
 
 
-def _model(model: str, cite: Cite) -> str:
+def _model(model: str, states: str, cite: Cite) -> str:
     base, *terms = outside_braces(model, "+")
     if base.startswith("MIX{"):
         families = (_family(name.split("+")[0]) for name in outside_braces(base[4:-1], ","))
-        return "".join([f"{base}, a mixture", cite(*families), *(_term(t, cite) for t in terms)])
-    return "".join([base, cite(_family(base)), *(_term(term, cite) for term in terms)])
+        name = f"the mixture {base}{cite(*families)}"
+    else:
+        name = base + cite(_family(base))
+    told = [_term(term, states, cite) for term in terms]
+    return f"{name} with {_listed(told)}" if told else name
+
+
+def _listed(items: Sequence[str]) -> str:
+    """``a, b and c``."""
+    *most, last = items
+    return " and ".join(filter(None, [", ".join(most), last]))
 
 
 def _family(base: str) -> str:
@@ -187,14 +204,15 @@ def _family(base: str) -> str:
     return next((name for name in ("TN93", "K81", "MG") if base.startswith(name)), "")
 
 
-def _term(term: str, cite: Cite) -> str:
+def _term(term: str, states: str, cite: Cite) -> str:
     if term.upper() in FREQUENCIES:
-        return f", with state frequencies {FREQUENCIES[term.upper()]}"
+        return FREQUENCIES[term.upper()].format(states=states)
     for pattern, key, text in TERMS:
         if (match := re.fullmatch(pattern, term)) is not None:
-            number = match[1] if match.groups() else ""
-            return ", with " + text.format(n=number or 4, cited=cite(key))
-    return f", +{term}"
+            number = int((match[1] if match.groups() else "") or 4)
+            spelt = NUMBERS[number - 2] if 2 <= number <= len(NUMBERS) + 1 else str(number)
+            return text.format(n=spelt, cited=cite(key))
+    return f"+{term}"
 
 
 def _starts(starts: Sequence[str], cite: Cite) -> str:

@@ -486,7 +486,7 @@ def _search(facts: Facts) -> str:
     parts = []
     if facts.points:
         caption = (
-            "How far the best tree was below the last one, in log-likelihood units; every dot is "
+            "Log-likelihood of the best tree so far, relative to the final one; every dot is "
             "a step. Dashed lines: where a phase begins."
         )
         parts.append(_figure(lnl_chart(facts), caption))
@@ -575,7 +575,7 @@ def _alignment(subject: Subject) -> str:
             ("Patterns", f"{data['patterns']:,}"),
             ("Gaps", f"{data['gap_share']:.2%}"),
         )
-        note = "<p>The file is not where it was: <code>--alignment</code> says where it is now.</p>"
+        note = "<p>The file has moved: give its new path with <code>--alignment</code>.</p>"
         return _table((), facts) + note
     parts = [_table((), alignment_facts(summary)), _list(warning_lines(summary))]
     caption = "Above: share of gaps. Below: how many states a site has, on average."

@@ -21,7 +21,15 @@ from rich.console import Console
 from rich.segment import Segment
 from rich.text import Text
 
-from mltree.report.lines import Ending, clock_time, describe, result, stamp
+from mltree.report.lines import (
+    Ending,
+    brief_memory,
+    clock_time,
+    describe,
+    replicates_text,
+    result,
+    stamp,
+)
 from mltree.report.record import Record
 from mltree.system import events
 from mltree.system.errors import InputError
@@ -111,6 +119,9 @@ FRAMES, PLAIN_FRAMES = "⠋⠙⠹⠸⠼⠴⠦⠧⠇⠏", "-\\|/"
 REDRAWS = 8.0
 """Redraws a second."""
 
+REPLICATES_APART = 10.0
+"""Seconds between lines of replicates where there is no status line."""
+
 LEAST_GAIN = 0.0005
 """lnL below which a gain is not shown."""
 
@@ -189,7 +200,7 @@ class Status:
                 self.step = f"model choice, {event.candidates:,} fitted{parts}, best {event.best}"
             case events.ReplicateDone():
                 self._replicates.append((now, event))
-                self.step = f"bootstrap, {event.done:,} of {event.wanted:,} replicates"
+                self.step = f"bootstrap, replicate {replicates_text(event)}"
 
     def text(self, now: float, load: str = "") -> str:
         """The line: step, best lnL with its last gain, time, time left, load."""
@@ -214,7 +225,8 @@ class Status:
     def _left(self, now: float) -> str | None:
         """Time until a bootstrap ends at its pace so far, or the least time until a search ends."""
         if self._replicates:
-            word, seconds = "about", self._replicates_left(now)
+            word = "at most" if self._replicates[-1][1].may_converge else "about"
+            seconds = self._replicates_left(now)
         else:
             word, seconds = "at least", self._batches_left(now)
         return f"{word} {clock_time(seconds)} left" if seconds >= 1 else None
@@ -337,12 +349,16 @@ class Reporter:
         self._ending = Ending()
         self._status = Status()
         self._line: StatusLine | None = None
+        self._has_line = False
+        self._load: Callable[[], str] = str
+        self._replicate_shown = -REPLICATES_APART
 
     def __enter__(self) -> Reporter:
         """Show a status line from now on, if the terminal can."""
         is_wanted = self._verbosity > Verbosity.QUIET and not self._json_lines
         if is_wanted and isinstance(self.console, Terminal) and self.console.is_lively:
-            self._line = StatusLine(self.console, self._status, lambda: self.elapsed)
+            self._has_line = True
+            self._show_line()
             before_exit(self._take_line_away)
         return self
 
@@ -350,8 +366,14 @@ class Reporter:
         self, kind: type[BaseException] | None, error: BaseException | None, _: TracebackType | None
     ) -> None:
         """Remove the status line."""
+        self._has_line = False
         self._take_line_away()
         cancel_before_exit(self._take_line_away)
+
+    def _show_line(self) -> None:
+        assert isinstance(self.console, Terminal), "a status line is drawn on terminals"
+        self._line = StatusLine(self.console, self._status, lambda: self.elapsed)
+        self._line.load = self._load
 
     def _take_line_away(self) -> None:
         if self._line is not None:
@@ -375,6 +397,7 @@ class Reporter:
 
     def watch(self, load: Callable[[], str]) -> None:
         """Set the function that tells the device's load, for the status line."""
+        self._load = load
         if self._line is not None:
             self._line.load = load
 
@@ -388,6 +411,8 @@ class Reporter:
         self._record.write(as_json(event, elapsed))
         self._ending.update(event)
         self._status.update(event, elapsed)
+        if self._has_line and self._line is None and isinstance(event, _IN_STATUS):
+            self._show_line()
         if self._json_lines:
             self._show(self.results, lambda: self._print_json(event, elapsed))
         answer = result(event, self.results.height, self._ending)
@@ -423,8 +448,8 @@ class Reporter:
         self(events.CommandEnded(command, values))
 
     def _draw(self, event: Event, elapsed: float) -> None:
-        if not self._json_lines and self._is_shown(event):
-            text = _styled(event, elapsed, self.console)
+        if not self._json_lines and self._is_shown(event, elapsed):
+            text = _styled(event, self._line_of(event), elapsed, self.console)
             draw = lambda: self.console.print(text, soft_wrap=True)  # noqa: E731
             self._show(self.console, draw)
         if not isinstance(event, _UNLOGGED):
@@ -437,11 +462,22 @@ class Reporter:
         repeats, self._has_checkpoint = self._has_checkpoint, True
         return repeats
 
-    def _is_shown(self, event: Event) -> bool:
+    def _line_of(self, event: Event) -> str:
+        """The text of an event for the terminal."""
+        if isinstance(event, events.MemoryPlanned) and self._verbosity < Verbosity.VERBOSE:
+            return brief_memory(event)
+        return describe(event)
+
+    def _is_shown(self, event: Event, elapsed: float) -> bool:
         if isinstance(event, _VERBOSE_ONLY):
             return self._verbosity >= Verbosity.VERBOSE
         if isinstance(event, _IN_STATUS) and self._line is not None:
             return self._verbosity >= Verbosity.VERBOSE
+        if isinstance(event, events.ReplicateDone) and self._verbosity < Verbosity.VERBOSE:
+            is_due = elapsed - self._replicate_shown >= REPLICATES_APART
+            if not is_due and event.done < event.wanted:
+                return False
+            self._replicate_shown = elapsed
         return self._verbosity >= Verbosity.NORMAL
 
     def _print_json(self, event: Event, elapsed: float) -> None:
@@ -462,6 +498,7 @@ class Reporter:
                 raise
             self._gone.add(console)
             if console is self.console:
+                self._has_line = False
                 self._take_line_away()
             discard(console.file)
             name = "standard output" if console is self.results else "standard error"
@@ -501,10 +538,10 @@ def as_json(event: Event, elapsed: float) -> str:
     return json.dumps({"event": name, "elapsed": round(elapsed, 3), **fields})
 
 
-def _styled(event: Event, elapsed: float, console: Console) -> Text:
+def _styled(event: Event, line: str, elapsed: float, console: Console) -> Text:
     style = "yellow" if isinstance(event, events.Notice | events.StoppedShort) else ""
     lead = f"{stamp(elapsed)} "
-    line = _fitted(describe(event), console, len(lead)).replace("\n", "\n" + " " * len(lead))
+    line = _fitted(line, console, len(lead)).replace("\n", "\n" + " " * len(lead))
     return Text.assemble((lead, "dim"), (line, style))
 
 

@@ -48,7 +48,7 @@ def expect_record(path: Path) -> None:
             os.close(file)
         if not _BEGINNING.startswith(beginning):
             hint = "rename it, or give another --prefix"
-            raise InputError(f"{path} has no events of mltree's", hint=hint)
+            raise InputError(f"{path} is not a file of mltree's events", hint=hint)
 
 
 class Record:

@@ -273,8 +273,8 @@ def _unusual_sequences(summary: AlignmentSummary) -> Iterator[str]:
     deviant = sorted((p, name) for p, name in p_values if p < MAX_P_VALUE)
     if deviant:
         named = listed([f"{name} (p = {p:.2g})" for p, name in deviant])
-        test = f"composition (χ² test, p < {MAX_P_VALUE:.0%})"
-        yield f"{test} unlike the whole in {_of(deviant, summary)}: {named}"
+        test = f"χ² test, p < {MAX_P_VALUE:.0%}"
+        yield f"{_of(deviant, summary)} differ from the average composition ({test}): {named}"
 
 
 def _of(some: Sequence[object], summary: AlignmentSummary) -> str:

@@ -143,7 +143,7 @@ def _records(alignment: Any) -> Iterator[tuple[Any, Any]]:
 
 
 def _no_alignment(thing: Any) -> InputError:
-    return InputError(f"{type(thing).__name__} is no alignment", hint=f"known: {KNOWN}")
+    return InputError(f"{type(thing).__name__} is not an alignment", hint=f"known: {KNOWN}")
 
 
 def _ascii(name: Any, row: Any) -> bytes:
@@ -216,7 +216,7 @@ def newick_of(tree: TreeLike) -> str:
     reader = _reader(tree)
     if reader is None:
         hint = "Newick, a path, or a tree of ete3, Biopython, dendropy, cogent3 or scikit-bio"
-        raise InputError(f"{type(tree).__name__} is no tree", hint=hint)
+        raise InputError(f"{type(tree).__name__} is not a tree", hint=hint)
     return _newick(reader.root(tree), reader)
 
 

@@ -26,6 +26,7 @@ from mltree.device.discovery import REFERENCE, DeviceInfo, choose_devices
 from mltree.device.speed import joint_bandwidth, load_meter
 from mltree.device.timing import Breakdown
 from mltree.models.grammar import format_best_model, format_model
+from mltree.models.names import default_model_name
 from mltree.models.partitioned import Linkage, PartitionModel
 from mltree.models.substitution import Model
 from mltree.report.lines import describe
@@ -198,7 +199,7 @@ def deliver(
             for kind, text in texts.items():
                 if text.count("\n") == 1:
                     reporter(Unsaved(str(workspace.path(kind)), text))
-            hint = "results are printed instead; once it can be, the same command writes them"
+            hint = "the results are printed instead; the same command writes them once it can"
             raise InputError(error.message, hint=hint) from error
         for kind in spent:
             workspace.remove(kind)
@@ -315,6 +316,9 @@ def load(
         options.linkage, options.partitions, chooses=chooses, site_rates=site_rates,
     )  # fmt: skip
     expect(problem)
+    if options.model is None and options.partitions is None and not chooses:
+        name = default_model_name(problem.patterns.alphabet)
+        emit(Notice(f"the model is {name} by default; --model auto of mltree search chooses one"))
     return frequencies.given_to(problem, options.resources, emit)
 
 
@@ -448,7 +452,7 @@ class LoggedRun:
         names = tuple(map(_named, problem.model.models))
         models = ", ".join(names)
         chosen = {
-            "model": models if options.chooses else options.model or models,
+            "model": options.model or models,
             "data_type": data,
             "device": _numbers(engines.devices),
             "vw": ", ".join(str(layout.vw) for layout in engines.layouts) or None,

@@ -15,7 +15,6 @@ import math
 from collections import defaultdict
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
-from enum import StrEnum
 from functools import lru_cache
 from itertools import compress, groupby
 from typing import Any
@@ -42,7 +41,7 @@ from mltree.runs.engines import Engines, Resources, Workload
 from mltree.system.arrays import Float64
 from mltree.system.events import CandidatesScored, Emit, ModelChosen
 from mltree.system.ranks import current_ranks
-from mltree.system.values import Value
+from mltree.system.values import Value, Word
 from mltree.tree.topology import Tree
 
 # The models that a choice is made among, and the criteria that it is made by.
@@ -62,7 +61,7 @@ MOST_FREE_RATES = 10
 """Categories of free rates, as in ModelFinder."""
 
 
-class Criterion(StrEnum):
+class Criterion(Word):
     """Information criterion of a model; smaller is better."""
 
     BIC = "bic"
@@ -511,7 +510,7 @@ class _Chooser:
             whole = is_near and with_matrix_held(model) is model
             self._note(part, one, fit, fit.lnl, whole)
         self._fitted_rates.clear()
-        self._tell(len(pairs))
+        self._tell()
 
     def _fit(
         self, candidates: Sequence[Sequence[CandidateModel]], *, screens: bool = False
@@ -530,10 +529,11 @@ class _Chooser:
         for categories, batch in fit_batches(parts, models):
             self._fit_side_by_side([starts[n] for n in batch], categories, screens)
         if starts:
-            self._tell(len(starts))
+            self._tell()
 
-    def _tell(self, count: int) -> None:
-        """Report that candidates of parts were fitted."""
+    def _tell(self) -> None:
+        """Report the number of candidates fitted so far."""
+        count = sum(len(choice.scored) for choice in self.choices)
         self.emit(CandidatesScored(count, len(self.choices), self.choices[0].best.name))
 
     def _start(self, part: int, candidate: CandidateModel, screens: bool) -> _FitStart | None:

@@ -162,7 +162,7 @@ def one_of(name: str, value: object, known: Iterable[str]) -> None:
     """Make sure that a word is one of those known; raises InputError."""
     words = list(known)
     if value not in words:
-        raise InputError(f"{name}={value!r} is none of {', '.join(words)}")
+        raise InputError(f"{name}={value!r} is not one of {', '.join(words)}")
 
 
 # How values are read from what was typed.
@@ -177,7 +177,7 @@ def size_of(text: str) -> int:
     match = re.fullmatch(r"([0-9]+\.?[0-9]*)\s*([KMGT]?)(i?B)?", text.strip(), re.IGNORECASE)
     size = float(match[1]) * _UNITS[match[2].upper()] if match else 0.0
     if not 1 <= size < ADDRESSABLE:
-        raise InputError(f"{text!r} is no size of memory", hint="write 512M or 1.5G")
+        raise InputError(f"{text!r} is not a memory size", hint="write 512M or 1.5G")
     return int(size)
 
 
@@ -190,7 +190,7 @@ def length_of(text: str) -> float:
     """A branch length, expected substitutions per site. Raises: ValueError."""
     length = decimal(str(text))
     if not 0.0 <= length < math.inf:
-        raise ValueError(f"{text!r} is no branch length")
+        raise ValueError(f"{text!r} is not a branch length")
     return length + 0.0  # no sign in front of zero
 
 
@@ -198,7 +198,7 @@ def mean_length_of(text: str) -> float:
     """A mean branch length of a random tree. Raises: ValueError."""
     length = length_of(text)
     if length > LONGEST_MEAN:
-        raise ValueError(f"{text!r} is no branch length: at most {LONGEST_MEAN:g}, please")
+        raise ValueError(f"{text!r} is not a mean branch length: at most {LONGEST_MEAN:g}")
     return length
 
 
@@ -263,9 +263,9 @@ def threads_of(text: str) -> int:
     """
     number = whole_of(text)
     if number < 1:
-        raise ValueError("it takes one thread at least")
+        raise ValueError("at least one thread is needed")
     if number > MOST_TOGETHER:
-        raise ValueError(f"at most {MOST_TOGETHER:,} threads, please")
+        raise ValueError(f"at most {MOST_TOGETHER:,} threads are possible")
     os.environ[THREADS] = str(number)
     limit_drivers()
     return number
@@ -277,9 +277,9 @@ def ranks_of(text: str) -> int | None:
         return None
     number = whole_of(text)
     if number < 1:
-        raise ValueError("it takes one process at least")
+        raise ValueError("at least one process is needed")
     if number > MOST_TOGETHER:
-        raise ValueError(f"at most {MOST_TOGETHER:,} processes, please")
+        raise ValueError(f"at most {MOST_TOGETHER:,} processes are possible")
     return number
 
 
@@ -289,8 +289,8 @@ DataType = Annotated[
     str | None,
     Option(
         "--data-type dna|protein|binary|multistate|gt10|gt16|codon[:CODE]",
-        "What the alignment holds: CODE is one of NCBI's genetic codes, by number or name. "
-        "Default: what the model is for, else what it looks like.",
+        "Data type of the alignment; CODE is one of NCBI's genetic codes, by number or name. "
+        "Default: the model's, else recognised from the characters.",
         parse=data_type_of,
     ),
 ]
@@ -298,10 +298,10 @@ Model = Annotated[
     str | None,
     Option(
         "-m, --model MODEL",
-        "RAxML-NG's grammar (GTR+FC+G4, HKY{2.5}+FE, LG+I+G4) or a .bestModel file; a "
-        "partition file (RAxML's, RAxML-NG's, NEXUS); or, of mltree search, auto: the one "
-        "that suits the data best. Default: GTR+FC+G4 for DNA, LG+G4 for proteins, "
-        "GY+F3X4+G4 for codons, BIN+FC+G4, MULTIx_MK+G4.",
+        "Model in RAxML-NG's syntax (GTR+FC+G4, HKY{2.5}+FE, LG+I+G4); a .bestModel file; a "
+        "partition file (RAxML's, RAxML-NG's, NEXUS); or, for mltree search, auto: the "
+        "best-fitting model. Default: GTR+FC+G4 for DNA, LG+G4 for proteins, GY+F3X4+G4 for "
+        "codons, BIN+FC+G4 for binary, MULTIx_MK+G4 for multistate data.",
         reads="file",
     ),
 ]
@@ -309,8 +309,8 @@ Partitions = Annotated[
     str | None,
     Option(
         "--partitions FILE",
-        "A partition file (RAxML's, RAxML-NG's, NEXUS); --model is for parts that it names "
-        "no model for, and with auto for all.",
+        "Partition file (RAxML's, RAxML-NG's, NEXUS). --model is for parts without a model there; "
+        "--model auto is for all parts.",
         reads="file",
     ),
 ]
@@ -318,7 +318,7 @@ Merge = Annotated[
     bool,
     Option(
         "--merge",
-        "Put parts together that are better off under one model, and choose for these subsets.",
+        "Merge parts that one model fits better together, and choose models for the subsets.",
     ),
 ]
 Tree = Annotated[str, Option("-t, --tree FILE", "Newick tree.", reads="tree")]
@@ -326,12 +326,13 @@ Moves = Annotated[
     str,
     Option(
         "--moves spr|nni",
-        "spr, or nni: neighbours only, quick and shallow.",
+        "spr, or nni: nearest neighbours only, fast and shallow.",
         choices=("spr", "nni"),
     ),
 ]
 Constraint = Annotated[
-    str | None, Option("--constraint FILE", "Newick tree whose groups stay together.", reads="tree")
+    str | None,
+    Option("--constraint FILE", "Newick tree whose groups are kept.", reads="tree"),
 ]
 SiteRates = Annotated[
     bool,
@@ -345,8 +346,8 @@ Threads = Annotated[
     int | None,
     Option(
         "--threads N",
-        "CPUs to compute on. Default: those that the process may use, by its affinity, its "
-        "cgroup's quota and SLURM_CPUS_PER_TASK.",
+        "CPU threads. Default: as many as the process may use, from its affinity, the quota of "
+        "its cgroup and SLURM_CPUS_PER_TASK.",
         parse=threads_of,
         is_eager=True,
         is_last=True,
@@ -357,9 +358,9 @@ Ranks = Annotated[
     int | None,
     Option(
         "--ranks N|auto",
-        "Processes on this machine that share out loci, replicates and the steps of a "
-        "search. They share a GPU and its memory, or the CPUs. Same bits; each takes memory "
-        "of its own. auto: several for many loci or replicates on a GPU, else one.",
+        "Processes on this machine that share the work: loci, replicates and the steps of a "
+        "search. They share the GPU or the CPUs; each needs memory of its own. Results are "
+        "identical. auto: several for many loci or replicates on a GPU, else one.",
         parse=ranks_of,
         is_last=True,
         is_incidental=True,
@@ -369,8 +370,8 @@ Device = Annotated[
     str | None,
     Option(
         "-d, --device DEVICE",
-        "A number or a part of a name from mltree devices; several, as 0,1; all GPUs; or "
-        "reference for the NumPy engine. Default: the fastest GPU, else the CPU.",
+        "Number or part of a name from mltree devices; several, as 0,1; all (GPUs); or "
+        "reference, the NumPy engine. Default: the fastest GPU, else the CPU.",
         panel=ADVANCED,
     ),
 ]
@@ -378,8 +379,8 @@ Width = Annotated[
     int | None,
     Option(
         "--vw N",
-        "Patterns that lie side by side in memory: 1, 4, 8 or 16 on CPUs, 8 to 64 on GPUs. "
-        "Default: as mltree devices has measured. Changes the last digits and the time.",
+        "Patterns side by side in memory: 1, 4, 8 or 16 on CPUs, 8 to 64 on GPUs. Changes the "
+        "time, and the last digits. Default: as measured by mltree devices.",
         parse=whole_of,
         panel=ADVANCED,
     ),
@@ -397,7 +398,7 @@ Verbose = Annotated[
     bool,
     Option(
         "-v, --verbose",
-        "Print every event, and where time went.",
+        "Print every event, memory in detail, and where time went.",
         panel=OUTPUT,
         is_last=True,
         is_incidental=True,
@@ -419,8 +420,8 @@ class ShownOptions(Options, kw_only=True):
         bool,
         Option(
             "--json",
-            "Print events as JSON lines on standard output, nothing else; the last is the "
-            "result, or the error.",
+            "Print events as JSON lines on standard output, and nothing else; the last line is "
+            "the result or the error.",
             panel=OUTPUT,
             is_last=True,
             is_incidental=True,
@@ -443,7 +444,13 @@ class SeedOptions(Options, kw_only=True):
     """Where random numbers begin."""
 
     seed: Annotated[
-        int, Option("-s, --seed N", "Same seed, same bits.", parse=whole_of, is_last=True)
+        int,
+        Option(
+            "-s, --seed N",
+            "Random seed; the same seed gives identical results.",
+            parse=whole_of,
+            is_last=True,
+        ),
     ] = 1
 
 
@@ -454,9 +461,9 @@ class DataOptions(Options, kw_only=True):
         str,
         Option(
             "ALIGNMENT",
-            "FASTA, PHYLIP, NEXUS, Clustal or Stockholm, plain or packed (gzip, bzip2, xz); "
-            "DNA, codons, protein, binary or multistate. Format and type are recognised. - is "
-            "standard input.",
+            "FASTA, PHYLIP, NEXUS, Clustal or Stockholm, plain or compressed (gzip, bzip2, xz); "
+            "DNA, codons, protein, binary or multistate. Format and data type are recognised. - "
+            "reads standard input.",
             reads="file",
         ),
     ]
@@ -474,8 +481,8 @@ class AnalysisOptions(WrittenOptions, DataOptions, kw_only=True):
         str,
         Option(
             "--brlen linked|scaled|unlinked",
-            "Branch lengths of the parts of a partition file: the same for all (linked), times "
-            "a factor of each part (scaled), or each part's own (unlinked).",
+            "Branch lengths of the parts of a partition file: the same for all parts (linked), "
+            "scaled by a factor for each part (scaled), or separate for each part (unlinked).",
             choices=("linked", "scaled", "unlinked"),
             any_case=True,
             only_with=("partitions", "model"),
@@ -485,8 +492,8 @@ class AnalysisOptions(WrittenOptions, DataOptions, kw_only=True):
         str | None,
         Option(
             "-p, --prefix PREFIX",
-            "Files are named PREFIX.mltree.*; the alignment's path if not given. A PREFIX that "
-            "ends in / is a folder, for files named after the alignment.",
+            "Files are named PREFIX.mltree.*. Default: the alignment's path. A PREFIX that ends in "
+            "/ is a folder, for files named after the alignment.",
             panel=OUTPUT,
             is_incidental=True,
         ),
@@ -499,8 +506,8 @@ class AnalysisOptions(WrittenOptions, DataOptions, kw_only=True):
         str | None,
         Option(
             "--memory-limit SIZE",
-            "Memory of a device that likelihoods may take, such as 8G; alignments that need "
-            "more are computed in slices. Default: what the device has.",
+            "Device memory that likelihoods may use, such as 8G; longer alignments are computed in "
+            "slices. Default: all of it.",
             panel=ADVANCED,
             is_incidental=True,
         ),
@@ -566,8 +573,8 @@ class SiteFrequencyOptions(AnalysisOptions, kw_only=True):
         str | None,
         Option(
             "--site-freqs FILE",
-            "Sites have state frequencies of their own (PMSF), from a .sitefreq file, IQ-TREE's "
-            "or `mltree evaluate --site-freq`'s; the model's own and its profiles do not count.",
+            "State frequencies of every site (PMSF) from a .sitefreq file of IQ-TREE or mltree "
+            "evaluate --site-freq. They replace the model's frequencies and profiles.",
             reads="file",
         ),
     ] = None
@@ -575,8 +582,8 @@ class SiteFrequencyOptions(AnalysisOptions, kw_only=True):
         str | None,
         Option(
             "--guide-tree TREE",
-            "The same, from the profiles of --model (LG+C20+F+G4) on this Newick tree; writes "
-            "PREFIX.mltree.sitefreq.",
+            "State frequencies of every site (PMSF) from the profiles of --model (LG+C20+F+G4) on "
+            "this Newick tree. Writes PREFIX.mltree.sitefreq.",
             reads="tree",
         ),
     ] = None
@@ -600,7 +607,7 @@ class MetricOptions(Options, kw_only=True):
         str,
         Option(
             "--metric METRIC",
-            "fbp, the percentage of replicates that have a branch; tbe, the transfer bootstrap "
+            "fbp: percentage of replicates that have the branch; tbe: transfer bootstrap "
             "expectation, 0 to 1; or both: fbp,tbe.",
             panel=SUPPORTS,
             is_last=True,
@@ -616,8 +623,8 @@ class UltrafastOptions(Options, kw_only=True):
         int | None,
         Option(
             "--ufboot N",
-            "Ultrafast bootstrap (UFBoot2) of N replicates, 1000 at least, and its supports on "
-            "the best tree, behind those of --sh-alrt.",
+            "Ultrafast bootstrap (UFBoot2) of N replicates (at least 1000), with supports on the "
+            "best tree, after those of --sh-alrt.",
             parse=whole_of,
             panel=SUPPORTS,
             is_last=True,
@@ -627,8 +634,8 @@ class UltrafastOptions(Options, kw_only=True):
         bool,
         Option(
             "--bnni",
-            "Improve every replicate of --ufboot by interchanges on its own data, which guards "
-            "against overconfidence where models are wrong.",
+            "Improve every replicate of --ufboot by nearest-neighbour interchange on its own data, "
+            "against overconfidence under a wrong model.",
             panel=SUPPORTS,
             is_last=True,
         ),

@@ -256,7 +256,7 @@ def model_text(text: str) -> str:
         return f"{PROTEIN_GTR}{{{text}}}"
     lines = [line for line in content.split("\n") if line.strip()]
     if len(lines) != 1:
-        raise InputError("a model file has one line", file=text, hint="as in .bestModel files")
+        raise InputError("a model file has one model", file=text, hint="as in .bestModel files")
     return lines[0]
 
 
@@ -406,11 +406,10 @@ def refuse_gap_taxa(problem: Problem) -> None:
     if taxa:
         count = len(taxa)
         raise InputError(
-            f"{count:,} {'taxon has' if count == 1 else 'taxa have'} nothing but gaps: "
-            f"{listed(taxa)}",
+            f"{listed(taxa)} {'is' if count == 1 else 'are'} all gaps and cannot be placed",
             file=problem.path,
             taxon=taxa[0],
-            hint="no character tells where they belong: take them out",
+            hint=f"remove {'it' if count == 1 else 'them'}",
         )
 
 
@@ -545,10 +544,10 @@ def _scalers(
     if linkage != Linkage.SCALED:
         scaled = next(part for part in parts if part.tree_length is not None)
         text = f"part {scaled.name} has a tree's length in braces, --brlen {linkage} has no scale"
-        raise data.scheme.error(text, scaled, "take the braces behind the sets out")
+        raise data.scheme.error(text, scaled, "remove the braces after the sets")
     if len(known) < len(lengths):
         bare = next(part for part in parts if part.tree_length is None)
         text = f"part {bare.name} has no tree's length in braces, but others have"
-        raise data.scheme.error(text, bare, "write one behind every set, or none")
+        raise data.scheme.error(text, bare, "write one after every set, or none")
     scales = np.array(known)
     return np.asarray(scales / (scales * shares).sum())

@@ -157,7 +157,7 @@ def check_mergeable(problem: Problem) -> None:
         InputError: there are none, or their branch lengths are not of one tree.
     """
     if problem.data is None:
-        raise InputError("--merge puts parts together", hint="name them, --partitions FILE")
+        raise InputError("--merge needs a partition file", hint="--partitions FILE")
     if problem.model.linkage == Linkage.UNLINKED:
         raise InputError(
             "--merge compares parts under one tree, linked or scaled",

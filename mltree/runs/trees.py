@@ -245,7 +245,8 @@ def _number(kind: str, digits: str) -> int:
     """
     number = int(digits) if len(digits) <= len(str(MAX_STARTS)) else MAX_STARTS + 1
     if not 1 <= number <= MAX_STARTS:
-        raise InputError(f"--tree {kind}{{{digits:.9}}}: between 1 and {MAX_STARTS} trees, please")
+        bounds = f"between 1 and {MAX_STARTS} trees are possible"
+        raise InputError(f"--tree {kind}{{{digits:.9}}}: {bounds}")
     return number
 
 
@@ -508,7 +509,7 @@ def without_copies(
 def _copies_text(distinct: Collapsed, taxa: Sequence[str]) -> str:
     pairs = zip(distinct.copies.tolist(), distinct.models.tolist(), strict=True)
     named = listed([f"{taxa[copy]} = {taxa[model]}" for copy, model in pairs])
-    return f"sequences that occur twice are searched once and put back at the end: {named}"
+    return f"identical sequences are searched once and added back at the end: {named}"
 
 
 FIXED_TOPOLOGY = SearchSettings(phases=(), perturbation=PerturbationSettings(patience=0))
@@ -548,7 +549,7 @@ def as_reported(
     """
     if not result.model.has_site_rates:
         return result
-    emit(Notice(f"lnL {result.lnl:.3f} under rates of sites; what follows is under Γ"))
+    emit(Notice(f"lnL {result.lnl:.3f} under a rate for every site; from here on under Γ rates"))
     if isinstance(engines.likelihood, PerSiteLikelihood):
         engines.likelihood.close()
     under_gamma = fit_topology(

@@ -103,18 +103,19 @@ class Workspace(Value):
             refuse_special(path, may_be_device=True)  # a log may go to /dev/null
         refuse_inputs(paths, inputs, "change --prefix")
 
-    def claim(self, kinds: Iterable[str], redo: bool) -> None:
+    def claim(self, kinds: Iterable[str], redo: bool, instead: str = "") -> None:
         """Make sure, before a run, that it overwrites no results unasked.
+
+        ``instead``: command that makes use of the results.
 
         Raises:
             InputError: a file exists and ``redo`` is off.
         """
         existing = [path for kind in kinds if _is_taken(path := self.path(kind))]
         if existing and not redo:
-            raise InputError(
-                f"{existing[0]} exists already",
-                hint="--redo overwrites the files of an earlier run, --prefix writes others",
-            )
+            hint = "--redo overwrites the files of an earlier run, --prefix writes others"
+            hint += f"; to add to them: {instead}" if instead else ""
+            raise InputError(f"{existing[0]} already exists", hint=hint)
         for path in existing:
             refuse_special(path)
 
@@ -268,7 +269,7 @@ def _claim_file(path: Path, redo: bool) -> None:
             raise InputError(f"{path} is a folder", hint="name a file in it")
         refuse_special(path)
         if _is_taken(path) and not redo:
-            raise InputError(f"{path} exists already", hint="--redo overwrites it")
+            raise InputError(f"{path} already exists", hint="--redo overwrites it")
     if not os.access(path.parent, os.W_OK):
         raise InputError(f"cannot write to {path.parent}", hint="write to another folder")
 
@@ -334,7 +335,7 @@ class RunLog:
         """Open and lock the file.
 
         Raises:
-            InputError: another run writes the file, it is no log of mltree's, or cannot be written.
+            InputError: another run writes the file, it is not an mltree log, or cannot be written.
         """
         self.path = path
         self.is_locked = True
@@ -407,7 +408,7 @@ class RunLog:
             beginning = os.pread(self._file, len(_BEGINNING), 0) if self._is_regular else b""
         if not _BEGINNING.startswith(beginning):
             hint = "rename it, or give another --prefix"
-            raise InputError(f"{self.path} is no log of mltree's", hint=hint)
+            raise InputError(f"{self.path} is not an mltree log", hint=hint)
 
     def _sign(self) -> None:
         when = time.strftime("%Y-%m-%d %H:%M:%S")

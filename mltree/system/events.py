@@ -331,9 +331,10 @@ class AlignmentChecked(Event):
 
 
 class CandidatesScored(Event):
-    """Candidates of a model choice were fitted to every part."""
+    """Candidates of a model choice were fitted."""
 
     candidates: int
+    """Number fitted so far, to all parts together."""
     parts: int
     best: str
     """The best model of the first part so far."""
@@ -581,6 +582,8 @@ class ReplicateDone(Event):
     """Number of replicates done, earlier runs included."""
     wanted: int
     """Largest number of replicates that the run will make."""
+    may_converge: bool = False
+    """True if the run ends earlier once the supports have converged."""
 
 
 class BootstrapFinished(Event):

@@ -11,6 +11,7 @@ import math
 import re
 from collections.abc import Callable
 from dataclasses import MISSING, Field, FrozenInstanceError, dataclass, field
+from enum import Enum
 from typing import TYPE_CHECKING, Any, ClassVar, NoReturn, TypeVar
 
 if TYPE_CHECKING:
@@ -22,6 +23,15 @@ else:
     def dataclass_transform(**_: object) -> Callable[[TypeVar], TypeVar]:
         """Leave classes as they are: it speaks to type checkers."""
         return lambda cls: cls
+
+
+class Word(str, Enum):
+    """One of a few words, which is itself as text: ``enum.StrEnum``, which Python 3.10 lacks."""
+
+    __str__ = str.__str__
+
+    def __format__(self, form: str) -> str:
+        return str.__format__(self.value, form)
 
 
 def plain(value: Any) -> Any:

@@ -45,6 +45,8 @@ _FILE_NAME = re.compile(r"[^\n]*\.[A-Za-z][^\s();,]*")
 """Text that ends as file names do; Newick ends in a semicolon."""
 _ALIGNMENT = re.compile(r"\s*(>|[0-9]+[ \t]+[0-9]+\s|CLUSTAL|# STOCKHOLM)")
 """Beginnings of alignments, with which no tree begins."""
+_RESULT = re.compile(r"\s*\{")
+"""Beginning of JSON, such as the result of a run."""
 _NEEDS_QUOTES = re.compile(r"""[\s()\[\]{}:;,'"]""")
 
 
@@ -89,6 +91,9 @@ def text_of(source: str | Path) -> tuple[str, str | None]:
         raise InputError("not a text file", file=file) from None
     if _ALIGNMENT.match(text):
         raise InputError("an alignment, not a tree", file=file, hint="trees are Newick or NEXUS")
+    if _RESULT.match(text):
+        hint = "a search leaves its trees in .bestTree and .support"
+        raise InputError("JSON, not a tree", file=file, hint=hint)
     return (newick_of(text, file) if is_nexus(text) else text), file
 
 
@@ -666,8 +671,8 @@ def newick_of(text: str, file: str | None) -> str:
             line = command.line + tree.count("\n")
     if len(weights) > 1:
         shown = " and ".join(sorted(weights)[:2])
-        hint = "take the weights out, or write every tree as often as it counts"
-        raise InputError(f"trees of weights {shown}, which are not heeded", file=file, hint=hint)
+        hint = "remove the weights, or write every tree as often as it counts"
+        raise InputError(f"tree weights {shown} are not supported", file=file, hint=hint)
     if not parts:
         hint = "it takes a TREES block with a TREE in it"
         raise InputError("a NEXUS file without trees", file=file, hint=hint)

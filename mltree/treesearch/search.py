@@ -208,8 +208,7 @@ def cull(search: SearchContext) -> Steps[None]:
         search.emit(TreesCulled(len(kept), len(state.candidates) - len(kept)))
     if state.waiting:
         number, agreed = len(state.waiting), kept[0].starts
-        others = "1 other is" if number == 1 else f"{number} others are"
-        search.emit(Notice(f"{agreed} starts agree; {others} not searched"))
+        search.emit(Notice(f"{agreed} starting trees led to the same tree; {number} skipped"))
     state.candidates, state.waiting = kept, []
     yield from ()
 

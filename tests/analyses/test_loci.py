@@ -136,10 +136,10 @@ def test_bad_loci_are_told_of_and_the_others_go_on(loci: list[Locus], tmp_path: 
     assert [tree is not None for tree in found] == [False, False, True, False, False, False]
     skipped = {event.name: event.why for event in events if isinstance(event, LocusSkipped)}
     assert set(skipped) == set(texts)
-    assert "3 taxa have characters: it takes 4" in skipped["few.fa"]
-    assert "0 taxa have characters" in skipped["gaps.fa"]
+    assert "3 taxa have data: a tree needs 4" in skipped["few.fa"]
+    assert "0 taxa have data" in skipped["gaps.fa"]
     (notice,) = (event.text for event in events if isinstance(event, Notice))
-    assert notice == "locus2.fa: left out 1 taxon of nothing but gaps"
+    assert notice == "locus2.fa: left out 1 taxon without data"
 
 
 def test_models_that_cannot_be_are_told_of_and_the_others_go_on(

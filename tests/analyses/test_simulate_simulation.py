@@ -137,7 +137,7 @@ def test_exactly_so_many_distinct_columns(unique: int) -> None:
 def test_more_columns_than_there_are() -> None:
     rng = np.random.default_rng(3)
     arrays = parse_model("JC", DNA).arrays()
-    with pytest.raises(InputError, match="only 256 distinct columns turned up"):
+    with pytest.raises(InputError, match="only 256 distinct columns were found"):
         distinct_sites(uniform_tree(4, 0.5, rng), arrays, 257, rng)
 
 

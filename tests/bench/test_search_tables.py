@@ -45,8 +45,8 @@ def test_worse_and_better_medians_are_told_and_counted() -> None:
     assert "-0.20 (0.00) | -0.50 (0.00) | worse |" in table
     assert "+1.10 (+1.10) | -0.50 (0.00) | better |" in table
     assert "On 1 of 2 alignments" in table
-    assert "the best tree of any rival; on 1 it is more than 1 above" in table
-    assert "the best median of any rival; on 1 it is more than 1 above" in table
+    assert "the best tree of any rival, and on 1 more than 1 unit above it" in table
+    assert "the best median of any rival, and on 1 more than 1 unit above it" in table
 
 
 def test_all_that_found_the_best_tree_are_named() -> None:

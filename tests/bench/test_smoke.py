@@ -45,6 +45,31 @@ else:
 """Stands in for FastTree: returns the tree that it was given, and praises it."""
 
 
+ANALYST = """
+import sys
+assert sys.argv[1:4] == ["-s", "alignment.phy", "-m"] and "-alrt" in sys.argv
+with open("alignment.phy.iqtree", "w") as file:
+    file.write("IQ-TREE 9.9 built today\\nBest-fit model according to BIC: HKY+F+G4\\n")
+    file.write("Log-likelihood of the tree: -5721.6229 (s.e. 127.0)\\n")
+    file.write("Bayesian information criterion (BIC) score: 11626.8505\\n")
+"""
+"""Stands in for IQ-TREE: knows the answer for the primates."""
+
+
+def test_a_whole_analysis_stands_beside_that_of_iq_tree(tmp_path: Path) -> None:
+    program = tmp_path / "analyst"
+    program.write_text(f"#!{sys.executable}\n{ANALYST}")
+    program.chmod(0o755)
+    run = smoke("analyses", tmp_path, "--iqtree", str(program))
+    own, other = run.rows
+    assert (own["kind"], other["kind"], other["program"]) == ("mltree", "rival", "9.9")
+    assert own["lnl"] == pytest.approx(other["lnl"], abs=0.1)
+    assert own["bic"] == pytest.approx(other["bic"], abs=0.2)
+    assert own["peak_memory"] > other["peak_memory"] > 0
+    assert [check["holds"] for check in run.checks] == [False, True, True], "it took no time"
+    assert tables.full(run)
+
+
 def test_rivals_are_judged_like_everybody(tmp_path: Path) -> None:
     program = tmp_path / "boaster"
     program.write_text(f"#!{sys.executable}\n{BOASTER}")

@@ -1,61 +1,83 @@
-"""The README's table: the rival is the quickest of the good ones, the difference is to the best."""
+"""The README's table: whole analyses beside IQ-TREE's, searches on a GPU beside quoted ones."""
 
 from pathlib import Path
 
 import pytest
 
-from bench import summary
+from bench import summary, tables
 from bench.quoted import QuotedSearch
 from bench.results import Run
 
-LINE = summary.Line(
-    "toads", "3 × 4", "toads", "own", "mltree, fast preset, 1 thread", "1 CPU core", "all", "here"
-)
+MADE = {
+    "utc": "2026-01-02T03:04", "commit": "abc", "cpu": "a CPU", "cores": 2, "mltree": "1",
+    "devices": [], "repetitions": 1, "command": "python -m bench analyses",
+}  # fmt: skip
 
 
-def row(kind: str, who: str, took: float, lnl: float) -> dict[str, object]:
+def analysis(kind: str, took: float, lnl: float, bic: float) -> dict[str, object]:
     return {
-        "kind": kind, "contender": who, "threads": 1, "dataset": "toads", "seed": 1,
-        "status": "done", "user_s": {"median": took}, "judged_lnl": lnl,
+        "contender": kind, "kind": kind, "dataset": "toads", "taxa": 1200, "sites": 34,
+        "data": "AA", "status": "done", "cpu_s": {"median": took}, "peak_memory": 5_000_000,
+        "model": "LG", "lnl": lnl, "bic": bic, "program": "9.9", "seed": 1, "threads": 1,
     }  # fmt: skip
 
 
+def search(kind: str, who: str, lnl: float, seed: int = 1) -> dict[str, object]:
+    return {
+        "kind": kind, "contender": who, "threads": None, "dataset": "frogs", "seed": seed,
+        "status": "done", "whole_s": {"median": 2.0}, "judged_lnl": lnl,
+    }  # fmt: skip
+
+
+ANALYSES = Run(
+    "analyses", MADE, {}, [analysis("mltree", 2.0, -9.5, 20.0), analysis("rival", 4.0, -10.0, 21.0)]
+)
+
+
 @pytest.fixture
-def cells(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> list[str]:
-    """The cells of the table's only line."""
-    made = {"utc": "2026-01-02T03:04", "commit": "abc"}
-    rivals = [
-        row("rival", "Slow", 100.0, -10.0),
-        row("rival", "Near", 5.0, -11.0),
-        row("rival", "Far", 1.0, -50.0),
-    ]
-    quoted = QuotedSearch("Elsewhere", 2, "here", {"toads": (4.0, -11.5)})
-    monkeypatch.setattr(summary, "LINES", (LINE,))
+def lines(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> list[list[str]]:
+    """Cells of the lines of the table, with a search on a GPU and seeds of another."""
+    quoted = QuotedSearch("Elsewhere", 16, summary.HOST, {"frogs": (8.0, -10.0)})
     monkeypatch.setattr(summary, "QUOTED_SEARCHES", (quoted,))
+    monkeypatch.setattr(summary, "SEARCHES", {"frogs": ("frogs, rRNA", "64 × 1,976")})
     seeds = [
-        {**row(kind, "default preset", 1.0, lnl), "seed": seed}
+        search(kind, "default preset", lnl, seed)
         for seed in (1, 2)
         for kind, lnl in (("mltree", -9.0), ("rival", -10.0))
     ]
-    for name, rows in (
-        ("search-quality", seeds),
-        ("own", [row("mltree", "fast preset", 2.0, -9.5)]),
-        ("all", rivals),
-    ):
-        Run("search", made, {}, rows, path=tmp_path / f"{name}.json").save()
+    on_gpu = [search("mltree", "fast preset, NVIDIA H200", -9.75)]
+    ANALYSES.path = tmp_path / f"{summary.ANALYSES}.json"
+    ANALYSES.save()
+    for name, rows in ((summary.SEEDS, seeds), (summary.ON_GPU, on_gpu)):
+        Run("search", MADE, {}, rows, path=tmp_path / f"{name}.json").save()
     table, *_, over_seeds = summary.summary(tmp_path).split("\n\n")
     assert over_seeds.startswith("Median of the default preset over 2 seeds")
     assert "on all 1 alignments mltree is at most 0.1 log-likelihood" in over_seeds
-    return [cell.strip() for cell in table.splitlines()[-1].strip("|").split("|")]
+    return [
+        [cell.strip() for cell in line.strip("|").split("|")] for line in table.splitlines()[2:]
+    ]
 
 
-def test_a_line_names_the_quickest_good_rival(cells: list[str]) -> None:
-    assert cells[:4] == ["toads", "3 × 4", "1 CPU core", "*Elsewhere, 2 cores*"]
+def test_an_analysis_stands_beside_that_of_iq_tree(lines: list[list[str]]) -> None:
+    assert lines[0] == [
+        "whole analysis", "simulated proteins", "1,200 × 34", "2.00 s, 1 core",
+        "4.00 s, IQ-TREE 9.9, 1 core", "+0.50", "-1.00",
+    ]  # fmt: skip
 
 
-def test_a_line_compares_with_the_best_tree_of_any(cells: list[str]) -> None:
-    assert cells[4:] == ["2.00 / 4.00", "+0.50"]
+def test_a_search_on_a_gpu_stands_beside_one_on_16_cores(lines: list[list[str]]) -> None:
+    assert lines[1:] == [
+        ["search", "frogs, rRNA", "64 × 1,976", "2.00 s, 1 GPU", "8.00 s, Elsewhere, 16 cores",
+         "+0.25", ""]
+    ]  # fmt: skip
 
 
-def test_alignments_have_a_line_each() -> None:
-    assert len({(line.dataset, line.result) for line in summary.LINES}) == len(summary.LINES)
+def test_the_page_of_analyses_has_seconds_memory_and_models() -> None:
+    page = tables.full(ANALYSES)
+    assert "| 2.00 / 4.00 | 0.50 | 5 / 5 MB | LG / LG | -9.50 (+0.50) | 20.00 (-1.00) |" in page
+
+
+def test_an_analysis_that_failed_has_no_line() -> None:
+    run = Run("analyses", MADE, {}, [*ANALYSES.rows])
+    run.rows[1] = {**run.rows[1], "status": "timeout"}
+    assert "toads" not in tables.full(run)

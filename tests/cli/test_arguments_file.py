@@ -77,14 +77,17 @@ def test_the_log_says_where_options_are_from(run: Run) -> None:
 
 BAD = {
     "no TOML": ("model = \n", "mltree.toml: not TOML: "),
-    "no option": ("modell = 'JC'\n", "mltree.toml: modell is no option of any command"),
-    "another's option": ("[rf]\nmodel = 'JC'\n", "mltree.toml: model is no option of mltree rf"),
-    "no command": ("[serch]\nmodel = 'JC'\n", "mltree.toml: [serch] is no command (search,"),
-    "no table": ("search = 3\n", "search is no option of any command"),
-    "no switch": ("redo = 'yes'\n", "mltree.toml: redo is to be true or false"),
-    "a switch": ("model = true\n", "mltree.toml: model is to be a string or a number"),
-    "a list": ("model = ['JC']\n", "mltree.toml: model is to be a string or a number"),
-    "help": ("help = true\n", "mltree.toml: help is no option of any command"),
+    "no option": ("modell = 'JC'\n", "mltree.toml: modell is not an option of any command"),
+    "another's option": (
+        "[rf]\nmodel = 'JC'\n",
+        "model is not an option of mltree rf",
+    ),
+    "no command": ("[serch]\nmodel = 'JC'\n", "mltree.toml: [serch] is not a command (search,"),
+    "no table": ("search = 3\n", "search is not an option of any command"),
+    "no switch": ("redo = 'yes'\n", "mltree.toml: redo must be true or false"),
+    "a switch": ("model = true\n", "mltree.toml: model must be a string or a number"),
+    "a list": ("model = ['JC']\n", "mltree.toml: model must be a string or a number"),
+    "help": ("help = true\n", "mltree.toml: help is not an option of any command"),
     "no text": (b"\xff", "mltree.toml: not TOML"),
 }
 
@@ -104,7 +107,7 @@ def test_a_named_file_must_be_there(run: Run, tmp_path: Path) -> None:
     for arguments in (("--config", "none.toml", "devices"), ("devices", "--config=none.toml")):
         result = run(*arguments)
         assert (result.exit_code, "none.toml: no such file" in result.stderr) == (2, True)
-    assert "--config names no file" in run("devices", "--config").stderr
+    assert "--config needs the name of a file" in run("devices", "--config").stderr
     with pytest.raises(InputError, match="no such file"):
         find(None, {"MLTREE_CONFIG": "none.toml"})
     assert find(None, {"XDG_CONFIG_HOME": str(tmp_path)}) is None

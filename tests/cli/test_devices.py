@@ -44,7 +44,7 @@ def test_slices_change_no_bit(run: Run, primates: str) -> None:
 def test_a_memory_limit_that_is_no_size(run: Run, primates: str) -> None:
     result = run("search", primates, *QUICK, "--memory-limit", "lots")
     assert result.exit_code == 2
-    assert "no size of memory" in result.stderr
+    assert "not a memory size" in result.stderr
 
 
 def test_devices_are_measured_once(
@@ -149,10 +149,13 @@ def test_an_impossible_block_width(run: Run, primates: str) -> None:
 
 
 def test_the_memory_plan_comes_before_the_engine(run: Run, primates: str) -> None:
-    result = run("search", primates, *QUICK, "--moves", "nni", "--prefix", "x")
-    memory, engine = (result.output.index(word) for word in ("] memory: ", "] engine: "))
-    assert memory < engine
-    assert "P matrices" in result.output[memory:engine]
+    search = ("search", primates, *QUICK, "--moves", "nni", "--prefix", "x", "--redo")
+    for more, words in (((), "MiB (details with --verbose)"), (("-v",), "P matrices")):
+        result = run(*search, *more)
+        memory, engine = (result.output.index(word) for word in ("] memory: ", "] engine: "))
+        assert memory < engine
+        assert words in result.output[memory:engine]
+    assert "P matrices" in Path("x.mltree.log").read_text(), "the log has the details"
 
 
 def test_times_tell_work_and_rates(run: Run, primates: str) -> None:

@@ -74,8 +74,8 @@ def test_constant_sites_are_those_of_one_letter(run: Run, simulated: None) -> No
 @pytest.mark.parametrize(
     ("letter", "model", "message"),
     [
-        ("B", "GT10", "taxon T1, site 3: 'B' is no GT10 character"),
-        ("E", "GT16", "taxon T1, site 3: 'E' is no GT16 character"),
+        ("B", "GT10", "taxon T1, site 3: 'B' is not a GT10 character"),
+        ("E", "GT16", "taxon T1, site 3: 'E' is not a GT16 character"),
         ("A", "GT10+FO+E", "+E is not supported yet"),
     ],
 )

@@ -149,7 +149,7 @@ def test_one_search_and_one_of_many_share_no_prefix(run: Run, folder: Path) -> N
     for name in names[1:]:
         result = run("search", name, *own)
         assert result.exit_code == 2
-        assert "exists already (--redo" in result.stderr
+        assert "already exists (--redo" in result.stderr
         assert run("search", name, *own, "--redo").exit_code == 0
         left = {path.name.removeprefix("x.mltree.") for path in Path().glob("x.*")}
         assert left == {"log", "json", *kinds[name]}
@@ -287,7 +287,7 @@ def test_loci_are_added_but_not_replaced_unasked(run: Run, folder: Path) -> None
     before = table(Path("x.mltree.lociTable"))
     result = run("search", folder / "a.fa", folder / "b.fa", *own, "K80")
     assert result.exit_code == 2
-    assert "exists already (--redo" in result.stderr
+    assert "already exists (--redo" in result.stderr
     assert table(Path("x.mltree.lociTable")) == before
     added = run("search", folder / "a.fa", folder / "b.fa", folder / "c.fa", *own, "JC")
     assert added.exit_code == 0

@@ -76,7 +76,7 @@ def test_a_search_takes_what_was_chosen(run: Run, primates: str) -> None:
     command = ("search", primates, "--model", "auto", "--preset", "fast", "--prefix", "x")
     result = run(*command)
     assert result.exit_code == 0, result.output
-    assert "models are as x.mltree.modelTest has them" in result.stderr
+    assert "models taken from x.mltree.modelTest" in result.stderr
     assert "candidates" not in result.stderr
     assert Path("x.mltree.bestModel").read_text().startswith("TPM2uf{")
     assert Path("x.mltree.modelTest").read_bytes() == table
@@ -127,7 +127,7 @@ def test_a_search_chooses_and_merges(run: Run) -> None:
     Path("x.mltree.bestModel").unlink()
     Path("x.mltree.json").unlink()
     again = run(*command)
-    assert "models are as x.mltree.modelTest has them" in again.stderr
+    assert "models taken from x.mltree.modelTest" in again.stderr
     assert Path("x.mltree.bestModel").read_text() == model
 
 
@@ -137,7 +137,7 @@ def test_a_search_chooses_and_merges(run: Run) -> None:
         (("--partitions", "HKY+G4"), "no such file"),
         (("--partitions", "lone"), "names no part"),
         (("--criterion", "ml"), "'ml' is not one of"),
-        (("--merge",), "--merge puts parts together"),
+        (("--merge",), "--merge needs a partition file"),
         (("--tree", "other"), "not in the alignment"),
         (("--device", "no such"), "no such"),
     ],
@@ -184,8 +184,8 @@ def test_a_model_is_for_the_parts_that_name_none(run: Run, primates: str) -> Non
 @pytest.mark.parametrize(
     ("model", "frequencies"),
     [
-        ("HKY+G4", "estimated"),
-        ("HKY+FC+G4", "counted in the alignment"),
+        ("HKY+G4", "maximum-likelihood"),
+        ("HKY+FC+G4", "empirical"),
         ("HKY+FU{0.3/0.2/0.2/0.3}+G4", "given"),
     ],
 )
@@ -194,4 +194,6 @@ def test_the_log_says_where_frequencies_are_from(
 ) -> None:
     result = run("evaluate", primates, "--model", model, "--tree", TREE, "--prefix", "x")
     assert result.exit_code == 0, result.output
-    assert f"frequencies {frequencies}" in " ".join(Path("x.mltree.evalLog").read_text().split())
+    assert f"with {frequencies} base frequencies" in " ".join(
+        Path("x.mltree.evalLog").read_text().split()
+    )

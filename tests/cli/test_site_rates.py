@@ -57,7 +57,7 @@ def test_a_search_is_scored_under_gamma(run: Run, inputs: None, model: str) -> N
     """Its tree and model are what an evaluation under Γ makes of them; rates tell fast sites."""
     found = run("search", "aln.fa", "-m", model, *QUICK, "--sh-alrt", "100", "--prefix", "s")
     lnl = final_lnl(found)
-    assert "under rates of sites; what follows is under Γ" in found.output
+    assert "under a rate for every site; from here on under Γ rates" in found.output
     text = Path("s.mltree.bestModel").read_text()
     assert "PSR" not in text
     assert text.count("+G4m{") == text.count("\n")

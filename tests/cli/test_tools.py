@@ -50,11 +50,11 @@ def test_a_search_is_drawn(run: Run, tmp_path: Path, primates: str) -> None:
 def test_a_report_takes_what_there_is(run: Run, tmp_path: Path) -> None:
     refused = run("report", "x")
     assert refused.exit_code == 2
-    assert "no run has left a tree in x.mltree.*" in refused.stderr
+    assert "there is no tree of a run at x.mltree.*" in refused.stderr
     (tmp_path / "x.mltree.lastTree").write_text("(Homo,Pan,(Gorilla,Pongo)77);")
     fine(run("report", "x"))
     assert "4 taxa" in (tmp_path / "x.mltree.report.html").read_text()
-    assert "exists already (--redo" in run("report", "x").stderr
+    assert "already exists (--redo" in run("report", "x").stderr
     (tmp_path / "other.nwk").write_text("(Homo,Pan,Gorilla,Pongo,Hylobates);")
     fine(run("report", "x.mltree", "--redo", "--tree", "other.nwk"))
     assert "5 taxa" in (tmp_path / "x.mltree.report.html").read_text()
@@ -101,7 +101,7 @@ def test_a_lost_alignment_is_told(run: Run, tmp_path: Path) -> None:
     (tmp_path / "x.mltree.events").write_text(json.dumps(loaded) + "\n")
     (tmp_path / "x.mltree.bestTree").write_text(TREE)
     (tmp_path / "x.mltree.bestModel").write_text("GTR{1/2/1/1/2/1}+FC+G4m{0.5}, noname = 1-898\n")
-    assert "--alignment says where it is now" in fine(run("report", "x")).output
+    assert "give its new path with --alignment" in fine(run("report", "x")).output
     page = (tmp_path / "x.mltree.report.html").read_text()
     assert "gone/p.phy" in page
     assert "states per site" not in page
@@ -136,13 +136,13 @@ def test_pictures_are_what_their_names_say(run: Run, tmp_path: Path, ending: str
 
 def test_pictures_of_no_kind(run: Run, tmp_path: Path) -> None:
     (tmp_path / "t.nwk").write_text(TREE)
-    for out, message in (("t.gif", "does not tell what picture"), ("no/t.svg", "no folder no"),
-                         ("t.nwk", "does not tell")):  # fmt: skip
+    for out, message in (("t.gif", "not show the picture format"), ("no/t.svg", "no folder no"),
+                         ("t.nwk", "does not show the")):  # fmt: skip
         result = run("draw", "t.nwk", "-o", out)
         assert result.exit_code == 2
         assert message in result.stderr
     fine(run("draw", "t.nwk", "-o", "t.svg"))
-    assert "exists already (--redo" in run("draw", "t.nwk", "-o", "t.svg").stderr
+    assert "already exists (--redo" in run("draw", "t.nwk", "-o", "t.svg").stderr
 
 
 def test_pictures_are_of_the_size_that_is_asked_for(run: Run, tmp_path: Path) -> None:
@@ -264,15 +264,15 @@ def test_frequencies_are_counted_where_asked_for(run: Run, tmp_path: Path, prima
         ("--taxa 4 --unique 999", "only 256 distinct columns"),
         ("--taxa 9 --sites 9 --model GTR+FC", "frequencies of GTR+FC are not known"),
         ("--taxa 9 --sites 9 --model GTX", "unknown model"),
-        ("--taxa 9 --sites 0", "0 sites are no alignment"),
-        ("--taxa 9 --unique 0", "0 sites are no alignment"),
+        ("--taxa 9 --sites 0", "--sites 0: an alignment has at least 1"),
+        ("--taxa 9 --unique 0", "--sites 0: an alignment has at least 1"),
         ("--taxa 100000000000 --sites 5", "100,000,000,000 taxa, 5 sites take some"),
         ("--taxa 100000000000 --sites 5 --random-tree yule", "MiB of memory, and there are"),
         ("--taxa 5 --sites 100000000000", "5 taxa, 100,000,000,000 sites take some"),
         ("--taxa 5 --unique 100000000000", "MiB of memory, and there are"),
         ("--tree t.nwk --sites 1000000000000", "1,000,000,000,000 sites take some"),
         ("--taxa 9 --sites 9 --mean-length 1e308", "at most 1e+06"),
-        ("--taxa 9 --sites 9 -o s.txt", "does not tell the format"),
+        ("--taxa 9 --sites 9 -o s.txt", "does not show the format"),
         ("--taxa 9 --sites 9 -o no/s.phy", "there is no folder no"),
         ("--taxa 9 --sites 9 --true-tree s.phy", "two outputs would be one file: s.phy"),
         ("--taxa 9 --sites 9 --true-tree ./s.phy --redo", "two outputs would be one file: s.phy"),
@@ -315,7 +315,7 @@ def test_one_tree_has_iqtrees_name(run: Run, tmp_path: Path, primates: str) -> N
     options = ("--model", "JC", "--device", "reference", "--prefix", "s", "--no-opt-branches")
     fine(run("sitelh", primates, "--trees", "t.nwk", *options))
     assert (tmp_path / "s.mltree.sitelh").read_text().startswith("1 898\nSite_Lh    -")
-    assert "exists already (--redo" in run("sitelh", primates, "--trees", "t.nwk", *options).stderr
+    assert "already exists (--redo" in run("sitelh", primates, "--trees", "t.nwk", *options).stderr
 
 
 @pytest.mark.parametrize("name", ["a.phy", "a.fasta.gz", "a.x --format phylip-interleaved"])
@@ -334,8 +334,8 @@ def test_trees_are_converted(run: Run, tmp_path: Path) -> None:
     fine(run("convert", "t.nex", "-o", "again.nwk"))
     assert (tmp_path / "again.nwk").read_text().splitlines()[1] == "(a:1,'b c':0.5,(c,d)99:2);"
     wrong = {
-        "-o x.phy": "the format of trees",
-        "-o x.nwk --format fasta": "'fasta' is no format of trees",
+        "-o x.phy": "the tree format",
+        "-o x.nwk --format fasta": "'fasta' is not a tree format",
     }
     for options, message in wrong.items():
         result = run("convert", "t.nwk", *options.split())
@@ -358,7 +358,7 @@ def test_trees_and_results_go_to_other_programs(run: Run, tmp_path: Path, primat
     (tmp_path / "other.json").write_text("{}")
     (tmp_path / "two.nwk").write_text("(a,b,(c,d));\n(a,b,(c,d));\n")
     wrong = {
-        "x.mltree.eval.json -o y.json": "a result goes to MultiQC alone",
+        "x.mltree.eval.json -o y.json": "results can be converted for MultiQC only",
         "other.json -o y_mqc.json": "no result with a tree",
         "two.nwk -o y.itol.txt": "two.nwk: itol shows one tree",
     }

@@ -59,7 +59,7 @@ def test_a_single_metric_is_the_support(run: Run, files: Path, metric: str) -> N
     assert (event["event"], event["metric"]) == ("SupportsDrawn", metric.upper())
     assert event["newick"] + "\n" == (files / "x.mltree.support").read_text()
     again = run(*arguments, "--prefix", "x")
-    assert "x.mltree.support exists already (--redo" in again.stderr
+    assert "x.mltree.support already exists (--redo" in again.stderr
     assert run(*arguments, "--prefix", "x", "--redo", "--quiet").output == ""
 
 
@@ -118,7 +118,7 @@ def test_replicates_are_asked_after_every_fifty(run: Run, tmp_path: Path) -> Non
     assert (last["event"], last["enough"]) == ("result", None)
     once = run("bootstop", REPLICATES, "--cutoff", "1", "--seed", "7")
     assert "50 replicates  wRF" in once.output
-    assert "1,000 of 1,000 halvings pass: converged" in once.output
+    assert "1,000 of 1,000 permutations pass: converged" in once.output
     assert "100 replicates" not in once.output
     assert not list(tmp_path.iterdir())
 
@@ -152,7 +152,7 @@ BAD = {
     ),
     "metric": (
         "support best.nwk --trees others.nwk --metric fbp,ebp",
-        "--metric: 'ebp' is none of fbp, tbe",
+        "--metric: 'ebp' is not one of fbp, tbe",
     ),
     "type": (
         "consensus others.nwk --type ''",
@@ -172,11 +172,11 @@ BAD = {
     ),
     "a single tree": (
         "rf best.nwk",
-        "best.nwk: a single tree has no distance (compare it with a --reference)",
+        "best.nwk: a single tree has no distance (give another file of trees",
     ),
     "few replicates": (
         "bootstop others.nwk",
-        "others.nwk: too few trees to tell: it takes 50, not 3",
+        "others.nwk: too few trees for this test: it needs 50, not 3",
     ),
     "missing file": ("support none.nwk --trees others.nwk", "none.nwk: no such file"),
     "missing replicates": ("support best.nwk --trees none.nwk", "none.nwk: no such file"),

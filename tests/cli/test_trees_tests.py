@@ -246,14 +246,14 @@ def test_concordance_factors_go_behind_older_labels(
 @pytest.mark.parametrize(
     ("arguments", "problem"),
     [
-        (("alrt", "ALN", "--tree", "TREE", "--tests", "sh"), "'sh' is none of sh-alrt"),
+        (("alrt", "ALN", "--tree", "TREE", "--tests", "sh"), "'sh' is not one of sh-alrt"),
         (("search", "ALN", "--sh-alrt", "0"), "--sh-alrt 0: between 1 and"),
         (("search", "ALN", "--ufboot", "100"), "--ufboot 100: between 1,000 and"),
         (("search", "ALN", "--bnni"), "--bnni improves the replicates of --ufboot"),
         (("search", "ALN", "--ufboot", "1000", "--bootstrap", "9"), "exclude each other"),
-        (("test", "ALN", "--trees", "TREE"), "all trees are alike"),
+        (("test", "ALN", "--trees", "TREE"), "all trees are identical"),
         (("alrt", "ALN", "--tree", "star.nwk"), "star.nwk: the tree has no branch to test"),
-        (("test", "ALN", "--trees", "TREE", "--tests", "au,ks"), "'ks' is none of bp"),
+        (("test", "ALN", "--trees", "TREE", "--tests", "au,ks"), "'ks' is not one of bp"),
         (("concordance", "TREE"), "give --gene-trees"),
         (("concordance", "TREE", "--gene-trees", "odd.nwk"), "'X' is in gene tree 2 but not in"),
         (("concordance", "other.nwk", "--alignment", "ALN"), "'A' is not in the alignment"),

@@ -59,7 +59,7 @@ def test_nobody_guesses_them() -> None:
 def test_a_wrong_letter_is_named(tmp_path: Path) -> None:
     path = tmp_path / "aln"
     path.write_text(">a\nACGT\n>b\nAMGT\n>c\nAcVT\n>d\nACGT\n")
-    with pytest.raises(InputError, match=r"taxon c, site 3: 'V' is no GT16 character") as caught:
+    with pytest.raises(InputError, match=r"taxon c, site 3: 'V' is not a GT16 character") as caught:
         read_alignment(path, model_alphabet=PHASED)
     assert "M=A/C" in (caught.value.hint or "")
 

@@ -108,7 +108,7 @@ def test_standard_data_of_nexus(tmp_path: Path) -> None:
 
 def test_a_state_that_the_data_cannot_have(tmp_path: Path) -> None:
     path = written(tmp_path, "4 3\na 010\nb 021\nc 110\nd 000\n")
-    with pytest.raises(InputError, match="taxon b, site 2: '2' is no BIN character") as raised:
+    with pytest.raises(InputError, match="taxon b, site 2: '2' is not a BIN character") as raised:
         read_alignment(path, "binary")
     assert "states are 0 to 1" in str(raised.value.hint)
     assert alphabet.characters_named("GTR") is None

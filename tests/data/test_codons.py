@@ -87,7 +87,7 @@ def test_more_sets_than_codes() -> None:
 def test_words_for_codons() -> None:
     assert alphabet_named("codon") is alphabet_named("CODON1") is codon_alphabet(1)
     assert alphabet_named("codon:2") is alphabet_named("codon:vertebrate mito") is codon_alphabet(2)
-    with pytest.raises(InputError, match="'17' is no genetic code"):
+    with pytest.raises(InputError, match="'17' is not a genetic code"):
         alphabet_named("codon:17")
 
 
@@ -137,7 +137,7 @@ def test_a_nexus_file_of_dna_has_codons_too(tmp_path: Path) -> None:
             "AGA is a stop codon in the vertebrate mitochondrial code",
             6,
         ),
-        (fasta("ATGGCC", "ATGG!C", "ATGGCC", "ATAGCC"), "codon", "'!' is no DNA character", 4),
+        (fasta("ATGGCC", "ATGG!C", "ATGGCC", "ATAGCC"), "codon", "'!' is not a DNA character", 4),
         (fasta("ATGGC", "ATGGC", "ATGGC", "ATAGC"), "codon", "the alignment has 5 nucleotides", 0),
     ],
 )
@@ -182,7 +182,7 @@ def test_parts_of_codons_beside_nucleotides(tmp_path: Path) -> None:
 
 
 def test_parts_that_are_no_codons(tmp_path: Path) -> None:
-    with pytest.raises(InputError, match="part one has 5 nucleotides, which are no whole codons"):
+    with pytest.raises(InputError, match="part one has 5 nucleotides, not a multiple of three"):
         parted(tmp_path, "CODON, one = 1-5\nDNA, two = 6-12\n", *ROWS)
     with pytest.raises(InputError, match=r"codon 1 \(from site 10\): TGA is a stop .*\(part two\)"):
         parted(tmp_path, "DNA, one = 1-9\nCODON, two = 10-12\n", *ROWS)

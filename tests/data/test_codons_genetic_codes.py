@@ -54,7 +54,7 @@ def test_codes_have_numbers_and_names() -> None:
     assert genetic_code("vertebrate_mito") is genetic_code(" 2") is GENETIC_CODES[2]
     assert genetic_code("alternative-yeast nuclear").number == 12
     for text in ("7", "0", "34", "99999999999999999999", "martian"):
-        with pytest.raises(InputError, match="is no genetic code") as raised:
+        with pytest.raises(InputError, match="is not a genetic code") as raised:
             genetic_code(text)
         assert "2 vertebrate mitochondrial" in str(raised.value.hint)
     with pytest.raises(InputError, match="several genetic codes begin 'alternative'"):

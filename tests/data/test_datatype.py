@@ -115,6 +115,6 @@ def test_a_model_does_not_make_proteins_of_nucleotides_or_the_reverse(tmp_path: 
 
 
 def test_a_stop_in_dna_is_refused_with_both_ways_out(tmp_path: Path) -> None:
-    with pytest.raises(InputError, match=r"site 4: '\*' is no DNA character") as caught:
+    with pytest.raises(InputError, match=r"site 4: '\*' is not a DNA character") as caught:
         read_alignment(saved(tmp_path, "ACGTA", "ACGTT", "ACG*A", "AGGTA"))
     assert "--data-type protein" in str(caught.value.hint)

@@ -77,5 +77,5 @@ def test_nexus_has_a_data_block() -> None:
 def test_names_tell_formats(ending: str) -> None:
     for name in (f"x{ending}", f"x{ending.upper()}", f"a.b{ending}.gz"):
         assert format_of(name) in FORMATS
-    with pytest.raises(InputError, match="does not tell the format"):
+    with pytest.raises(InputError, match="does not show the format"):
         format_of(f"x{ending}.txt")

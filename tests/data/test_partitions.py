@@ -214,10 +214,10 @@ BAD = {
     "beyond": (ROWS, "GTR, x = 1-4\nLG, y = 5-10", "goes to site 10", 2, None),
     "gap": (ROWS, "GTR, x = 1-4\nLG, y = 6-9", "in no part: site 5", None, None),
     "overlap": (ROWS, "GTR, x = 1-5\nLG, y = 5-9", "x and y overlap", 2, None),
-    "unknown word": (ROWS, "GTR, x = 1-4\nBIN, y = 5-9", "is no BIN character", 2, "a"),
+    "unknown word": (ROWS, "GTR, x = 1-4\nBIN, y = 5-9", "is not a BIN character", 2, "a"),
     "protein read as DNA": (
         ROWS, "GTR, x = 1-4\nGTR, y = 5-9",
-        r"taxon a, site 8: 'L' is no DNA character .part y", 2, "a",
+        r"taxon a, site 8: 'L' is not a DNA character .part y", 2, "a",
     ),
     "DNA read as protein": (
         dict.fromkeys("abcd", "ACGT" * 20), "LG, x = 1-80", "100% of its letters are ACGT", 1, None

@@ -136,7 +136,7 @@ def test_parts_of_other_files_do_not_overlap() -> None:
 
 @pytest.mark.parametrize("name", ["", "a,b", "a=b", "a;b", "a\u200bb"])
 def test_names_that_are_none(name: str) -> None:
-    with pytest.raises(InputError, match="line 3: .* is no name for a part"):
+    with pytest.raises(InputError, match="line 3: .* is not a name for a part"):
         Scheme("x", (Part(name, (range(5),), line=3),), True)
 
 

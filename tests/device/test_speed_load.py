@@ -77,8 +77,8 @@ def test_who_cannot_tell_is_not_asked(library: Library) -> None:
     [
         (0, 100, None),
         (49, 100, None),
-        (80, 100, "Big GPU is 80 % busy with others' work"),
-        (80, 3, "Big GPU has 3.0 of 140.0 GiB free, and 8.0 are wanted"),
+        (80, 100, "Big GPU is 80 % busy with other work"),
+        (80, 3, "Big GPU has 3.0 of 140.0 GiB free, and the run needs 8.0"),
     ],
 )
 def test_a_gpu_that_others_use_is_told_of(

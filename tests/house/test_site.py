@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import re
 import subprocess
 import sys
 from html.parser import HTMLParser
@@ -50,6 +51,16 @@ def test_the_reference_has_every_option_of_every_command(site: Path) -> None:
         assert f"mltree {name} [OPTIONS]" in words.text
         for param in command.params:
             assert max(param.opts, key=len) in words.text or param.metavar in words.text
+
+
+def test_the_front_page_shows_a_tree_a_report_and_three_ways_in(site: Path) -> None:
+    page = (site / "docs" / "index.html").read_text(encoding="utf-8")
+    report = re.search(r'href="\.\./(example/[^"]+)"', page)
+    assert report is not None
+    assert "Tarsius_syrichta" in (site / report[1]).read_text(encoding="utf-8")
+    assert re.search(r'<img [^>]*src="[^"]*primates\.svg"', page)
+    for name in ("tutorial", "hpc", "python"):
+        assert f'href="{name}.html"' in page
 
 
 def test_the_guide_shows_every_command() -> None:

@@ -102,11 +102,11 @@ def test_the_empirical_matrix_is_the_authors() -> None:
         ("GY94", 1, "nearest known is GY"),
         ("KOSI07", 1, "nearest known is ECMK07"),
         ("MH", 1, "nearest known is MG"),
-        ("GY{0.2}", 1, "model GY: omega and kappa above 0 in braces, please"),
-        ("MG{0.2/2}", 1, "model MG: omega alone above 0 in braces, please"),
+        ("GY{0.2}", 1, "model GY: needs omega and kappa above 0, in braces"),
+        ("MG{0.2/2}", 1, "model MG: needs omega alone above 0, in braces"),
         ("MGK{0/2}", 1, "omega and kappa above 0"),
         ("MG+F", 1, "the rates of MG go by frequencies of nucleotides"),
-        ("GY+F3X4{0.1/0.2/0.3/0.4}", 1, "12 frequencies are wanted, not 4"),
+        ("GY+F3X4{0.1/0.2/0.3/0.4}", 1, "expected 12 frequencies, not 4"),
         ("GY+F1X4{0.1/0.2/0.3/0.5}", 1, "frequencies of nucleotides must be above 0 and sum to 1"),
         ("GY+F2X4", 1, "cannot read the frequencies +F2X4"),
     ],
@@ -121,11 +121,11 @@ def test_models_of_other_data() -> None:
     for alphabet in (DNA, PROTEIN):
         with pytest.raises(ModelError, match="model GY is for codons, but"):
             parse_model("GY", alphabet)
-        with pytest.raises(ModelError, match="is for no codons"):
+        with pytest.raises(ModelError, match="is not a codon model"):
             parse_model("POISSON+F3X4" if alphabet is PROTEIN else "JC+F1X4", alphabet)
         assert CODONS.model_of("GY", alphabet) is None
     assert CODONS.data_of("LG") is None
-    with pytest.raises(InputError, match="'7' is no genetic code"):
+    with pytest.raises(InputError, match="'7' is not a genetic code"):
         model_alphabet("CODON7_GY")
 
 

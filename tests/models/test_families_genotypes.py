@@ -91,7 +91,7 @@ def test_models_of_other_data() -> None:
     with pytest.raises(ModelError, match="GT10 has 6 exchangeabilities, not 3") as caught:
         parse_model("GT10{1/2/3}", UNPHASED)
     assert "AA CC GG" in (caught.value.hint or "")
-    with pytest.raises(ModelError, match="16 frequencies are wanted"):
+    with pytest.raises(ModelError, match="expected 16 frequencies"):
         parse_model("GT16+FU{0.5/0.5}", PHASED)
-    with pytest.raises(ModelError, match="10 numbers are wanted"):
+    with pytest.raises(ModelError, match="expected 10 numbers"):
         parse_model("GT16+ASC_STAM{1/2}", PHASED)

@@ -56,7 +56,7 @@ def test_other_programs_names_of_protein_models(name: str) -> None:
 @pytest.mark.parametrize("name", ["MFP", "TEST", "auto", "MF", "TESTNEW", "mfp+merge"])
 def test_asking_for_a_choice_is_told_how(name: str) -> None:
     for alphabet in (DNA, PROTEIN):
-        with pytest.raises(ModelError, match="is no model") as error:
+        with pytest.raises(ModelError, match="is not a model") as error:
             parse_model(name, alphabet)
         assert "--model auto" in str(error.value.hint)
 

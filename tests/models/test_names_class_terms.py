@@ -81,9 +81,9 @@ def test_classes_are_of_any_data_type() -> None:
 @pytest.mark.parametrize(
     ("text", "message"),
     [
-        ("MIX", "two classes or more are wanted"),
-        ("MIX{GTR}", "two classes or more are wanted"),
-        ("GTR+FMIX{FO}", "two classes or more are wanted"),
+        ("MIX", "expected two or more classes"),
+        ("MIX{GTR}", "expected two or more classes"),
+        ("GTR+FMIX{FO}", "expected two or more classes"),
         ("MIX{JC:1:0.5,HKY}", "all classes have a rate and a weight, or none"),
         ("MIX{JC:0.5,HKY:0.5}", "all classes have a rate and a weight, or none"),
         ("MIX{JC:1:x,HKY:1:1}", "a class's rate and weight are numbers from 0 on, not 'x'"),
@@ -99,7 +99,7 @@ def test_classes_are_of_any_data_type() -> None:
         ("MIX{JC,HKY}+FMIX{FO,FE}", "has classes of its own"),
         ("GTR+FMIX{FO,C20}", "cannot read the frequencies"),
         ("GTR+FMIX{FO,FE}+FO", r"two \+F terms"),
-        ("GTR+FMIX{FO,FU{0.5/0.5}}", "4 frequencies are wanted"),
+        ("GTR+FMIX{FO,FU{0.5/0.5}}", "expected 4 frequencies"),
     ],
 )
 def test_what_cannot_be(text: str, message: str) -> None:

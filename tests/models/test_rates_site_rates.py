@@ -59,7 +59,7 @@ def test_it_is_read_and_written() -> None:
     ("text", "message"),
     [
         ("GTR+PSR{1}", "cannot read the rates of sites +PSR{1}"),
-        ("GTR+PSR1", "+PSR1: between 2 and 49 rates, please"),
+        ("GTR+PSR1", "+PSR1: between 2 and 49 rates are possible"),
         ("GTR+PSR+G4", "both +P and +G"),
         ("GTR+PSR+I", "+PSR does not go with +I"),
         ("GTR+PSR+ASC_LEWIS", "+PSR does not go with +ASC"),

@@ -141,9 +141,9 @@ def test_parts_are_filled_up() -> None:
     ("text", "message"),
     [
         ("LG+C15", "cannot read the profiles"),
-        ("LG+C10{1/2}", "10 weights are wanted, not 2"),
+        ("LG+C10{1/2}", "expected 10 weights, not 2"),
         ("LG+C10{0/0/0/0/0/0/0/0/0/0}", "nor all zero"),
-        ("LG+C10{1/1/1/1/1/1/1/1/1/1/5}", "10 weights are wanted, not 11"),
+        ("LG+C10{1/1/1/1/1/1/1/1/1/1/5}", "expected 10 weights, not 11"),
         ("LG4X+C10", "classes of its own"),
         ("LG4X+G8", "4 rates, one for each"),
         ("LG4M+F", "frequencies of its own"),

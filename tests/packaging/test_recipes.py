@@ -19,6 +19,9 @@ if sys.version_info >= (3, 11):
 else:
     import tomli as tomllib
 
+sys.path.insert(0, str(Path(__file__).parent))
+from follow_readme import commands
+
 ROOT = Path(__file__).parents[2]
 RECIPES = ROOT / "packaging"
 
@@ -105,3 +108,17 @@ def test_conda_makes_this_version(project: dict[str, Any], recipe: dict[str, Any
     assert recipe["about"]["license"] == project["license"]
     ((name, target),) = project["scripts"].items()
     assert recipe["build"]["python"]["entry_points"] == [f"{name} = {target}"]
+
+
+def test_the_readme_can_be_followed() -> None:
+    """That its commands work, test_console.py tells; follow_readme.py runs all, pip's too."""
+    found = commands((ROOT / "README.md").read_text(encoding="utf-8"))
+    for command in (
+        "python3 -m venv",
+        "pip install '.[draw]'",
+        "source ",
+        "mltree run ",
+        "mltree ",
+    ):
+        assert command in found.pop(0)
+    assert not found

@@ -52,8 +52,8 @@ def test_it_says_what_was_done() -> None:
     for words in (
         "The maximum-likelihood tree was inferred with mltree",
         "a nucleotide alignment of 12 taxa and 898 sites (413 distinct patterns).",
-        "The substitution model was GTR [3], with state frequencies counted in the alignment,",
-        "Γ distribution in 4 categories (means) [4].",
+        "The substitution model was GTR [3] with empirical base frequencies and Γ-distributed",
+        "Γ-distributed rates [4] (four categories).",
         "from 2 parsimony trees [5] and 1 random tree (random seed 3)",
         "on CPUs through PoCL [7].",
     ):
@@ -67,7 +67,8 @@ def test_it_says_what_was_done() -> None:
     assert "Stamatakis" not in text
     median = flat(methods_text(replace(DONE, models=["LG+I{0.1}+G8a"], data="AA")))
     assert "a protein alignment" in median
-    assert "8 categories (medians)" in median
+    assert "LG [3] with a proportion of invariable sites [4] and Γ-distributed rates" in median
+    assert "(eight categories, medians)" in median
     assert "invariable sites" in median
 
 
@@ -77,7 +78,7 @@ def test_it_cites_what_was_chosen_and_supports() -> None:
     text = flat(methods_text(done))
     assert "It was chosen among candidates by BIC [5]." in text
     for words in (
-        "supported by SH-aLRT [8] (1,000 replicates), aBayes [9]",
+        "Branch supports are SH-aLRT [8] (1,000 replicates), aBayes [9]",
         "and the ultrafast bootstrap UFBoot2 [10] (1 replicate).",
     ):
         assert words in text

@@ -49,7 +49,7 @@ STORY: list[tuple[Event, str]] = [
     (TreePerturbed(1, 8, 1, -17.0), "perturbation 2, round 5 · lnL -17.000 (+1.000)"),
     (PhaseStarted(2, 25, 100.0, 1), "phase 2 of 2, round 5, 1 tree · lnL -17.000 (+1.000)"),
     (SearchFinished(-17.0, 4, 10, 1), "final score · lnL -17.000"),
-    (ReplicateDone(2, -9.0, 1, 4), "bootstrap, 1 of 4 replicates · lnL -17.000"),
+    (ReplicateDone(2, -9.0, 1, 4), "bootstrap, replicate 1 of 4 · lnL -17.000"),
 ]
 
 
@@ -75,8 +75,11 @@ def test_what_is_left_of_a_bootstrap_goes_by_its_pace() -> None:
     status.update(ReplicateDone(1, -9.0, 1, 10), 10.0)
     assert "left" not in status.text(10.0)
     status.update(ReplicateDone(2, -9.0, 3, 10), 14.0)
-    assert "bootstrap, 3 of 10 replicates" in status.text(14.0)
+    assert "bootstrap, replicate 3 of 10" in status.text(14.0)
     assert "about 00:00:13 left" in status.text(15.0)
+    status.update(ReplicateDone(3, -9.0, 4, 10, may_converge=True), 16.0)
+    assert "bootstrap, replicate 4 (at most 10)" in status.text(16.0)
+    assert "at most 00:00:12 left" in status.text(16.0)
 
 
 def test_what_is_left_at_least_is_batches_without_a_better_tree() -> None:

@@ -49,7 +49,7 @@ def test_only_a_record_is_written_over(tmp_path: Path) -> None:
         path.write_text(text)
         expect_record(path)
     path.write_text("notes\n")
-    with pytest.raises(InputError, match="has no events"):
+    with pytest.raises(InputError, match="is not a file of mltree"):
         expect_record(path)
     link, pipe = tmp_path / "y.events", tmp_path / "z.events"
     link.symlink_to(path)

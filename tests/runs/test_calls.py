@@ -111,9 +111,9 @@ def test_where_it_computes() -> None:
     found = resources_of(1, "mixed", "2G")
     assert (found.device, found.mixed, found.memory_limit) == ("1", True, 2 << 30)
     assert resources_of(None, "double", 5).memory_limit == 5
-    with pytest.raises(InputError, match="precision='half' is none of double, mixed"):
+    with pytest.raises(InputError, match="precision='half' is not one of double, mixed"):
         resources_of(None, "half", None)
-    with pytest.raises(InputError, match="'many' is no size"):
+    with pytest.raises(InputError, match="'many' is not a memory size"):
         resources_of(None, "double", "many")
 
 

@@ -46,7 +46,7 @@ def test_parts_have_one_each_in_the_order_of_their_file(file: str) -> None:
 
 
 def test_an_unknown_criterion(file: str) -> None:
-    with pytest.raises(InputError, match="criterion='x' is none of"):
+    with pytest.raises(InputError, match="criterion='x' is not one of"):
         mltree.model(file, criterion="x")
 
 

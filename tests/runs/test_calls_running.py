@@ -78,7 +78,7 @@ def test_the_ultrafast_bootstrap_is_the_commands(file: str, prefix: str | None) 
 @pytest.mark.parametrize(
     ("options", "problem"),
     [
-        ({"ufboot": 100}, "replicates, please"),
+        ({"ufboot": 100}, "are possible"),
         ({"bnni": True}, "improves the replicates"),
         ({"ufboot": 1000, "bootstrap": 10}, "exclude each other"),
     ],
@@ -110,7 +110,7 @@ def test_sequences_with_a_prefix_are_in_a_file_to_go_on_from(
     assert Path("run.mltree.fasta").read_text() == Path(file).read_text()
     assert Path("run.mltree.bestTree").read_text().strip() == found.tree.newick
     assert found.taxa == tuple(sorted(sequences))
-    with pytest.raises(InputError, match="exists already"):
+    with pytest.raises(InputError, match="already exists"):
         mltree.search(sequences, prefix="run", **FAST)
     assert mltree.search(sequences, prefix="run", redo=True, **FAST).lnl == found.lnl
 
@@ -215,7 +215,7 @@ def test_names_of_taxa_may_have_blanks(sequences: dict[str, str]) -> None:
         (
             lambda: mltree.search(dict.fromkeys("abcd", "ACGT"), preset="slow"),
             InputError,
-            "preset='slow' is none of fast, default, thorough",
+            "preset='slow' is not one of fast, default, thorough",
         ),
         (
             lambda: mltree.search(dict.fromkeys("abcd", "ACGT"), bootstrap=0),

@@ -97,8 +97,8 @@ def test_names_can_be_given() -> None:
         (ROWS, ["a"], "1 taxa for 4 sequences"),
         (ASCII[0], ["a"], "an array of 1 axes"),
         (ASCII.view(np.uint8).astype(float), list("abcd"), "an array of float64"),
-        (7, None, "int is no alignment"),
-        ([1, 2], None, "list is no alignment"),
+        (7, None, "int is not an alignment"),
+        ([1, 2], None, "list is not an alignment"),
         ("x.fa", ["a"], "x.fa: taxa: a file has names"),
         ({"a": "ACGÜ"}, None, "the sequence of a has characters that are not ASCII"),
     ],
@@ -111,7 +111,7 @@ def test_what_is_none(alignment: Any, taxa: list[str] | None, line: str) -> None
 
 def test_they_are_checked_as_files_are(tmp_path: Path) -> None:
     with pytest.raises(
-        InputError, match=r"^the alignment: taxon b, site 3: '@' is no DNA"
+        InputError, match=r"^the alignment: taxon b, site 3: '@' is not a DNA"
     ) as raised:
         read_alignment(given({**ROWS, "b": "AC@TACGAAA"}), "DNA")
     assert raised.value.line is None

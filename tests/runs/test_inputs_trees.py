@@ -78,7 +78,7 @@ def test_what_a_tree_says() -> None:
     assert tree.rf("(a,b,(c,('d x',d_x)));") == 2
     assert "<svg" in tree._repr_html_()
     assert tree.svg(layout="circular") != tree.svg()
-    with pytest.raises(InputError, match="layout='square' is none of"):
+    with pytest.raises(InputError, match="layout='square' is not one of"):
         tree.svg(layout="square")
 
 
@@ -88,5 +88,5 @@ def test_several_trees(tmp_path: Path) -> None:
     assert newicks_of(path) == str(path)
     assert newicks_of([path, PhyloTree("(a,c,(b,d));")]) == "(a,b,(c,d));\n\n(a,c,(b,d));"
     assert newicks_of(PhyloTree("(a,c,(b,d));")) == "(a,c,(b,d));"
-    with pytest.raises(InputError, match="int is no tree"):
+    with pytest.raises(InputError, match="int is not a tree"):
         newick_of(3)

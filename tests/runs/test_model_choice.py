@@ -202,7 +202,9 @@ def test_events_add_up(single) -> None:
     _, choice, events = single
     scored = [event for event in events if isinstance(event, CandidatesScored)]
     assert all(event.candidates > 0 and event.parts == 1 for event in scored)
-    assert sum(event.candidates for event in scored) >= len(choice.scored)
+    counts = [event.candidates for event in scored]
+    assert counts == sorted(counts)
+    assert counts[-1] == len(choice.scored)
     best = choice.best
     assert events[-1] == ModelChosen(
         choice.part, best.name, Criterion.BIC, best.score(Criterion.BIC), best.lnl

@@ -138,7 +138,7 @@ def test_a_run_says_what_check_says(tmp_path: Path) -> None:
         "differ in case only: A, a",
         "gaps at the sites 11",
         "more than 50% gaps in 1 of 6 sequences: c (73%)",
-        "unlike the whole in 1 of 6 sequences: A (p = ",
+        "1 of 6 sequences differ from the average composition (χ² test, p < 5%): A (p = ",
         "'X' (first in c at site 3)",
         "9 times '.' (first in e at site 1): read as the character of the first sequence, a",
     ):
@@ -170,7 +170,7 @@ def test_many_sequences_take_few_lines(tmp_path: Path) -> None:
 
 def test_taxa_of_gaps_are_refused_by_name(tmp_path: Path) -> None:
     path = saved(tmp_path, ROWS | {"e": "N---?-----", "f": "-" * 10})
-    with pytest.raises(InputError, match="2 taxa have nothing but gaps: e, f") as caught:
+    with pytest.raises(InputError, match="e, f are all gaps and cannot be placed") as caught:
         load_problem(path, None, ignore)
     assert caught.value.taxon == "e"
     assert read_problem(path, None).summary.gap_taxa == ("e", "f")

@@ -41,5 +41,5 @@ def test_supports_are_counts() -> None:
     assert found.length == 7
     transfers = mltree.support("(a,b,(c,(d,e)));", others, metric="tbe").supports
     assert transfers[frozenset("de")] == 1.0
-    with pytest.raises(InputError, match="metric='x' is none of fbp, tbe"):
+    with pytest.raises(InputError, match="metric='x' is not one of fbp, tbe"):
         mltree.support(others[0], others, metric="x")

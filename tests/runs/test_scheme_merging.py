@@ -147,7 +147,7 @@ def test_what_cannot_be_merged_is_refused(tmp_path: Path) -> None:
     data = simulated(tmp_path, [1, 1], 60, 2, Linkage.UNLINKED)
     with pytest.raises(InputError, match="linked or scaled"):
         check_mergeable(data.problem)
-    with pytest.raises(InputError, match="--merge puts parts together"):
+    with pytest.raises(InputError, match="--merge needs a partition file"):
         check_mergeable(replace(data.problem, data=None))
     (tmp_path / "files.nex").write_text(
         "#nexus\nbegin sets;\ncharset a = genes.fa: 1-60;\ncharset b = other.fa: 1-60;\nend;\n"

@@ -175,6 +175,6 @@ def test_what_is_no_log_is_left_alone(path: Path, tmp_path: Path, kind: str) -> 
     elif kind == "pipe":
         os.mkfifo(path)
     before = notes.read_text()
-    with pytest.raises(InputError, match={"file": "is no log"}.get(kind, f"is a {kind}")):
+    with pytest.raises(InputError, match={"file": "not an mltree log"}.get(kind, f"is a {kind}")):
         RunLog(path)
     assert notes.read_text() == before

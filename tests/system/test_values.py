@@ -6,7 +6,7 @@ import json
 
 import pytest
 
-from mltree.system.values import Value, plain
+from mltree.system.values import Value, Word, plain
 
 
 class Point(Value):
@@ -123,3 +123,14 @@ def test_fields_that_are_not_compared_tell_nothing_apart() -> None:
     assert Noted(1, ["a"]) == Noted(1)
     assert Noted(1) != Noted(2)
     assert len({Noted(1, ["a"]), Noted(1), Noted(2)}) == 2
+
+
+def test_a_word_is_its_text() -> None:
+    class Colour(Word):
+        RED = "red"
+
+    assert Colour("red") is Colour.RED == "red"
+    assert f"{Colour.RED} {Colour.RED!s} {Colour.RED:>4}" == "red red  red"
+    assert json.dumps(Colour.RED) == '"red"'
+    with pytest.raises(ValueError, match="blue"):
+        Colour("blue")

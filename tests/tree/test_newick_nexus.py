@@ -71,7 +71,7 @@ def test_trees_of_different_weights_are_refused() -> None:
         "#NEXUS\nbegin trees;\ntree a = [&W 1/3] [&U] (x,y,z);\ntree b = [&W {}] (x,y,z);\nend;\n"
     )
     assert newick_of(text.format("1/3"), None).count(";") == 2
-    with pytest.raises(InputError, match="trees of weights 1/3 and 2/3, which are not heeded"):
+    with pytest.raises(InputError, match="tree weights 1/3 and 2/3 are not supported"):
         newick_of(text.format("2/3"), None)
 
 
