@@ -24,7 +24,7 @@ from mltree.analyses.simulate import by_category
 from mltree.data.patterns import Patterns
 from mltree.models.eigen import ModelArrays
 from mltree.runs.engines import Workload, open_engines
-from mltree.runs.logged_run import by_kind, command_result, deliver, load
+from mltree.runs.logged_run import by_kind, command_result, deliver, load, names_file
 from mltree.runs.problem import Problem
 from mltree.runs.trees import TreeResult
 from mltree.system import __version__
@@ -78,7 +78,7 @@ def run_ancestral(options: AncestralOptions, reporter: Reporter) -> None:
         engines = open_engines(options.resources, Workload.of(problem), reporter)
         fit = fitted(engines, tree, problem.model, options, reporter).scored(engines, reporter)
         reporter(TreeScored(fit.lnl))
-        texts = _texts(options, fit, problem)
+        texts = {**_texts(options, fit, problem), **names_file(problem)}
         stale = {kind for kinds in FORMATS.values() for kind in kinds} - texts.keys()
         files = deliver(workspace, texts, reporter, sorted(stale) if options.redo else [])
         reporter.say("\n".join(f"Wrote {file}" for file in files))

@@ -36,6 +36,7 @@ from mltree.runs.logged_run import (
     command_result,
     deliver,
     load,
+    names_file,
     open_log,
     result_text,
     share_replicates,
@@ -452,6 +453,7 @@ def run_bootstrap(options: BootstrapOptions, reporter: Reporter) -> None:
             texts, events, outcome = replicated(
                 bootstrap, plan, journal, best, options, log, reporter
             )
+        texts |= names_file(problem)
         files = [log.path, *map(workspace.path, [*texts, RESULT])]
         event = finished(outcome, files)
         values = {

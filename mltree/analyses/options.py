@@ -709,6 +709,15 @@ class ConvertOptions(OutOptions, kw_only=True):
         ),
     ]
     file_format: FileFormat = None
+    rename: Annotated[
+        str | None,
+        Option(
+            "--rename TABLE",
+            "Other names for the tips of trees: a file of lines with a name, a tab and the name in "
+            "its place. PREFIX.mltree.names leads back to the names of the alignment.",
+            reads="file",
+        ),
+    ] = None
     data_type: DataType = None
 
 

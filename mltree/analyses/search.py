@@ -33,6 +33,7 @@ from mltree.analyses.tree_sets import CONSENSUS_FILES, METRICS, SUPPORT_KINDS, s
 from mltree.analyses.tree_tests import BRANCHES, LocalTests
 from mltree.analyses.ufboot import ULTRAFAST_KINDS, UltrafastPlan, ultrafast_texts
 from mltree.data.alignments import MIN_TAXA, MemoryAlignment, Source
+from mltree.data.source import TaxonNumbers
 from mltree.device.discovery import choose_devices
 from mltree.device.layout_choice import KeptLayouts
 from mltree.fit.settings import SearchSettings, preset
@@ -76,7 +77,7 @@ from mltree.system.process import ExitMessage, on_signal
 from mltree.system.ranks import LONE, Ranks, current_ranks
 from mltree.system.values import Value
 from mltree.tree.clades import read_labelled
-from mltree.tree.newick import write_newick
+from mltree.tree.newick import listed, write_newick
 from mltree.tree.splits import facing
 from mltree.treesearch.checkpoint import Checkpoint
 from mltree.treesearch.constraint import read_constraint
@@ -588,12 +589,11 @@ def _outgroup(names: str | None, taxa: Sequence[str]) -> list[int]:
     """Tips of the outgroup; the first taxon where none is named."""
     if names is None:
         return [0]
-    index = {taxon: tip for tip, taxon in enumerate(taxa)}
+    tips = TaxonNumbers(taxa)
     members = [name.strip() for name in names.split(",")]
-    for name in members:
-        if name not in index:
-            raise InputError(f"outgroup: {name!r} is not in the alignment", taxon=name)
-    return [index[name] for name in members]
+    if unknown := [name for name in members if tips[name] < 0]:
+        raise InputError(f"outgroup: {listed(unknown)} not in the alignment", taxon=unknown[0])
+    return [tips[name] for name in members]
 
 
 # ``mltree run``: from an alignment to a tree with supports and its report, in one command.

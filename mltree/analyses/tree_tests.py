@@ -18,13 +18,14 @@ from mltree.analyses.options import (
 )
 from mltree.analyses.tree_sets import smaller_sides, words_of, writing
 from mltree.data.patterns import Patterns
+from mltree.data.source import TaxonNumbers
 from mltree.likelihood.likelihood import TreeLikelihood
 from mltree.likelihood.site_rows import rows_of_neighbours, rows_of_trees
 from mltree.models.partitioned import Linkage, PartitionModel
 from mltree.program.cases import Case
 from mltree.runs.demand import RowCounts
 from mltree.runs.engines import Engines, Workload, open_engines
-from mltree.runs.logged_run import load
+from mltree.runs.logged_run import load, names_file
 from mltree.runs.problem import Problem
 from mltree.runs.trees import FIXED_TOPOLOGY, TreeResult, check_possible, read_tree, tell_mended
 from mltree.supports.consensus import members, sides, unit_bits
@@ -101,6 +102,7 @@ def run_alrt(options: BranchTestOptions, reporter: Reporter) -> None:
         for event in tested.events(newick):
             reporter(event)
         texts = {SUPPORTS: newick + "\n", BRANCHES: tested.table(problem.taxa)}
+        texts |= names_file(problem)
         facts = {"seed": options.seed, "branches": count}
         write(texts, {**facts, "means": tested.means, "tree": newick})
 
@@ -116,7 +118,7 @@ def _labels(file: str, tree: Tree, taxa: Sequence[str]) -> dict[int, str]:
     clades, texts = read_labelled(file)
     inner = clades.only(clades.is_inner)
     of_clades = members(sides(inner, unit_bits(len(taxa))), len(taxa))
-    inside, tip_of = np.empty_like(of_clades), {name: tip for tip, name in enumerate(taxa)}
+    inside, tip_of = np.empty_like(of_clades), TaxonNumbers(taxa)
     inside[:, [tip_of[name] for name in clades.taxa]] = of_clades
     inside ^= inside[:, :1]
     edges, of_edges = tree.inner_edges, members(splits(tree)[tree.inner_edges], len(taxa))
@@ -285,7 +287,7 @@ def run_test(options: TreeTestOptions, reporter: Reporter) -> None:
         event = TreesTested(options.replicates, tuple(_verdicts(rows.lnl, tested, first)))
         reporter(event)
         text = "".join(write_newick(fit.tree, patterns.taxa) + "\n" for fit in fits)
-        texts = {TABLE: "".join(_tree_lines(event)), TREES: text}
+        texts = {TABLE: "".join(_tree_lines(event)), TREES: text, **names_file(problem)}
         write(texts, {"seed": options.seed, **asdict(event)})
 
 

@@ -179,8 +179,9 @@ def _is_letter(row: UInt8) -> Bool:
 def read_fasta(lines: Lines) -> Reading:
     """Every record of the file, ``>name`` and any number of lines; rows of any length.
 
-    The name ends at the first white space; the rest of its line is a description and ignored, and
-    so are lines that begin with ``;``, the comments of Pearson's first format.
+    The name ends at the first white space; the rest of its line is a description and ignored,
+    unless names would be repeated: then all have as many words more as it takes, as IQ-TREE reads
+    them. Lines that begin with ``;``, the comments of Pearson's first format, are ignored.
 
     Raises: InputError: something else comes before the first record.
     """
@@ -192,11 +193,24 @@ def read_fasta(lines: Lines) -> Reading:
     heads = [lines.text[head] for head, *_ in pieces]
     return Reading(
         file_format=lines.file_format,
-        names=[(head[1:].split(None, 1) or [b""])[0] for head in heads],
+        names=_first_words([head[1:] for head in heads]),
         rows=[fold([lines.text[n] for n in rest]) for _, *rest in pieces],
         pieces=list(pieces),
         name_width=[len(head) for head in heads],
     )
+
+
+def _first_words(headers: Sequence[bytes]) -> list[bytes]:
+    """The first word of every header, or as many words as it takes until no two are the same."""
+    names = [(header.split(None, 1) or [b""])[0] for header in headers]
+    if len(set(names)) == len(names):
+        return names
+    words = [header.split() for header in headers]
+    for number in range(2, max(map(len, words)) + 1):
+        names = [b" ".join(some[:number]) for some in words]
+        if len(set(names)) == len(names):
+            break
+    return names
 
 
 # PHYLIP: a header with the numbers of taxa and sites, then names and sequences.

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import TYPE_CHECKING, Any, Protocol, runtime_checkable
 
+from mltree.data.alignments import renaming
 from mltree.device.discovery import DeviceInfo
 from mltree.device.layout_choice import CATEGORIES, SIZES, Calibration, DataKind
 from mltree.device.timing import Breakdown, Cost
@@ -226,7 +227,7 @@ MAX_LISTED, MAX_GROUPS = 10, 5
 
 def warning_lines(summary: AlignmentSummary) -> list[str]:
     """Warnings about an alignment, a line for each kind."""
-    lines = []
+    lines = [*renaming(summary.renamed)]
     if summary.doubtful:
         other = "protein" if summary.datatype == "DNA" else "DNA"
         lines.append(

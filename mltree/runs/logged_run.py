@@ -20,7 +20,7 @@ from typing import TYPE_CHECKING, Any
 
 from mltree.data.alignments import Source
 from mltree.data.parts import Part, best_model_text
-from mltree.data.source import STDIN, read_bytes
+from mltree.data.source import STDIN, read_bytes, read_text
 from mltree.device.discovery import REFERENCE, DeviceInfo, choose_devices
 from mltree.device.speed import joint_bandwidth, load_meter
 from mltree.device.timing import Breakdown
@@ -177,6 +177,34 @@ LOCI_KINDS = ("bestTrees", "lociTable", "loci")
 
 RESULT_FORMAT = 1
 """Version of the result as JSON: a new number where a key changes or goes."""
+
+
+NAMES = "names"
+"""The kind of the file that tells which name a taxon of a changed name has in the alignment."""
+
+
+def names_file(problem: Problem) -> dict[str, str]:
+    """The content of a .names file, by its kind; nothing where no name is changed."""
+    rows = "".join(f"{name}\t{before}\n" for name, before in problem.renamed.items())
+    return {NAMES: f"name\talignment\n{rows}"} if rows else {}
+
+
+def read_names(path: str) -> dict[str, str]:
+    """Names by other names, of a table of two columns such as a .names file.
+
+    Raises: InputError: a line has no tab, or more than one, or a name is there twice.
+    """
+    names: dict[str, str] = {}
+    for number, line in enumerate(read_text(path).decode(errors="replace").split("\n"), 1):
+        before, tab, after = line.partition("\t")
+        if line.strip() and (not tab or not before or "\t" in after):
+            hint = "a line is a name, a tab, and the name in its place"
+            raise InputError("not two columns", file=path, line=number, hint=hint)
+        if before in names:
+            raise InputError(f"{before} is there twice", file=path, line=number)
+        if tab:
+            names[before] = after.strip()
+    return names
 
 
 def deliver(
@@ -505,7 +533,7 @@ class LoggedRun:
         self, result: TreeResult, newick: str, texts: dict[str, str], spent: Sequence[str] = ()
     ) -> None:
         """Write the results, and them all as JSON; see :func:`deliver`."""
-        workspace = self.options.workspace
+        workspace, texts = self.options.workspace, {**texts, **names_file(self.problem)}
         paths = [*self.files, *map(workspace.path, [*texts, self.result_kind])]
         values = self._values(self._event(result, newick), paths)
         texts = {**texts, self.result_kind: result_text(values)}
@@ -558,6 +586,7 @@ class LoggedRun:
             },
             "seed": self.methods.seed,
             "starts": None if self.starts is None else asdict(self.starts),
+            **({"renamed": dict(self.problem.renamed)} if self.problem.renamed else {}),
             "files": by_kind(files),
             "seconds": event.seconds,
             "spent": asdict(self._spent()),

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 import re
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
 
@@ -121,6 +121,7 @@ def summarise(alignment: Alignment, patterns: Patterns) -> AlignmentSummary:
         gap_share=float(taxon_gaps.mean()),
         ambiguous_share=_ambiguous_share(patterns),
         names=patterns.taxa,
+        renamed=alignment.renamed,
         composition_p_values=tuple(float(p) for p in composition_p_values(patterns)),
         taxon_gap_shares=tuple(float(share) for share in taxon_gaps),
         states=states,
@@ -294,6 +295,13 @@ class Problem(Value):
     def taxa(self) -> tuple[str, ...]:
         """T names, sorted."""
         return self.groups[0].taxa
+
+    @property
+    def renamed(self) -> Mapping[str, str]:
+        """Names that the files have for taxa, by those here, where they differ."""
+        if self.data is not None:
+            return self.data.renamed
+        return {} if self.summary is None else self.summary.renamed
 
     @property
     def n_sites(self) -> int:

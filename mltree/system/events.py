@@ -242,6 +242,8 @@ class AlignmentSummary(Value):
     """Characters that may be several states, but not any."""
     names: tuple[str, ...]
     """Names of the taxa, sorted."""
+    renamed: Mapping[str, str]
+    """Names that the file has for taxa, by those here, where they differ."""
     taxon_gap_shares: tuple[float, ...]
     """Share of gaps in each taxon of ``names``."""
     composition_p_values: tuple[float, ...]

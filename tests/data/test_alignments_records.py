@@ -242,7 +242,6 @@ REFUSED = {
         "line 7: taxon a comes a second time (an interleaved",
     ),
     "open quote": (NEXUS.replace("c ACT", "'c ACT"), "line 8: a quoted name does not end"),
-    "bracket in a name": (NEXUS.replace("c ACT", "'c[1]' ACT"), "c[1]"),
     "two alignments": (NEXUS + NEXUS[7:], "another alignment begins"),
     "first row matches": (
         NEXUS.replace("=dna", "=dna matchchar=.").replace("a ACG", "a A.G"),
