@@ -23,7 +23,7 @@ import numpy as np
 from mltree.analyses.html_report import REPORT
 from mltree.analyses.options import SearchOptions
 from mltree.analyses.search import CHECKPOINT, OF_ONE_ALIGNMENT, TREE, run_search, search_settings
-from mltree.data.alignments import MIN_TAXA
+from mltree.data.alignments import MIN_TAXA, renaming
 from mltree.data.alphabet import DNA
 from mltree.data.partitions import table_of_tips
 from mltree.data.patterns import Patterns
@@ -377,6 +377,8 @@ def read_loci(
         if dropped:
             left_out = "1 taxon" if dropped == 1 else f"{dropped} taxa"
             yield Notice(f"{locus.name}: left out {left_out} of nothing but gaps")
+        for text in renaming(problem.renamed):
+            yield Notice(f"{locus.name}: {text}")
         patterns = problem.patterns
         mark = fingerprint(
             locus.name, "\n".join(problem.taxa), patterns.codes.tobytes(),

@@ -10,7 +10,17 @@ from typing import NamedTuple, TypeAlias
 
 import numpy as np
 
-from mltree.data.alphabet import DNA, PHASED, PROTEIN, UNKNOWN, UNPHASED, Alphabet, genotype_hint
+from mltree.data.alphabet import (
+    DNA,
+    FOREIGN,
+    PHASED,
+    PROTEIN,
+    UNKNOWN,
+    UNPHASED,
+    Alphabet,
+    genotype_hint,
+    symbols_of,
+)
 from mltree.data.codons import CodonAlphabet, refuse_broken
 from mltree.data.datatype import Letters, alphabet_named
 from mltree.data.formats import (
@@ -20,6 +30,7 @@ from mltree.data.formats import (
     Reading,
     SequenceRows,
     clustal_rows,
+    fold,
     phylip_misfit,
     phylip_readings,
     read_fasta,
@@ -27,7 +38,7 @@ from mltree.data.formats import (
     stockholm_rows,
 )
 from mltree.data.nexus import STANDARD, nexus_rows
-from mltree.data.source import NEWICK_SPECIAL, fold, read_text, shown, tree_name
+from mltree.data.source import NEWICK_SPECIAL, read_text, tree_name
 from mltree.system.arrays import Int64, UInt8
 from mltree.system.errors import InputError
 from mltree.system.values import Value
@@ -115,6 +126,9 @@ Source: TypeAlias = str | Path | MemoryAlignment
 MIN_TAXA = 4
 """Below four tips there is one unrooted topology: nothing to search."""
 
+LEAST_TAXA = 3
+"""Tips of the smallest unrooted tree."""
+
 MAX_LISTED = 5
 """Names and lines that an error message lists."""
 
@@ -171,7 +185,7 @@ class Sequences(Value, eq=False):
                 place = int(unknown.argmax())
                 site = place if sites is None else int(sites[place])
                 byte = int(text[place])
-                problem = f"site {site + 1}: {shown(byte)} is no {alphabet.name} character"
+                problem = f"site {site + 1}: {_shown(byte)} is no {alphabet.name} character"
                 hint = _character_hint(byte, characters, alphabet)
                 raise self._error(row, site, problem, part, hint)
 
@@ -217,8 +231,9 @@ def read_sequences(source: Source, judge: Judge) -> Sequences:
 
 def refuse_few(taxa: Sequence[str], path: str) -> None:
     """Check that there are enough taxa for a tree; raises InputError."""
-    if len(taxa) < MIN_TAXA:
-        raise InputError(f"{len(taxa)} taxa; a tree needs at least {MIN_TAXA}", file=path)
+    if len(taxa) < LEAST_TAXA:
+        message = f"{_counted(len(taxa), 'taxon', 'taxa')}; a tree needs at least {LEAST_TAXA}"
+        raise InputError(message, file=path)
 
 
 def _read_format(lines: Lines, judge: Judge) -> Reading:
@@ -353,6 +368,16 @@ def _matrix(lines: Lines, reading: Reading, names: tuple[str, ...]) -> UInt8:
     return np.frombuffer(b"".join(reading.rows), np.uint8).reshape(len(names), sites)
 
 
+def _shown(byte: int) -> str:
+    """A character as an error message shows it: ``'@'``, or its hexadecimal value."""
+    if byte == FOREIGN:
+        return "a byte that is not ASCII"
+    symbols = symbols_of(byte)
+    if len(symbols) > 1:
+        return f"the set {{{symbols}}}"
+    return repr(symbols) if 32 < byte < 127 else f"byte 0x{byte:02x}"
+
+
 def _character_hint(byte: int, characters: UInt8, alphabet: Alphabet) -> str:
     if alphabet is DNA and Letters.of(characters).looks_like is PROTEIN:
         return "the data look like protein: use a protein model"
@@ -387,6 +412,8 @@ class Alignment(Value, eq=False):
     """Dots that were read as the first sequence's characters."""
     has_parts: bool = False
     """True if the file also names parts of the alignment."""
+    notices: tuple[str, ...] = ()
+    """Notices of what the reader has changed."""
     renamed: Mapping[str, str] = field(default_factory=dict)
     """The names of the file by those here, where they differ."""
 
@@ -440,6 +467,7 @@ def read_alignment(
         doubtful=not (forced or model_alphabet) and letters.doubtful,
         dots=sequences.dots,
         has_parts=sequences.lines.has_parts,
+        notices=sequences.lines.notices,
         renamed=sequences.renamed,
     )
 

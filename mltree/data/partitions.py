@@ -275,7 +275,8 @@ def _assembled(
     has_data = _has_data(groups, numbers, places)
     _refuse_without_data(scheme, taxa, has_data)
     renamed = {new: old for source in sources.values() for new, old in source.renamed.items()}
-    notices = (*renaming(renamed), *notices)
+    changed = (notice for source in sources.values() for notice in source.lines.notices)
+    notices = (*renaming(renamed), *changed, *notices)
     return Partitioned(scheme, tuple(groups), numbers, tuple(places), has_data, notices, renamed)
 
 

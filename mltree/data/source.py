@@ -28,7 +28,6 @@ STDIN = "-"
 """File name of standard input."""
 
 WHITESPACE = b" \t\n\r\v\f"
-_UPPER = bytes.maketrans(bytes(range(97, 123)), bytes(range(65, 91)))
 _CONTROL = bytes(byte for byte in (*range(32), 127) if byte not in WHITESPACE)
 _BYTE_ORDER_MARK = b"\xef\xbb\xbf"
 _DOS_END = b"\x1a"
@@ -179,16 +178,6 @@ def _all_of(file: IO[bytes], path: str) -> bytes:
             message = f"unpacks to more than {size >> 20:,} MiB, which the memory cannot hold"
             raise InputError(message, file=path)
     return b"".join(pieces)
-
-
-def fold(pieces: list[bytes]) -> bytes:
-    """Sequence characters of some lines: joined, without white space, in upper case."""
-    return b"".join(pieces).translate(_UPPER, WHITESPACE)
-
-
-def shown(byte: int) -> str:
-    """A byte as an error message shows it: ``'@'``, or its hexadecimal value."""
-    return repr(chr(byte)) if 32 < byte < 127 else f"byte 0x{byte:02x}"
 
 
 # Names of taxa. Newick has quotes for names with marks of its own, but few programs read them: of

@@ -227,7 +227,7 @@ MAX_LISTED, MAX_GROUPS = 10, 5
 
 def warning_lines(summary: AlignmentSummary) -> list[str]:
     """Warnings about an alignment, a line for each kind."""
-    lines = [*renaming(summary.renamed)]
+    lines = [*renaming(summary.renamed), *summary.notices]
     if summary.doubtful:
         other = "protein" if summary.datatype == "DNA" else "DNA"
         lines.append(

@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 import re
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import replace
+from dataclasses import field, replace
 from pathlib import Path
 
 import numpy as np
@@ -137,6 +137,7 @@ def summarise(alignment: Alignment, patterns: Patterns) -> AlignmentSummary:
         gap_sites=_sites_of(patterns, gaps.all(axis=0)),
         suspicions=_suspicions(alignment),
         has_parts=alignment.has_parts,
+        notices=alignment.notices,
     )
 
 
@@ -281,6 +282,8 @@ class Problem(Value):
     """Facts of `mltree check`; None for a partitioned alignment."""
     data: Partitioned | None = None
     """Parts in their file's order; None without a partition file."""
+    renamed: Mapping[str, str] = field(default_factory=dict)
+    """Names that the files have for taxa, by those here, where they differ."""
 
     @property
     def patterns(self) -> Patterns:
@@ -295,13 +298,6 @@ class Problem(Value):
     def taxa(self) -> tuple[str, ...]:
         """T names, sorted."""
         return self.groups[0].taxa
-
-    @property
-    def renamed(self) -> Mapping[str, str]:
-        """Names that the files have for taxa, by those here, where they differ."""
-        if self.data is not None:
-            return self.data.renamed
-        return {} if self.summary is None else self.summary.renamed
 
     @property
     def n_sites(self) -> int:
@@ -482,7 +478,7 @@ def _of_one_part(
     if parsed.ascertainment is not None:
         refuse_constant(constant_sites(patterns), str(source))
         patterns = with_unseen(patterns, [parsed.ascertainment])
-    return Problem(str(source), (patterns,), alone(parsed), summary)
+    return Problem(str(source), (patterns,), alone(parsed), summary, renamed=alignment.renamed)
 
 
 def _of_parts(
@@ -528,7 +524,7 @@ def in_parts(path: str, data: Partitioned, models: Sequence[Model], linkage: Lin
     )
     model.arrays()
     model.check_site_rates()
-    return Problem(path, data.groups, model, None, data)
+    return Problem(path, data.groups, model, None, data, data.renamed)
 
 
 def _scalers(

@@ -270,6 +270,8 @@ class AlignmentSummary(Value):
     suspicions: tuple[Suspicion, ...]
     has_parts: bool
     """True if the file also names parts of the alignment, here under one model."""
+    notices: tuple[str, ...]
+    """Notices of what the reader of the file has changed."""
 
 
 class AlignmentLoaded(Event):

@@ -25,7 +25,7 @@ def read(folder: Path, names: list[str], encoding: str = "utf-8") -> Alignment:
 @pytest.mark.cases(20, 400)
 def test_names_are_what_a_plain_reader_of_newick_takes(tmp_path: Path, case: int) -> None:
     rng = random.Random(case)
-    letters = "abcXYZ019_.|/-+é中" + NEWICK_SPECIAL + "\u200b\x07"
+    letters = "abcXYZ019_.|/-+é中" + NEWICK_SPECIAL + "\u200b"
     names = [
         f"{n}" + "".join(rng.choices(letters, k=rng.choice([1, 5, 40, 3000])))
         for n in range(rng.randint(4, 30))
@@ -36,7 +36,7 @@ def test_names_are_what_a_plain_reader_of_newick_takes(tmp_path: Path, case: int
         assert len(old) == len(new)
         assert not set(new) & set(NEWICK_SPECIAL + " \t")
         assert new.isprintable()
-        same = all(a == b or b == "_" for a, b in zip(old, new, strict=True))
+        same = all(b in (a, "_") for a, b in zip(old, new, strict=True))
         assert same
         assert (alignment.renamed.get(new, new)) == old
 
