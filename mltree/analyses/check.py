@@ -31,7 +31,15 @@ from mltree.program.cases import Case
 from mltree.report import tables
 from mltree.report.lines import describe
 from mltree.runs.engines import Engines, Resources, Workload
-from mltree.runs.problem import Problem, is_choice, load_problem, read_problem, refuse_gap_taxa
+from mltree.runs.problem import (
+    Problem,
+    is_choice,
+    load_problem,
+    part_notices,
+    read_problem,
+    refuse_gap_taxa,
+    terms_of_choice,
+)
 from mltree.runs.trees import check_possible, read_tree, search_workload
 from mltree.system.errors import DeviceError, MltreeError, NumericalError
 from mltree.system.events import (
@@ -71,7 +79,7 @@ def run_check(options: CheckOptions, reporter: Reporter) -> None:
     Raises: MltreeError: a search would refuse it; facts that can be shown are shown before.
     """
     chooses = is_choice(options.model)
-    model = None if chooses else options.model
+    model = terms_of_choice(options.model) if chooses else options.model
     problem = read_problem(
         options.alignment, model, options.data_type, partitions=options.partitions,
         chooses=chooses, site_rates=True,
@@ -93,8 +101,9 @@ def _show_parts(
     """The parts of an alignment: what each is and holds, and whether its model can be used."""
     scheme = in_our_words(read_partitions(partitions))
     data = read_partitioned(options.alignment, scheme, model_alphabet, options.data_type)
-    part_models(data, model)
-    for text in data.notices:
+    models = part_models(data, model)
+    data = data.ascertained([model.ascertainment for model in models])
+    for text in part_notices(data):
         reporter(Notice(text))
     patterns_of = map(data.patterns, range(len(data.parts)))
     facts = tuple(

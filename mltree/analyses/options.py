@@ -18,6 +18,7 @@ from mltree.runs.options import (
     FitOptions,
     Merge,
     MetricOptions,
+    ModelSet,
     Moves,
     Option,
     Partitions,
@@ -97,6 +98,7 @@ class SearchOptions(
     ] = False
     partitions: Partitions = None
     merge: Merge = False
+    model_set: ModelSet = None
     tree: Annotated[
         str | None,
         Option(
@@ -218,6 +220,7 @@ class RunOptions(UltrafastOptions, SeedOptions, AnalysisOptions, kw_only=True):
     ] = "auto"
     partitions: Partitions = None
     merge: Merge = False
+    model_set: ModelSet = None
     preset: Annotated[
         str, Option("--preset fast|default|thorough", "Of the search.", choices=PRESETS)
     ] = "default"
@@ -254,7 +257,14 @@ class ModelChoiceOptions(SeedOptions, ExactOptions, kw_only=True):
     JSON, .modelLog and, for parts, .best_scheme and .best_scheme.nex.
     """
 
-    model: str | None = None
+    model: Annotated[
+        str | None,
+        Option(
+            "-m, --model auto|auto+ASC",
+            "auto+ASC: among models that are corrected for constant sites, which were left out of "
+            "the data.",
+        ),
+    ] = "auto"
     partitions: Annotated[
         str | None,
         Option(
@@ -265,6 +275,7 @@ class ModelChoiceOptions(SeedOptions, ExactOptions, kw_only=True):
         ),
     ] = None
     merge: Merge = False
+    model_set: ModelSet = None
     criterion: Annotated[
         str,
         Option("--criterion", "bic, aic or aicc.", choices=("bic", "aic", "aicc"), any_case=True),

@@ -159,7 +159,7 @@ def run_search(
     models = choice_kinds(has_parts=True) if options.chooses else ()
     kinds = _kinds(options, plan)
     every = (EVENTS, START, *RESULTS, PART_TREES, RATES, CHECKPOINT, LAST, *models, *kinds)
-    _expect_choice(options, "--merge goes with --model auto", "or `mltree model --merge`")
+    _expect_choice(options, "{} goes with --model auto", "or with `mltree model`")
     workspace.check((LOG, REPORT, *every), options.inputs)
     expect_record(workspace.path(EVENTS))
     held = {*every, *OF_THE_TREE, BRANCHES} - {REPORT}  # a report may be drawn at any time
@@ -180,14 +180,16 @@ def search_in_memory(options: SearchOptions, emit: Emit, source: Source) -> Fini
         MltreeError: the data, the model, a tree or the device cannot be used.
     """
     plan = SupportPlan.asked_by(options)
-    _expect_choice(options, "merge=True goes with model='auto'", "or mltree.model")
+    _expect_choice(options, "{} goes with model='auto'", "or mltree.model")
     return _searched(options, SearchOutput(options, plan, emit, source))
 
 
 def _expect_choice(options: SearchOptions, message: str, hint: str) -> None:
-    """Make sure that parts are merged only where models are chosen. Raises: InputError."""
-    if options.merge and not options.chooses:
-        raise InputError(message, hint=hint)
+    """Make sure that options of a choice are given only where there is one. Raises: InputError."""
+    given = {"--merge": options.merge, "--model-set": options.model_set is not None}
+    if any(given.values()) and not options.chooses:
+        name = next(name for name, is_given in given.items() if is_given)
+        raise InputError(message.format(name), hint=hint)
 
 
 def _searched(options: SearchOptions, output: SearchOutput) -> FinishedSearch:

@@ -32,7 +32,7 @@ from mltree.report.methods import Methods, methods_text, without_values
 from mltree.report.tables import Timed, time_spent
 from mltree.runs.engines import Engines
 from mltree.runs.options import AnalysisOptions, WrittenOptions, shown
-from mltree.runs.problem import Problem, load_problem
+from mltree.runs.problem import Problem, load_problem, terms_of_choice
 from mltree.runs.trees import TreeResult
 from mltree.runs.workspace import RunLog, Workspace, claim_files
 from mltree.system import __version__
@@ -337,9 +337,10 @@ def load(
             "frequencies of sites go with a model that is named, not with --model auto",
             hint="such as LG+C20+F+G4",
         )
+    model = terms_of_choice(options.model) if chooses else options.model
     problem = load_problem(
-        source or options.alignment, None if chooses else options.model, emit, options.data_type,
-        options.linkage, options.partitions, chooses=chooses, site_rates=site_rates,
+        source or options.alignment, model, emit, options.data_type, options.linkage,
+        options.partitions, chooses=chooses, site_rates=site_rates,
     )  # fmt: skip
     expect(problem)
     return frequencies.given_to(problem, options.resources, emit)

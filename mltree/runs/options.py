@@ -288,6 +288,13 @@ Merge = Annotated[
         "Put parts together that are better off under one model, and choose for these subsets.",
     ),
 ]
+ModelSet = Annotated[
+    str | None,
+    Option(
+        "--model-set NAMES",
+        "Matrices that a model is chosen among, separated by commas: HKY,TN93,GTR. Default: all.",
+    ),
+]
 Tree = Annotated[str, Option("-t, --tree FILE", "Newick tree.", reads="tree")]
 Moves = Annotated[
     str,

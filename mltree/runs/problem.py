@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 import re
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import field, replace
 from pathlib import Path
 
@@ -12,7 +12,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from mltree.data.alignments import Alignment, Source, read_alignment
-from mltree.data.alphabet import DNA
+from mltree.data.alphabet import DNA, PROTEIN
 from mltree.data.partitions import Partitioned, read_partitioned
 from mltree.data.parts import SYNTAX, Scheme, holds_partitions, read_partitions
 from mltree.data.patterns import (
@@ -37,7 +37,7 @@ from mltree.models.partitioned import (
     without_models,
 )
 from mltree.models.substitution import Model
-from mltree.report.tables import listed, warning_lines
+from mltree.report.tables import CORRECTION_HINT, UNCORRECTED, listed, warning_lines
 from mltree.system.arrays import Bool, Float64
 from mltree.system.errors import InputError, ModelError
 from mltree.system.events import AlignmentLoaded, AlignmentSummary, Emit, Notice, Suspicion
@@ -128,6 +128,7 @@ def summarise(alignment: Alignment, patterns: Patterns) -> AlignmentSummary:
         frequencies=tuple(float(frequency) for frequency in frequencies),
         absent_states=tuple(s for s, f in zip(states, frequencies, strict=True) if f == 0),
         invariant_sites=_weight_of(patterns, _invariant(patterns)),
+        lacks_constant=lacks_constant(patterns),
         informative_sites=_weight_of(patterns, _informative(patterns)),
         identical_sequences=tuple(
             tuple(patterns.taxa[tip] for tip in tips) for tips in identical_taxa([patterns])
@@ -139,6 +140,16 @@ def summarise(alignment: Alignment, patterns: Patterns) -> AlignmentSummary:
         has_parts=alignment.has_parts,
         notices=alignment.notices,
     )
+
+
+def lacks_constant(patterns: Patterns) -> bool:
+    """True for nucleotides or characters none of whose sites may be constant.
+
+    Proteins and codons of distant species often have none.
+    """
+    alphabet = patterns.alphabet
+    is_long = alphabet is PROTEIN or alphabet.width > 1
+    return not is_long and not patterns.unseen and not constant_sites(patterns).size
 
 
 def _ambiguous_share(patterns: Patterns) -> float:
@@ -220,9 +231,18 @@ def names_parts(model: str) -> bool:
     return holds_partitions(model)
 
 
+_CHOICE = re.compile(rf"{AUTO}(\+ASC\S*)?", re.IGNORECASE)
+
+
 def is_choice(model: str | None) -> bool:
-    """Tell if the model is to be chosen (``--model auto``)."""
-    return model is not None and model.strip().lower() == AUTO
+    """Tell if the model is to be chosen (``--model auto``, ``--model auto+ASC``)."""
+    return model is not None and _CHOICE.fullmatch(model.strip()) is not None
+
+
+def terms_of_choice(model: str | None) -> str | None:
+    """Terms of all models among which one is chosen: ``+ASC``; None where there are none."""
+    match = _CHOICE.fullmatch(model.strip()) if model else None
+    return match[1] if match else None
 
 
 def read_model(text: str) -> Model:
@@ -373,13 +393,21 @@ def load_problem(
     emit(_loaded(problem))
     summary = problem.summary
     if summary is None:
-        notices: Iterable[str] = problem.data.notices if problem.data is not None else ()
+        notices: Iterable[str] = () if problem.data is None else part_notices(problem.data)
     else:
         refuse_gap_taxa(problem)
         notices = warning_lines(summary)
     for text in notices:
         emit(Notice(text))
     return problem
+
+
+def part_notices(data: Partitioned) -> Iterator[str]:
+    """Notices of everything odd in the data of parts."""
+    yield from data.notices
+    lacking = [part.name for n, part in enumerate(data.parts) if lacks_constant(data.patterns(n))]
+    if lacking:
+        yield f"{UNCORRECTED} in {listed(lacking)}: {CORRECTION_HINT}"
 
 
 def _loaded(problem: Problem) -> AlignmentLoaded:
@@ -468,7 +496,8 @@ def _of_one_part(
     text = None if model is None else model_text(model)
     alignment = read_alignment(source, datatype, None if text is None else model_alphabet(text))
     patterns = compress(alignment)
-    name = default_model_name(alignment.alphabet) if text is None else text
+    default = default_model_name(alignment.alphabet)
+    name = default if text is None else default + text if text.startswith("+") else text
     parsed = parse_model(name, alignment.alphabet).with_empirical_frequencies(patterns)
     if computes:
         parsed.arrays()
@@ -476,6 +505,7 @@ def _of_one_part(
         raise ModelError("+B scales the branches of one of several parts", hint="leave it out")
     summary = summarise(alignment, patterns) if summarises else None
     if parsed.ascertainment is not None:
+        summary = None if summary is None else replace(summary, lacks_constant=False)
         refuse_constant(constant_sites(patterns), str(source))
         patterns = with_unseen(patterns, [parsed.ascertainment])
     return Problem(str(source), (patterns,), alone(parsed), summary, renamed=alignment.renamed)
@@ -495,7 +525,7 @@ def _of_parts(
         raise InputError("names no part", file=partitions, hint=SYNTAX)
     scheme = in_our_words(read_partitions(partitions))
     if chooses:
-        return _partitioned(source, without_models(scheme), None, datatype, linkage)
+        return _partitioned(source, without_models(scheme), model, datatype, linkage)
     text = None if model is None else model_text(model)
     if text is not None and model_alphabet(text) is None:
         parse_model(text, DNA)

@@ -256,6 +256,8 @@ class AlignmentSummary(Value):
     """States that never occur: +FC would give them frequency 0."""
     invariant_sites: int
     """Sites with one and the same state in all characters but gaps (RAxML-NG's definition)."""
+    lacks_constant: bool
+    """True where no site may be constant, and the model has no correction (+ASC) for that."""
     informative_sites: int
     """Sites with at least two states that are each certain in at least two taxa
     (parsimony-informative)."""
