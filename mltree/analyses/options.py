@@ -24,6 +24,7 @@ from mltree.runs.options import (
     Partitions,
     Precision,
     Ranks,
+    Sampling,
     SeedOptions,
     ShownOptions,
     SiteFrequencyOptions,
@@ -168,6 +169,7 @@ class SearchOptions(
     abayes: Annotated[
         bool, Option("--abayes", "aBayes support of every branch.", panel=SUPPORTS)
     ] = False
+    sampling: Sampling = "sites"
     site_rates: SiteRates = False
     report: Annotated[
         bool, Option("--report", "Also write PREFIX.mltree.report.html, see report.")
@@ -374,6 +376,7 @@ class BootstrapOptions(
             reads="tree",
         ),
     ] = None
+    sampling: Sampling = "sites"
     moves: Moves = "spr"
     constraint: Constraint = None
     ranks: Ranks = None

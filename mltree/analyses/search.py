@@ -24,6 +24,7 @@ from mltree.analyses.bootstrap import (
     replicated,
     replicated_in_memory,
     result_of,
+    sampling_scheme,
 )
 from mltree.analyses.evaluate import check_rates, site_rates
 from mltree.analyses.html_report import REPORT, write_report
@@ -289,7 +290,8 @@ class SearchOutput:
 
     def _bootstrap(self, model: PartitionModel) -> Bootstrap:
         settings = replicate_settings(self.options.moves == "nni")
-        return bootstrap_after(self._ready, model, settings, self.options.seed)
+        scheme = sampling_scheme(self.options.sampling, self._ready.problem)
+        return bootstrap_after(self._ready, model, settings, self.options.seed, scheme)
 
     def _as_written(self, model: PartitionModel) -> PartitionModel:
         """The model with the digits of its file."""
@@ -562,7 +564,8 @@ def search_settings(options: SearchOptions) -> SearchSettings:
 
 
 def _expect(options: SearchOptions, problem: Problem) -> None:
-    """Make sure that taxa, trees and the constraint are those of the data."""
+    """Make sure that taxa, trees, parts and the constraint are those of the data."""
+    sampling_scheme(options.sampling, problem)
     _outgroup(options.outgroup, problem.taxa)
     constraint = options.constraint
     groups = read_constraint(constraint, problem.taxa) if constraint else None

@@ -33,7 +33,7 @@ from mltree.runs.engines import Engines
 from mltree.runs.trees import TreeResult, TreeSearch
 from mltree.supports.bootstrap import CORRELATION, Ultrafast
 from mltree.supports.consensus import Consensus, SplitTable, consensus, members, split_table
-from mltree.supports.resampling import Resampling
+from mltree.supports.resampling import USUAL, Resampling, SamplingScheme
 from mltree.system.arrays import Bool, Float64, Index, UInt64
 from mltree.system.errors import InputError
 from mltree.system.events import (
@@ -120,15 +120,17 @@ def ultrafast(
     seed: int,
     settings: SearchSettings | None = None,
     emit: Emit = ignore,
+    scheme: SamplingScheme = USUAL,
 ) -> UltrafastOutcome:
     """Offer trees until the supports stay as they are.
 
     settings  of searches by interchanges in which every replicate improves its tree, under its own
               weights (IQ-TREE's --bnni); None: the trees are what they were offered as
+    scheme    how the sites of replicates are drawn
     """
     began = time.perf_counter()
     likelihood = search.engines.likelihood
-    rows = Resampling.of(search.distinct.groups, seed, NAME).below_data(replicates)
+    rows = Resampling.of(search.distinct.groups, seed, NAME, scheme).below_data(replicates)
     plans = search.engines.plans
     stay = all(keeps_drawn(plan.devices, replicates, plan.n_patterns) for plan in plans)
     if stay:
@@ -354,6 +356,7 @@ class UltrafastPlan(Value):
     replicates: int
     bnni: bool
     """True if every replicate improves its tree by interchanges (IQ-TREE's --bnni)."""
+    scheme: SamplingScheme = USUAL
 
     @classmethod
     def asked_by(cls, options: SearchOptions) -> UltrafastPlan | None:
@@ -372,7 +375,7 @@ class UltrafastPlan(Value):
         if not FEWEST_REPLICATES <= replicates <= MOST_REPLICATES:
             bounds = f"between {FEWEST_REPLICATES:,} and {MOST_REPLICATES:,} replicates, please"
             raise InputError(f"--ufboot {replicates}: {bounds}", hint="1000 is usual")
-        return cls(replicates, options.bnni)
+        return cls(replicates, options.bnni, SamplingScheme.of(options.sampling))
 
 
 def ultrafast_texts(
@@ -384,7 +387,7 @@ def ultrafast_texts(
     """
     assert result.search is not None
     climbing = ready.settings.unperturbed().nni_only() if plan.bnni else None
-    outcome = ultrafast(ready, result.search, plan.replicates, seed, climbing, emit)
+    outcome = ultrafast(ready, result.search, plan.replicates, seed, climbing, emit, plan.scheme)
     taxa = ready.problem.taxa
     different = {id(tree): tree for tree in outcome.trees}
     lines = {key: write_newick(tree, taxa) + "\n" for key, tree in different.items()}

@@ -288,6 +288,17 @@ Merge = Annotated[
         "Put parts together that are better off under one model, and choose for these subsets.",
     ),
 ]
+Sampling = Annotated[
+    str,
+    Option(
+        "--sampling SCHEME",
+        "How replicates are drawn. sites: with replacement within every part; genes: parts, with "
+        "replacement; genes-sites: parts, and sites within them; jackknife: half of the sites, or "
+        "as many as jackknife{0.4} leaves, without replacement.",
+        panel=SUPPORTS,
+        is_last=True,
+    ),
+]
 ModelSet = Annotated[
     str | None,
     Option(
