@@ -770,5 +770,13 @@ class CheckOptions(ShownOptions, DataOptions, kw_only=True):
             reads="file",
         ),
     ] = None
+    symmetry: Annotated[
+        bool,
+        Option(
+            "--symmetry",
+            "Also test every pair of sequences for symmetry (Bowker), marginal symmetry (Stuart) "
+            "and internal symmetry: models take evolution to be stationary and reversible.",
+        ),
+    ] = False
     threads: Threads = None
     device: Device = None

@@ -32,7 +32,7 @@ from mltree.likelihood.likelihood import TreeLikelihood
 from mltree.likelihood.requests import part_log_likelihoods, perform
 from mltree.models.empirical import PROTEIN_MODELS
 from mltree.models.grammar import format_model, parse_model
-from mltree.models.names import family_of
+from mltree.models.names import family_of, from_elsewhere
 from mltree.models.parameters import free_parameters, vector, with_vectors
 from mltree.models.partitioned import alone
 from mltree.models.portable import exp, log, product
@@ -118,11 +118,11 @@ def matrices(alphabet: Alphabet, among: Sequence[str] = ()) -> list[str]:
 
 
 def _matrix_name(name: str, alphabet: Alphabet) -> str:
-    """Name of a matrix in capitals, aliases resolved: ``TN`` is ``TN93``."""
+    """Name of a matrix in capitals, IQ-TREE's names resolved: ``TN`` is ``TN93``."""
     try:
         model = parse_model(name, alphabet)
     except ModelError:
-        return name.upper()
+        return (from_elsewhere("IQ-TREE", name, {}) or name).partition("+")[0].upper()
     return format_model(model).partition("{")[0].partition("+")[0].upper()
 
 

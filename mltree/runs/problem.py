@@ -63,7 +63,7 @@ def composition_p_values(patterns: Patterns) -> Float64:
         return np.ones(patterns.n_tips)
     expected = np.outer(counts.sum(axis=1), counts.sum(axis=0) / counts.sum())
     terms = np.divide((counts - expected) ** 2, expected, np.zeros_like(counts), where=expected > 0)
-    return np.array([_chi_square_tail(float(chi2), freedom) for chi2 in terms.sum(axis=1)])
+    return np.array([chi_square_tail(float(chi2), freedom) for chi2 in terms.sum(axis=1)])
 
 
 def _state_counts(patterns: Patterns) -> Float64:
@@ -74,7 +74,7 @@ def _state_counts(patterns: Patterns) -> Float64:
     return np.array([counts @ table for counts in codes])
 
 
-def _chi_square_tail(chi2: float, freedom: int) -> float:
+def chi_square_tail(chi2: float, freedom: int) -> float:
     """P(χ² >= chi2) = Q(freedom / 2, chi2 / 2), the regularised upper incomplete gamma function.
 
     By Q(a + 1, x) = Q(a, x) + x^a e^-x / Γ(a + 1), from Q(1/2, x) = erfc √x or Q(1, x) = e^-x

@@ -182,12 +182,14 @@ class SamplingScheme(Value):
     def of(cls, text: str) -> SamplingScheme:
         """The scheme with a name: sites, genes, genes-sites, jackknife or jackknife{0.5}.
 
-        The number is the share of sites that a jackknife deletes.
+        The number is the share of sites that a jackknife deletes. IQ-TREE's GENE and GENESITE are
+        known too.
 
         Raises: InputError: there is no such scheme.
         """
         schemes = {"sites": cls(), "genes": cls(True, False), "genes-sites": cls(True, True)}
-        word = text.strip().lower()
+        word = {"gene": "genes", "genesite": "genes-sites"}.get(text.strip().lower(), text)
+        word = word.strip().lower()
         if word in schemes:
             return schemes[word]
         match = re.fullmatch(r"jackknife(?:\{(0?\.[0-9]+)\})?", word)
