@@ -284,6 +284,8 @@ class KnownModels(Value):
     """Matrices to compare, of each part; all matrices if empty."""
     likelihoods: Mapping[int, TreeLikelihood] = field(default_factory=dict)
     """Open likelihoods of the patterns, by their categories."""
+    among: Sequence[str] = ()
+    """Names of the matrices that are asked for; see :func:`matrices`."""
 
 
 def matrices_near(choices: Sequence[RankedModels], margin: float) -> list[str]:
@@ -370,17 +372,16 @@ def choose_models(
     criterion: Criterion,
     emit: Emit,
     known: KnownModels = NOTHING,
-    among: Sequence[str] = (),
 ) -> list[RankedModels]:
     """Choose the best model of every part of some patterns of one kind, on a tree of their taxa.
 
-    ``names``: of the parts; ``among``: see :func:`matrices`. The fits begin at the tree's lengths,
-    f64[E]. Parts without constant sites have models that are corrected for that.
+    ``names``: of the parts. The fits begin at the tree's lengths, f64[E]. Parts without constant
+    sites have models that are corrected for that.
 
     Raises:
         DeviceError: a device cannot be found or used.
     """
-    chooser = _Chooser(patterns, names, tree, resources, criterion, emit, known, among)
+    chooser = _Chooser(patterns, names, tree, resources, criterion, emit, known)
     chooser.compare_rates()
     chooser.compare_matrices()
     for choice in chooser.choices:
@@ -411,13 +412,12 @@ class _Chooser:
     criterion: Criterion
     emit: Emit
     known: KnownModels
-    among: Sequence[str]
 
     def __post_init__(self) -> None:
         self.choices = [RankedModels(name, self.criterion) for name in self.names]
         self._parts = [_patterns_of(self.patterns, span) for span in self.patterns.parts]
         self._sites = [int(part.weights.sum()) for part in self._parts]
-        self._reference, *self._others = matrices(self.patterns.alphabet, self.among)
+        self._reference, *self._others = matrices(self.patterns.alphabet, self.known.among)
         self._corrections = {one.part: one.ascertainment.text for one in self.patterns.unseen}
         """Terms of the parts whose constant sites were left out."""
         self._likelihoods = dict(self.known.likelihoods)

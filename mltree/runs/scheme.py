@@ -148,9 +148,9 @@ def choose_scheme(
         new = [place for place, name in enumerate(own) if name not in known]
         if new:
             again = [own[place] for place in new]
-            before = _known_of([parts_of[name] for name in again])
+            before = replace(_known_of([parts_of[name] for name in again]), among=among)
             chosen = choose_models(
-                only(patterns, new), again, tree, resources, criterion, emit, before, among
+                only(patterns, new), again, tree, resources, criterion, emit, before
             )
             known |= {choice.part: choice for choice in chosen}
     return ChosenScheme(fewer, [known[name] for name in fewer.model.names], members)
@@ -219,11 +219,9 @@ def _choices(
     for number, patterns in enumerate(problem.groups):
         own = slice(len(choices), len(choices) + len(patterns.parts))
         likelihoods = quick.likelihoods[number] if quick.likelihoods else {}
-        known = KnownModels(models=quick.models[own], likelihoods=likelihoods)
+        known = KnownModels(models=quick.models[own], likelihoods=likelihoods, among=among)
         names = problem.model.names[own]
-        choices += choose_models(
-            patterns, names, quick.tree, resources, criterion, emit, known, among
-        )
+        choices += choose_models(patterns, names, quick.tree, resources, criterion, emit, known)
     return choices
 
 

@@ -61,7 +61,7 @@ class Asked(list[tuple[Patterns, Any, Any]]):
     def choose(self, patterns: Patterns, names: Sequence[str], tree: Any, *rest: Any) -> list[Any]:
         """In place of a choice."""
         assert len(names) == len(patterns.parts)
-        self.append((patterns, tree, rest[-2]))
+        self.append((patterns, tree, rest[-1]))
         return [None] * len(names)
 
 
