@@ -29,7 +29,7 @@ from mltree.data.patterns import Patterns
 from mltree.models.eigen import ModelArrays
 from mltree.runs.calls import Call, taking
 from mltree.runs.engines import Workload, open_engines
-from mltree.runs.logged_run import by_kind, command_result, deliver, load
+from mltree.runs.logged_run import by_kind, command_result, deliver, load, names_file
 from mltree.runs.problem import Problem
 from mltree.runs.results import PhyloTree, Table
 from mltree.runs.trees import TreeResult
@@ -81,7 +81,7 @@ def run_ancestral(options: AncestralOptions, reporter: Reporter) -> None:
     with workspace.taken(kinds, options.redo, options.inputs):
         reporter(RunStarted(__version__, options.line))
         fit, problem = _fitted_tree(options, reporter)
-        texts = _texts(options, fit, problem)
+        texts = {**_texts(options, fit, problem), **names_file(problem)}
         stale = {kind for kinds in FORMATS.values() for kind in kinds} - texts.keys()
         files = deliver(workspace, texts, reporter, sorted(stale) if options.redo else [])
         reporter.say("\n".join(f"Wrote {file}" for file in files))

@@ -37,6 +37,7 @@ from mltree.runs.logged_run import (
     command_result,
     deliver,
     load,
+    names_file,
     open_log,
     result_text,
     share_replicates,
@@ -56,6 +57,7 @@ from mltree.runs.trees import (
 from mltree.runs.workspace import Entry, Head, Journal, MemoryJournal, RunLog, Workspace
 from mltree.supports.bootstrap import STEP, bootstop
 from mltree.supports.consensus import Consensus, split_table
+from mltree.supports.resampling import USUAL, SamplingScheme
 from mltree.system import __version__
 from mltree.system.errors import InputError
 from mltree.system.events import (
@@ -126,6 +128,7 @@ class Bootstrap(Value, kw_only=True):
         fingerprint = mark(
             self.problem, own.model, self.engines, own.constraint, own.seed,
             repr(asdict(own.settings)), repr(self.engines.has_replicate_slots),
+            *([] if own.scheme.is_usual else [repr(asdict(own.scheme))]),
         )  # fmt: skip
         return Head(fingerprint, self.engines.kept)
 
@@ -258,7 +261,11 @@ class _Checks:
 
 
 def bootstrap_after(
-    search: TreeSearch, model: PartitionModel, settings: SearchSettings, seed: int
+    search: TreeSearch,
+    model: PartitionModel,
+    settings: SearchSettings,
+    seed: int,
+    scheme: SamplingScheme = USUAL,
 ) -> Bootstrap:
     """The bootstrap of a search's data, under the model that it ended with.
 
@@ -266,7 +273,7 @@ def bootstrap_after(
     """
     return _bootstrap(
         search.problem, search.distinct, search.engines, model, search.constraint, seed,
-        settings,
+        settings, scheme,
     )  # fmt: skip
 
 
@@ -280,6 +287,7 @@ def prepare_bootstrap(
     tree: Tree | None = None,
     groups: Constraint | None = None,
     kept: KeptLayouts | None = None,
+    scheme: SamplingScheme = USUAL,
     emit: Emit = ignore,
 ) -> Bootstrap:
     """Open an engine for a bootstrap, and fit what its model leaves open.
@@ -289,6 +297,7 @@ def prepare_bootstrap(
     tree        of all taxa, on which the model is fitted; one by parsimony where None
     groups      splits that every tree has
     kept        layouts of the journal that the bootstrap goes on from
+    scheme      how sites are drawn
 
     Raises:
         DeviceError: a device cannot be found or used.
@@ -312,7 +321,7 @@ def prepare_bootstrap(
             optimise_lengths=True, settings=FIXED_TOPOLOGY.for_precision(exact),
         )  # fmt: skip
         model = fit.model
-    return _bootstrap(problem, distinct, engines, model, groups, seed, settings)
+    return _bootstrap(problem, distinct, engines, model, groups, seed, settings, scheme)
 
 
 def _bootstrap(
@@ -323,10 +332,13 @@ def _bootstrap(
     constraint: Constraint | None,
     seed: int,
     settings: SearchSettings,
+    scheme: SamplingScheme,
 ) -> Bootstrap:
     exact = engines.is_exact
     fitting = settings.for_data(len(problem.taxa), problem.n_sites).for_precision(exact)
-    replicates = Replicates(distinct, model, fitting, seed, constraint, parsimony=engines.parsimony)
+    replicates = Replicates(
+        distinct, model, fitting, seed, constraint, parsimony=engines.parsimony, scheme=scheme
+    )
     return Bootstrap(problem=problem, engines=engines, replicates=replicates)
 
 
@@ -425,8 +437,19 @@ def prepared(
         problem, replicate_settings(options.moves == "nni"), options.resources,
         replicates=plan.replicates, seed=options.seed, tree=tree,
         groups=read_constraint(constraint, problem.taxa) if constraint else None,
-        kept=kept, emit=emit,
+        kept=kept, scheme=sampling_scheme(options.sampling, problem), emit=emit,
     )  # fmt: skip
+
+
+def sampling_scheme(text: str, problem: Problem) -> SamplingScheme:
+    """The scheme that ``--sampling`` names.
+
+    Raises: InputError: there is no such scheme, or no parts that it could draw.
+    """
+    scheme = SamplingScheme.of(text)
+    if scheme.genes and problem.model.n_parts < 2:
+        raise InputError(f"--sampling {text} draws parts", hint="name them, --partitions FILE")
+    return scheme
 
 
 def bootstrap_in_memory(options: BootstrapOptions, emit: Emit, source: Source) -> dict[str, str]:
@@ -492,6 +515,7 @@ def run_bootstrap(options: BootstrapOptions, reporter: Reporter) -> None:
             texts, events, outcome = replicated(
                 bootstrap, plan, journal, best, options, log, reporter
             )
+        texts |= names_file(problem)
         files = [log.path, *map(workspace.path, [*texts, RESULT])]
         event = finished(outcome, files)
         values = {

@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
+import math
 import timeit
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass, field, fields
 from functools import partial
 from typing import TYPE_CHECKING, Any
@@ -33,9 +34,19 @@ from mltree.report import tables
 from mltree.report.lines import describe
 from mltree.runs.calls import Call, in_python, taking
 from mltree.runs.engines import Engines, Resources, Workload
-from mltree.runs.problem import Problem, is_choice, load_problem, read_problem, refuse_gap_taxa
+from mltree.runs.problem import (
+    Problem,
+    chi_square_tail,
+    is_choice,
+    load_problem,
+    part_notices,
+    read_problem,
+    refuse_gap_taxa,
+    terms_of_choice,
+)
 from mltree.runs.results import Table
 from mltree.runs.trees import check_possible, read_tree, search_workload
+from mltree.system.arrays import Float64
 from mltree.system.errors import DeviceError, MltreeError, NumericalError
 from mltree.system.events import (
     AlignmentChecked,
@@ -48,6 +59,7 @@ from mltree.system.events import (
     PartFacts,
     PartitionsLoaded,
 )
+from mltree.system.values import Value
 from mltree.tree.topology import Tree, random_topology
 
 if TYPE_CHECKING:
@@ -77,7 +89,13 @@ def run_check(options: CheckOptions, reporter: Reporter) -> None:
     problem = _read(options, options.alignment)
     if (facts := _facts_of_parts(options, problem, options.alignment, reporter)) is not None:
         reporter(facts)
-        reporter.finish("check", asdict(facts))
+        values = asdict(facts)
+        if options.symmetry:
+            data = problem.data
+            assert data is not None, "it has parts"
+            parts = {part.name: data.patterns(n) for n, part in enumerate(data.parts)}
+            values["symmetry"] = _show_symmetry(parts, reporter)
+        reporter.finish("check", values)
         return
     checked, no_memory = _facts_of_alignment(options, problem)
     reporter(checked)
@@ -89,6 +107,8 @@ def run_check(options: CheckOptions, reporter: Reporter) -> None:
         "model": problem.model.text,
         "memory": None if checked.memory is None else asdict(checked.memory),
     }
+    if options.symmetry:
+        values["symmetry"] = _show_symmetry({"all": problem.patterns}, reporter)
     refuse_gap_taxa(problem)
     reporter.finish("check", values)
 
@@ -96,7 +116,7 @@ def run_check(options: CheckOptions, reporter: Reporter) -> None:
 def _read(options: CheckOptions, source: Source) -> Problem:
     """The data under their model. Raises: DeviceError: there is no such device."""
     chooses = is_choice(options.model)
-    model = None if chooses else options.model
+    model = terms_of_choice(options.model) if chooses else options.model
     problem = read_problem(
         source, model, options.data_type, partitions=options.partitions, chooses=chooses,
         site_rates=True,
@@ -117,8 +137,9 @@ def _facts_of_parts(
     assert partitions is not None, "one of them names the parts"
     scheme = in_our_words(read_partitions(partitions))
     data = read_partitioned(source, scheme, model_alphabet, options.data_type)
-    part_models(data, model)
-    for text in data.notices:
+    models = part_models(data, model)
+    data = data.ascertained([model.ascertainment for model in models])
+    for text in part_notices(data):
         emit(Notice(text))
     patterns_of = map(data.patterns, range(len(data.parts)))
     facts = tuple(
@@ -242,6 +263,99 @@ def check(options: CheckOptions, source: Source, call: Call) -> AlignmentCheck:
         return AlignmentCheck(parts)
     refuse_gap_taxa(problem)
     return AlignmentCheck(_facts_of_alignment(options, problem)[0])
+
+
+# Matched-pair tests of symmetry: models take the process of evolution to be stationary, reversible
+# and alike on all branches. Then any two sequences have as many sites with i here and j there as
+# the other way round.
+#
+# With n_ij sites at which one sequence has state i and the other j, and sums over states n_i. and
+# n_.i (Bowker 1948, Stuart 1955, Ababneh et al. 2006):
+#
+#     symmetry   S_B = sum over i < j of (n_ij - n_ji)^2 / (n_ij + n_ji), a degree of freedom a term
+#     marginal   S_S = u^T V^-1 u,  u_i = n_i. - n_.i,  V_ii = n_i. + n_.i - 2 n_ii,
+#                V_ij = -(n_ij + n_ji), of all states but one
+#     internal   S_B - S_S, with the difference of their degrees of freedom
+#
+# Pairs are not independent; the most divergent one stands for all (Naser-Khdour et al. 2019).
+
+SYMMETRY_TESTS = ("symmetry", "marginal", "internal")
+
+REJECTED = 0.05
+"""P-value below which a pair counts as asymmetric: IQ-TREE's."""
+
+
+class SymmetryTests(Value):
+    """Matched-pair tests of the sequences of a part."""
+
+    p_values: Float64
+    """f64 [3, T (T - 1) / 2]: of `SYMMETRY_TESTS`, for each pair; NaN where there is none."""
+    pair: tuple[str, str]
+    """The two taxa that differ at the largest share of their sites."""
+    divergent: int
+    """Number of that pair."""
+
+
+def symmetry_tests(patterns: Patterns) -> SymmetryTests:
+    """Test every pair of sequences at the sites at which both have one state."""
+    tips, states = patterns.n_tips, patterns.alphabet.n_states
+    state_of = np.full(patterns.alphabet.n_codes, states)
+    state_of[patterns.alphabet.state_codes] = np.arange(states)
+    sequences, bins = state_of[patterns.codes], states + 1
+    p_values, shares, pairs = [], [], []
+    for one in range(tips - 1):
+        others = sequences[one + 1 :] + bins * sequences[one]
+        table = others + bins**2 * np.arange(len(others))[:, None]
+        weights = np.broadcast_to(patterns.weights, table.shape).ravel()
+        counts = np.bincount(table.ravel(), weights, minlength=len(others) * bins**2)
+        counts = counts.reshape(-1, bins, bins)[:, :-1, :-1]
+        for other, of_pair in enumerate(counts, one + 1):
+            p_values.append(_symmetry_p_values(of_pair))
+            total = of_pair.sum()
+            shares.append(1.0 - np.trace(of_pair) / total if total else 0.0)
+            pairs.append((patterns.taxa[one], patterns.taxa[other]))
+    divergent = int(np.argmax(shares))
+    return SymmetryTests(np.array(p_values).T, pairs[divergent], divergent)
+
+
+def _symmetry_p_values(counts: Float64) -> tuple[float, float, float]:
+    """P-values of `SYMMETRY_TESTS` from counts f64 [S, S]."""
+    both, difference = counts + counts.T, counts - counts.T
+    above = np.triu(both > 0.0, 1)
+    freedom, marginal_freedom = int(above.sum()), len(counts) - 1
+    bowker = float((difference[above] ** 2 / both[above]).sum())
+    u = difference.sum(axis=1)[:-1]
+    variance = (np.diag(both.sum(axis=1)) - both)[:-1, :-1]
+    symmetry = chi_square_tail(bowker, freedom) if freedom else math.nan
+    if np.linalg.matrix_rank(variance) < marginal_freedom:
+        return symmetry, math.nan, math.nan
+    stuart = float(u @ np.linalg.solve(variance, u))
+    internal = math.nan
+    if freedom > marginal_freedom:
+        internal = chi_square_tail(bowker - stuart, freedom - marginal_freedom)
+    return symmetry, chi_square_tail(stuart, marginal_freedom), internal
+
+
+def _show_symmetry(parts: Mapping[str, Patterns], reporter: Reporter) -> list[dict[str, Any]]:
+    """Show the tests of every part, a line each; returns them for JSON."""
+    width = max(map(len, parts))
+    head = "".join(f"{test:>20}" for test in SYMMETRY_TESTS)
+    title = f"pairs rejected with p < {REJECTED}, and p of the most divergent pair"
+    reporter.say(f"Symmetry: {title}")
+    reporter.say(f"{'':{width}}{head}  most divergent pair")
+    rows: list[dict[str, Any]] = []
+    for name, patterns in parts.items():
+        tested = symmetry_tests(patterns)
+        row: dict[str, Any] = {"part": name, "pair": tested.pair}
+        cells = ""
+        for test, p_values in zip(SYMMETRY_TESTS, tested.p_values, strict=True):
+            known, p = int(np.isfinite(p_values).sum()), float(p_values[tested.divergent])
+            rejected = int(np.count_nonzero(p_values < REJECTED))
+            row[test] = {"rejected": rejected, "pairs": known, "p": p}
+            cells += f"{f'{rejected:,} of {known:,}':>12}{p:>8.3g}"
+        reporter.say(f"{name:{width}}{cells}  {', '.join(tested.pair)}")
+        rows.append(row)
+    return rows
 
 
 def run_devices(options: DevicesOptions, reporter: Reporter) -> None:

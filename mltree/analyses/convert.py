@@ -22,7 +22,7 @@ from mltree.report.drawing import LAYOUTS, draw
 from mltree.report.record import best_labelled
 from mltree.report.scene import figure, svg
 from mltree.report.style import Axis, Clade, Steps, Style, Supports
-from mltree.runs.logged_run import write_out
+from mltree.runs.logged_run import read_names, write_out
 from mltree.runs.options import AXES, ORDERS, one_of, page_length_of
 from mltree.runs.workspace import claim_files
 from mltree.system import __version__
@@ -93,6 +93,8 @@ def _alignment(options: ConvertOptions) -> tuple[bytes, Event]:
     file_format = options.file_format or format_of(options.out)
     if file_format not in FORMATS:
         raise InputError(f"--format: {file_format!r} is not one of {', '.join(FORMATS)}")
+    if options.rename is not None:
+        raise InputError("--rename is for trees")
     alignment = read_alignment(options.source, options.data_type)
     rows, alphabet = alignment.characters, alignment.alphabet
     content = write_alignment(alignment.names, rows, alphabet, file_format)
@@ -104,7 +106,8 @@ def _trees(options: ConvertOptions) -> tuple[bytes, Event]:
     if file_format not in TREE_ENDINGS.values():
         known = ", ".join(dict.fromkeys(TREE_ENDINGS.values()))
         raise InputError(f"--format: {file_format!r} is not a tree format: {known}")
-    trees = read_written(options.source)
+    names = {} if options.rename is None else read_names(options.rename)
+    trees = [tree.renamed(names) for tree in read_written(options.source)]
     if file_format in {"auspice", "itol"}:
         if len(trees) > 1:
             raise InputError(f"{file_format} shows one tree", file=options.source)

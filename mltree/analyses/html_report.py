@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterable, Iterator
+from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -15,7 +16,7 @@ from mltree.report.page import document
 from mltree.report.record import Facts, PartModel, Subject, facts_of
 from mltree.report.tables import text_report
 from mltree.runs.demand import resident_bytes
-from mltree.runs.logged_run import by_kind, command_result, input_files
+from mltree.runs.logged_run import NAMES, by_kind, command_result, input_files, read_names
 from mltree.runs.problem import read_model, summarise
 from mltree.runs.workspace import Workspace
 from mltree.system import __version__
@@ -100,10 +101,12 @@ def write_report(
             text = f"{path} is not the file that the run read: it may differ"
             reporter(Notice(text))
         read = read_alignment(path, facts.data["data_type"] if facts.data else None)
-        patterns = compress(read)
+        patterns = compress(replace(read, names=tuple(read.renamed.get(n, n) for n in read.names)))
         summary = summarise(read, patterns)
+    table = _first(workspace, [NAMES])
+    original = {} if table is None else read_names(str(table))
     subject = Subject(
-        workspace.name, facts, shown, shown.newick(), Path(tree_file).name,
+        workspace.name, facts, shown.renamed(original), shown.newick(), Path(tree_file).name,
         models=tuple(_models(_first(workspace, MODELS))),
         summary=summary, patterns=patterns,
         methods="" if log is None else _methods(log.read_text(errors="replace")),

@@ -40,7 +40,7 @@ from mltree.analyses.tree_sets import (
     concordance_texts,
     factors_of_loci,
 )
-from mltree.data.alignments import MIN_TAXA
+from mltree.data.alignments import MIN_TAXA, renaming
 from mltree.data.alphabet import DNA
 from mltree.data.partitions import table_of_tips
 from mltree.data.patterns import Patterns
@@ -482,6 +482,8 @@ def read_loci(
         if dropped:
             left_out = "1 taxon" if dropped == 1 else f"{dropped} taxa"
             yield Notice(f"{locus.name}: left out {left_out} without data")
+        for text in renaming(problem.renamed):
+            yield Notice(f"{locus.name}: {text}")
         patterns = problem.patterns
         mark = fingerprint(
             locus.name, "\n".join(problem.taxa), patterns.codes.tobytes(),

@@ -21,12 +21,12 @@ from mltree.runs.calls import Call, taking
 from mltree.runs.inputs import ModelParameters
 from mltree.runs.logged_run import begin_log, by_kind, command_result, deliver, load, open_log
 from mltree.runs.model_choice import Criterion, RankedModels
-from mltree.runs.problem import Problem
+from mltree.runs.problem import Problem, is_choice
 from mltree.runs.results import Table
 from mltree.runs.scheme import ChosenScheme, check_mergeable, choose, choose_scheme, regrouped
 from mltree.runs.trees import read_tree
 from mltree.system import __version__
-from mltree.system.errors import InputError
+from mltree.system.errors import InputError, ModelError
 from mltree.system.events import Emit, ModelsRanked, Notice, RankedModel, RunStarted
 from mltree.system.values import plain
 from mltree.tree.topology import Tree
@@ -219,9 +219,15 @@ def scheme_of(
 ) -> ChosenScheme:
     """The best models of the parts, which are put together where that is asked for and better."""
     resources, seed = options.resources, options.seed
+    among = [name.strip() for name in (options.model_set or "").split(",") if name.strip()]
+    if not is_choice(options.model):
+        hint = "the matrices to choose among are --model-set NAMES"
+        raise ModelError(f"--model {options.model}: a choice is auto or auto+ASC", hint=hint)
     if options.merge:
-        return choose_scheme(problem, resources, criterion, seed=seed, tree=tree, emit=emit)
-    choices = choose(problem, resources, criterion, seed=seed, tree=tree, emit=emit)
+        return choose_scheme(
+            problem, resources, criterion, seed=seed, tree=tree, among=among, emit=emit
+        )
+    choices = choose(problem, resources, criterion, seed=seed, tree=tree, among=among, emit=emit)
     return ChosenScheme(problem, choices, [[name] for name in problem.model.names])
 
 

@@ -18,12 +18,14 @@ from mltree.runs.options import (
     FitOptions,
     Merge,
     MetricOptions,
+    ModelSet,
     Moves,
     Option,
     Partitions,
     PictureOptions,
     Precision,
     Ranks,
+    Sampling,
     SeedOptions,
     ShownOptions,
     SiteFrequencyOptions,
@@ -147,6 +149,7 @@ class SearchOptions(
 
     partitions: Partitions = None
     merge: Merge = False
+    model_set: ModelSet = None
     tree: Annotated[
         str | None,
         Option(
@@ -216,6 +219,7 @@ class SearchOptions(
     abayes: Annotated[
         bool, Option("--abayes", "aBayes support of every branch.", panel=SUPPORTS)
     ] = False
+    sampling: Sampling = "sites"
     site_rates: SiteRates = False
     report: Annotated[
         bool, Option("--report", "Also write PREFIX.mltree.report.html (see mltree report).")
@@ -275,7 +279,14 @@ class ModelChoiceOptions(SeedOptions, ExactOptions, kw_only=True):
     and, for parts, .best_scheme and .best_scheme.nex.
     """
 
-    model: str | None = None
+    model: Annotated[
+        str | None,
+        Option(
+            "-m, --model auto|auto+ASC",
+            "auto+ASC: among models that are corrected for constant sites, which were left out of "
+            "the data.",
+        ),
+    ] = "auto"
     partitions: Annotated[
         str | None,
         Option(
@@ -286,6 +297,7 @@ class ModelChoiceOptions(SeedOptions, ExactOptions, kw_only=True):
         ),
     ] = None
     merge: Merge = False
+    model_set: ModelSet = None
     criterion: Annotated[
         str,
         Option("--criterion", "bic, aic or aicc.", choices=("bic", "aic", "aicc"), any_case=True),
@@ -396,6 +408,7 @@ class BootstrapOptions(
             reads="tree",
         ),
     ] = None
+    sampling: Sampling = "sites"
     moves: Moves = "spr"
     constraint: Constraint = None
     ranks: Ranks = None
@@ -765,6 +778,15 @@ class ConvertOptions(OutOptions, kw_only=True):
         ),
     ]
     file_format: FileFormat = None
+    rename: Annotated[
+        str | None,
+        Option(
+            "--rename TABLE",
+            "Other names for the tips of trees: a file of lines with a name, a tab and the name in "
+            "its place. PREFIX.mltree.names leads back to the names of the alignment.",
+            reads="file",
+        ),
+    ] = None
     data_type: DataType = None
 
 
@@ -801,5 +823,13 @@ class CheckOptions(ShownOptions, DataOptions, kw_only=True):
             reads="file",
         ),
     ] = None
+    symmetry: Annotated[
+        bool,
+        Option(
+            "--symmetry",
+            "Also test every pair of sequences for symmetry (Bowker), marginal symmetry (Stuart) "
+            "and internal symmetry: models take evolution to be stationary and reversible.",
+        ),
+    ] = False
     threads: Threads = None
     device: Device = None

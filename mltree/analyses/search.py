@@ -24,6 +24,7 @@ from mltree.analyses.bootstrap import (
     replicate_settings,
     replicated,
     replicated_in_memory,
+    sampling_scheme,
 )
 from mltree.analyses.evaluate import check_rates, site_rates
 from mltree.analyses.html_report import REPORT, write_report
@@ -33,6 +34,7 @@ from mltree.analyses.tree_sets import CONSENSUS_FILES, METRICS, SUPPORT_KINDS, s
 from mltree.analyses.tree_tests import BRANCHES, LocalTests
 from mltree.analyses.ufboot import ULTRAFAST_KINDS, UltrafastPlan, replicates_of, ultrafast_texts
 from mltree.data.alignments import MIN_TAXA, Source
+from mltree.data.source import TaxonNumbers
 from mltree.device.layout_choice import KeptLayouts
 from mltree.fit.settings import SearchSettings, preset
 from mltree.models.partitioned import PartitionModel
@@ -79,7 +81,7 @@ from mltree.system.process import ExitMessage, on_signal
 from mltree.system.ranks import LONE, Ranks, current_ranks
 from mltree.system.values import Value
 from mltree.tree.clades import read_labelled
-from mltree.tree.newick import write_newick
+from mltree.tree.newick import listed, write_newick
 from mltree.tree.splits import facing
 from mltree.treesearch.checkpoint import Checkpoint
 from mltree.treesearch.constraint import read_constraint
@@ -166,7 +168,7 @@ def run_search(
     models = choice_kinds(has_parts=True) if options.chooses else ()
     kinds = _kinds(options, plan)
     every = (EVENTS, START, *RESULTS, PART_TREES, RATES, CHECKPOINT, LAST, *models, *kinds)
-    _expect_choice(options, "--merge goes with --model auto", "or `mltree model --merge`")
+    _expect_choice(options, "{} goes with --model auto", "or with `mltree model`")
     workspace.check((LOG, REPORT, *every), options.inputs)
     expect_record(workspace.path(EVENTS))
     held = {*every, *OF_THE_TREE, BRANCHES} - {REPORT}  # a report may be drawn at any time
@@ -201,14 +203,16 @@ def search_in_memory(
         MltreeError: the data, the model, a tree or the device cannot be used.
     """
     plan = plan or SupportPlan.asked_by(options)
-    _expect_choice(options, "merge=True goes with model='auto'", "or mltree.model")
+    _expect_choice(options, "{} goes with model='auto'", "or mltree.model")
     return _searched(options, SearchOutput(options, plan, emit, source))
 
 
 def _expect_choice(options: SearchOptions, message: str, hint: str) -> None:
-    """Make sure that parts are merged only where models are chosen. Raises: InputError."""
-    if options.merge and not options.chooses:
-        raise InputError(message, hint=hint)
+    """Make sure that options of a choice are given only where there is one. Raises: InputError."""
+    given = {"--merge": options.merge, "--model-set": options.model_set is not None}
+    if any(given.values()) and not options.chooses:
+        name = next(name for name, is_given in given.items() if is_given)
+        raise InputError(message.format(name), hint=hint)
 
 
 def _searched(options: SearchOptions, output: SearchOutput) -> FinishedSearch:
@@ -346,7 +350,8 @@ class SearchOutput:
 
     def _bootstrap(self, model: PartitionModel) -> Bootstrap:
         settings = replicate_settings(self.options.moves == "nni")
-        return bootstrap_after(self._ready, model, settings, self.options.seed)
+        scheme = sampling_scheme(self.options.sampling, self._ready.problem)
+        return bootstrap_after(self._ready, model, settings, self.options.seed, scheme)
 
     def _as_written(self, model: PartitionModel) -> PartitionModel:
         """The model with the digits of its file."""
@@ -669,7 +674,8 @@ def search_settings(options: SearchOptions) -> SearchSettings:
 
 
 def _expect(options: SearchOptions, problem: Problem) -> None:
-    """Make sure that taxa, trees and the constraint are those of the data."""
+    """Make sure that taxa, trees, parts and the constraint are those of the data."""
+    sampling_scheme(options.sampling, problem)
     _outgroup(options.outgroup, problem.taxa)
     constraint = options.constraint
     groups = read_constraint(constraint, problem.taxa) if constraint else None
@@ -698,12 +704,11 @@ def _outgroup(names: str | None, taxa: Sequence[str]) -> list[int]:
     """Tips of the outgroup; the first taxon where none is named."""
     if names is None:
         return [0]
-    index = {taxon: tip for tip, taxon in enumerate(taxa)}
+    tips = TaxonNumbers(taxa)
     members = [name.strip() for name in names.split(",")]
-    for name in members:
-        if name not in index:
-            raise InputError(f"outgroup: {name!r} is not in the alignment", taxon=name)
-    return [index[name] for name in members]
+    if unknown := [name for name in members if tips[name] < 0]:
+        raise InputError(f"outgroup: {listed(unknown)} not in the alignment", taxon=unknown[0])
+    return [tips[name] for name in members]
 
 
 def _to_open(files: Mapping[str, str]) -> str:

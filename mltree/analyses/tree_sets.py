@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, replace
 from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, NamedTuple
@@ -23,7 +23,7 @@ from mltree.analyses.options import (
 )
 from mltree.data.alignments import read_alignment
 from mltree.data.patterns import Patterns, compress
-from mltree.data.source import expect_file
+from mltree.data.source import TaxonNumbers, expect_file
 from mltree.runs.calls import Call, in_turn, taking
 from mltree.runs.inputs import TreeLike, newick_of, newicks_of
 from mltree.runs.logged_run import command_result, finish
@@ -439,7 +439,9 @@ def _genes(file: str, tree: Clades) -> list[Clades]:
     Raises:
         InputError: there is none, or one has a taxon that the tree has not.
     """
-    genes = list(read_gene_trees(file))
+    spelled = TaxonNumbers(tree.taxa)
+    read = read_gene_trees(file)
+    genes = [replace(gene, taxa=tuple(spelled.names(gene.taxa))) for gene in read]
     if not genes:
         raise InputError("no tree in it", file=file, hint="a Newick tree ends with ';'")
     for number, gene in enumerate(genes, 1):
@@ -452,6 +454,7 @@ def _genes(file: str, tree: Clades) -> list[Clades]:
 
 def _patterns(file: str, datatype: str | None, tree: Clades) -> Patterns:
     patterns = compress(read_alignment(file, datatype))
+    patterns = replace(patterns, taxa=tuple(TaxonNumbers(tree.taxa).names(patterns.taxa)))
     lost = sorted(set(tree.taxa) - set(patterns.taxa))
     if lost:
         raise InputError(f"{listed(lost)} not in the alignment", file=file, taxon=lost[0])

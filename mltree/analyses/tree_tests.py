@@ -19,6 +19,7 @@ from mltree.analyses.options import (
 from mltree.analyses.tree_sets import smaller_sides, words_of, writing
 from mltree.data.alignments import Source
 from mltree.data.patterns import Patterns
+from mltree.data.source import TaxonNumbers
 from mltree.likelihood.likelihood import TreeLikelihood
 from mltree.likelihood.site_rows import rows_of_neighbours, rows_of_trees
 from mltree.models.partitioned import Linkage, PartitionModel
@@ -26,7 +27,7 @@ from mltree.program.cases import Case
 from mltree.runs.calls import Call, taking
 from mltree.runs.demand import RowCounts
 from mltree.runs.engines import Engines, Workload, open_engines
-from mltree.runs.logged_run import load
+from mltree.runs.logged_run import load, names_file
 from mltree.runs.options import one_of
 from mltree.runs.problem import Problem
 from mltree.runs.results import PhyloTree, Table
@@ -99,9 +100,11 @@ def run_alrt(options: BranchTestOptions, reporter: Reporter) -> None:
     _tests_of(options)  # before anything is read
     kinds, workspace = (SUPPORTS, BRANCHES), options.workspace
     with writing("alrt", options, workspace, kinds, reporter) as write:
-        found = _tested_branches(options, reporter)
+        problem = load(options, reporter)
+        found = _tested_branches(options, problem, reporter)
         newick = found.tree.newick
         texts = {SUPPORTS: newick + "\n", BRANCHES: found.tested.table(found.taxa)}
+        texts |= names_file(problem)
         facts = {"seed": options.seed, "branches": len(found.tested.edges)}
         write(texts, {**facts, "means": found.means, "tree": newick})
 
@@ -110,15 +113,12 @@ def _tests_of(options: BranchTestOptions) -> LocalTests:
     return LocalTests(tuple(_names(options.tests, BRANCH_TESTS)), options.replicates)
 
 
-def _tested_branches(
-    options: BranchTestOptions, emit: Emit, source: Source | None = None
-) -> BranchTestResult:
-    """The tests of a tree's branches; ``source``: sequences at hand.
+def _tested_branches(options: BranchTestOptions, problem: Problem, emit: Emit) -> BranchTestResult:
+    """The tests of a tree's branches.
 
     Raises:
         InputError: the tree has no branch that there are tests of.
     """
-    problem = load(options, emit, source)
     tree = read_tree(options.tree, problem, emit)
     count, inner = len(testable(tree)), len(tree.inner_edges)
     if not count:
@@ -153,7 +153,7 @@ def _labels(file: str, tree: Tree, taxa: Sequence[str]) -> dict[int, str]:
     clades, texts = read_labelled(file)
     inner = clades.only(clades.is_inner)
     of_clades = members(sides(inner, unit_bits(len(taxa))), len(taxa))
-    inside, tip_of = np.empty_like(of_clades), {name: tip for tip, name in enumerate(taxa)}
+    inside, tip_of = np.empty_like(of_clades), TaxonNumbers(taxa)
     inside[:, [tip_of[name] for name in clades.taxa]] = of_clades
     inside ^= inside[:, :1]
     edges, of_edges = tree.inner_edges, members(splits(tree)[tree.inner_edges], len(taxa))
@@ -336,7 +336,7 @@ class BranchTestResult(Table):
 def alrt(options: BranchTestOptions, source: Source, call: Call) -> BranchTestResult:
     """Test the branches of a tree against their neighbours, as ``mltree alrt`` does."""
     _tests_of(options)
-    return _tested_branches(options, call, source)
+    return _tested_branches(options, load(options, call, source), call)
 
 
 def run_test(options: TreeTestOptions, reporter: Reporter) -> None:
@@ -349,9 +349,10 @@ def run_test(options: TreeTestOptions, reporter: Reporter) -> None:
     tests = _tree_tests_of(options)
     kinds, workspace = (TABLE, TREES), options.workspace
     with writing("test", options, workspace, kinds, reporter) as write:
-        event, fits = _tested_trees(options, tests, reporter)
+        problem = load(options, reporter)
+        event, fits = _tested_trees(options, problem, tests, reporter)
         text = "".join(f"{newick}\n" for newick in fits)
-        texts = {TABLE: "".join(_tree_lines(event)), TREES: text}
+        texts = {TABLE: "".join(_tree_lines(event)), TREES: text, **names_file(problem)}
         write(texts, {"seed": options.seed, **asdict(event)})
 
 
@@ -360,14 +361,14 @@ def _tree_tests_of(options: TreeTestOptions) -> Sequence[str]:
 
 
 def _tested_trees(
-    options: TreeTestOptions, tests: Sequence[str], emit: Emit, source: Source | None = None
+    options: TreeTestOptions, problem: Problem, tests: Sequence[str], emit: Emit
 ) -> tuple[TreesTested, list[str]]:
-    """The verdicts on all trees, and the different ones in Newick; ``source``: data at hand.
+    """The verdicts on all trees, and the different ones in Newick.
 
     Raises:
         InputError: as :func:`run_test`.
     """
-    problem, name = load(options, emit, source), tree_named(options.trees, "the trees")
+    name = tree_named(options.trees, "the trees")
     if len(problem.groups) > 1:
         raise InputError("these tests take data of one type", file=options.model)
     if problem.model.n_parts > 1 and problem.model.linkage == Linkage.UNLINKED:
@@ -532,7 +533,8 @@ class TreeTestResult(Table):
 @taking(TreeTestOptions, "trees", "model")
 def test(options: TreeTestOptions, source: Source, call: Call) -> TreeTestResult:
     """Tell which of several trees the data reject, as ``mltree test`` does."""
-    event, newicks = _tested_trees(options, _tree_tests_of(options), call, source)
+    problem = load(options, call, source)
+    event, newicks = _tested_trees(options, problem, _tree_tests_of(options), call)
     own = iter(map(PhyloTree, newicks))
     trees: dict[int, PhyloTree] = {}
     for tree in event.trees:

@@ -38,7 +38,7 @@ from mltree.runs.results import BootstrapResult
 from mltree.runs.trees import TreeResult, TreeSearch
 from mltree.supports.bootstrap import CORRELATION, Ultrafast
 from mltree.supports.consensus import Consensus, SplitTable, consensus, members, split_table
-from mltree.supports.resampling import Resampling
+from mltree.supports.resampling import USUAL, Resampling, SamplingScheme
 from mltree.system.arrays import Bool, Float64, Index, UInt64
 from mltree.system.errors import InputError
 from mltree.system.events import (
@@ -134,16 +134,18 @@ def ultrafast(
     settings: SearchSettings | None = None,
     emit: Emit = ignore,
     limit: float | None = None,
+    scheme: SamplingScheme = USUAL,
 ) -> UltrafastOutcome:
     """Offer trees until the supports stay as they are.
 
     settings  of searches by interchanges in which every replicate improves its tree, under its own
               weights (IQ-TREE's --bnni); None: the trees are what they were offered as
     limit     wall seconds beyond which those searches are left out; None: they never are
+    scheme    how the sites of replicates are drawn
     """
     began = time.perf_counter()
     likelihood = search.engines.likelihood
-    rows = Resampling.of(search.distinct.groups, seed, NAME).below_data(replicates)
+    rows = Resampling.of(search.distinct.groups, seed, NAME, scheme).below_data(replicates)
     plans = search.engines.plans
     stay = all(keeps_drawn(plan.devices, replicates, plan.n_patterns) for plan in plans)
     if stay:
@@ -387,6 +389,7 @@ class UltrafastPlan(Value):
     """True if every replicate improves its tree by interchanges (IQ-TREE's --bnni)."""
     limit: float | None = None
     """Wall seconds beyond which --bnni is left out; None: it never is."""
+    scheme: SamplingScheme = USUAL
 
     @classmethod
     def asked_by(cls, options: SearchOptions) -> UltrafastPlan | None:
@@ -405,7 +408,8 @@ class UltrafastPlan(Value):
         if not FEWEST_REPLICATES <= replicates <= MOST_REPLICATES:
             bounds = f"between {FEWEST_REPLICATES:,} and {MOST_REPLICATES:,} are possible"
             raise InputError(f"--ufboot {replicates}: {bounds}", hint="1000 is usual")
-        return cls(replicates, options.bnni)
+        scheme = SamplingScheme.of(options.sampling)
+        return cls(replicates, options.bnni, scheme=scheme)
 
 
 def climbing_settings(settings: SearchSettings) -> SearchSettings:
@@ -424,7 +428,9 @@ def ultrafast_texts(
     """
     assert result.search is not None
     climbing = climbing_settings(ready.settings) if plan.bnni else None
-    outcome = ultrafast(ready, result.search, plan.replicates, seed, climbing, emit, plan.limit)
+    outcome = ultrafast(
+        ready, result.search, plan.replicates, seed, climbing, emit, plan.limit, plan.scheme
+    )
     taxa = ready.problem.taxa
     different = {id(tree): tree for tree in outcome.trees}
     lines = {key: write_newick(tree, taxa) + "\n" for key, tree in different.items()}

@@ -277,7 +277,7 @@ def _with_model(
         vary = "a protein model of a part is of one rate unless +G4 stands behind it there"
         foreign = [*foreign, _Typed("", ForeignOption(RAXML, note=vary), "")]
     shown = f"{kept[place].partition('=')[0]} {text}" if text else ""
-    if ours == "auto" and command not in CHOOSING:
+    if ours in ("auto", "auto+ASC") and command not in CHOOSING:
         option = CHOSEN_MODEL
     else:
         option = ForeignOption(program, here="" if ours is None else "--model {}")

@@ -2,13 +2,25 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import field
+from functools import partial
 from pathlib import Path
-from typing import TypeAlias
+from typing import NamedTuple, TypeAlias
 
 import numpy as np
 
-from mltree.data.alphabet import DNA, PHASED, PROTEIN, UNKNOWN, UNPHASED, Alphabet, genotype_hint
+from mltree.data.alphabet import (
+    DNA,
+    FOREIGN,
+    PHASED,
+    PROTEIN,
+    UNKNOWN,
+    UNPHASED,
+    Alphabet,
+    genotype_hint,
+    symbols_of,
+)
 from mltree.data.codons import CodonAlphabet, refuse_broken
 from mltree.data.datatype import Letters, alphabet_named
 from mltree.data.formats import (
@@ -18,6 +30,7 @@ from mltree.data.formats import (
     Reading,
     SequenceRows,
     clustal_rows,
+    fold,
     phylip_misfit,
     phylip_readings,
     read_fasta,
@@ -25,7 +38,7 @@ from mltree.data.formats import (
     stockholm_rows,
 )
 from mltree.data.nexus import STANDARD, nexus_rows
-from mltree.data.source import fold, read_text, shown
+from mltree.data.source import NEWICK_SPECIAL, read_text, tree_name
 from mltree.system.arrays import Int64, UInt8
 from mltree.system.errors import InputError
 from mltree.system.values import Value
@@ -107,26 +120,38 @@ Source: TypeAlias = str | Path | MemoryAlignment
 # a second, and every fault is reported with its line, taxon and site.
 #
 # Refused are files that are missing, empty, damaged or binary; rows of different lengths; PHYLIP
-# headers that do not fit; PHYLIP files that can be read in two ways; names that are empty, repeated
-# or hold characters with a meaning in Newick; no sites.
+# headers that do not fit; PHYLIP files that can be read in two ways; names that are empty or
+# repeated; no sites. Names with characters that trees cannot have get others.
 
 MIN_TAXA = 4
 """Below four tips there is one unrooted topology: nothing to search."""
 
-NEWICK_SPECIAL = "()[]:;,'\""
-"""Characters that a name cannot have without quotes in Newick."""
+LEAST_TAXA = 3
+"""Tips of the smallest unrooted tree."""
 
-SAFE_NAMES = "rename the taxon: letters, digits and _ are safe"
+MAX_LISTED = 5
+"""Names and lines that an error message lists."""
 
 Judge = Callable[[UInt8], int]
 """Score of the characters of a reading, u8 [T, sites]; 0 where they make no sense."""
+
+
+class TaxonNames(NamedTuple):
+    """Names of taxa as trees have them."""
+
+    names: tuple[str, ...]
+    """T names, distinct."""
+    renamed: Mapping[str, str]
+    """The names of the file by those here, where they differ."""
 
 
 class Sequences(Value, eq=False):
     """Sequences of a file, taxa and sites in its order."""
 
     names: tuple[str, ...]
-    """T taxon names, distinct."""
+    """T taxon names, distinct, as trees have them."""
+    renamed: Mapping[str, str]
+    """The names of the file by those here, where they differ."""
     characters: UInt8
     """u8 [T, sites]: ASCII, upper case."""
     dots: Dots | None
@@ -161,7 +186,7 @@ class Sequences(Value, eq=False):
                 site = place if sites is None else int(sites[place])
                 byte = int(text[place])
                 kind = f"an {alphabet.name}" if alphabet.name == "AA" else f"a {alphabet.name}"
-                problem = f"site {site + 1}: {shown(byte)} is not {kind} character"
+                problem = f"site {site + 1}: {_shown(byte)} is not {kind} character"
                 hint = _character_hint(byte, characters, alphabet)
                 raise self._error(row, site, problem, part, hint)
 
@@ -199,15 +224,17 @@ def read_sequences(source: Source, judge: Judge) -> Sequences:
     else:
         lines = _as_records(Lines.of(str(source), read_text(source)))
         reading = _read_format(lines, judge)
-    names = _checked_names(lines, reading)
-    characters, dots = spelled_out(_matrix(lines, reading, names), str(source))
-    return Sequences(names, characters, dots, lines, reading)
+    is_memory = isinstance(source, MemoryAlignment)
+    taxa = _taxon_names(lines, reading, is_memory=is_memory)
+    characters, dots = spelled_out(_matrix(lines, reading, taxa.names), str(source))
+    return Sequences(taxa.names, taxa.renamed, characters, dots, lines, reading)
 
 
 def refuse_few(taxa: Sequence[str], path: str) -> None:
     """Check that there are enough taxa for a tree; raises InputError."""
-    if len(taxa) < MIN_TAXA:
-        raise InputError(f"{len(taxa)} taxa; a tree needs at least {MIN_TAXA}", file=path)
+    if len(taxa) < LEAST_TAXA:
+        message = f"{_counted(len(taxa), 'taxon', 'taxa')}; a tree needs at least {LEAST_TAXA}"
+        raise InputError(message, file=path)
 
 
 def _read_format(lines: Lines, judge: Judge) -> Reading:
@@ -247,10 +274,11 @@ def _read_phylip(lines: Lines, judge: Judge) -> Reading:
 
 def _verdict(lines: Lines, reading: Reading, judge: Judge) -> int:
     try:
-        names = _checked_names(lines, reading)
+        names = _taxon_names(lines, reading)
     except InputError:
         return 0
-    return judge(_matrix(lines, reading, names))
+    score = 2 * judge(_matrix(lines, reading, names.names))
+    return score - 1 if score and names.renamed else score
 
 
 def _ambiguous(lines: Lines, readings: list[Reading]) -> InputError:
@@ -263,27 +291,67 @@ def _ambiguous(lines: Lines, readings: list[Reading]) -> InputError:
     return lines.error(f"can be read as {' and as '.join(ways)}", 0, hint=hint)
 
 
-def _checked_names(lines: Lines, reading: Reading) -> tuple[str, ...]:
-    seen: dict[str, int] = {}
-    for row, raw in enumerate(reading.names):
-        head = reading.pieces[row][0]
-        try:
-            name = raw.decode("utf-8")
-        except UnicodeDecodeError:
-            raise lines.error("a taxon name is not UTF-8 text", head, hint=SAFE_NAMES) from None
-        if not name:
-            raise lines.error("a taxon has no name", head, hint="give every taxon a name")
-        wrong = next((c for c in name if c in NEWICK_SPECIAL or not c.isprintable()), None)
-        if wrong is not None:
-            message = f"taxon name {name!r} holds {wrong!r}, which a name in a Newick tree cannot"
-            raise lines.error(message, head, taxon=name, hint=SAFE_NAMES)
-        if name in seen:
-            first = lines.numbers[reading.pieces[seen[name]][0]]
-            where = f" (first on line {first})" if first else ""
-            hint = "only the text before the first space is the name; these clash"
-            raise lines.error(f"taxon {name} occurs twice{where}", head, taxon=name, hint=hint)
-        seen[name] = row
-    return tuple(seen)
+def _taxon_names(lines: Lines, reading: Reading, *, is_memory: bool = False) -> TaxonNames:
+    """The names of the rows, without what a tree's file cannot hold.
+
+    Names in memory keep marks of Newick, where they are put into quotes.
+
+    Raises: InputError: names are missing or not distinct; all of them are listed.
+    """
+    originals = [_text_of(raw) for raw in reading.names]
+    names = [tree_name(name, kept=NEWICK_SPECIAL + " " if is_memory else "") for name in originals]
+    rows_of: dict[str, list[int]] = {}
+    for row, name in enumerate(names):
+        rows_of.setdefault(name, []).append(row)
+    nameless = rows_of.pop("", [])
+    repeated = {name: rows for name, rows in rows_of.items() if len(rows) > 1}
+    if not nameless and not repeated:
+        changed = zip(names, originals, strict=True)
+        return TaxonNames(tuple(names), {new: old for new, old in changed if old != new})
+    place = partial(_rows_shown, lines, reading)
+    problems = [f"{_counted(len(nameless), 'taxon has', 'taxa have')} no name{place(nameless)}"]
+    problems = problems if nameless else []
+    for name, rows in list(repeated.items())[:MAX_LISTED]:
+        spelled = dict.fromkeys(originals[row] for row in rows)
+        become = f", once {' and '.join(spelled)}," if len(spelled) > 1 else ""
+        times = "twice" if len(rows) == 2 else f"{len(rows)} times"
+        problems.append(f"taxon {name}{become} occurs {times}{place(rows)}")
+    more = len(repeated) - MAX_LISTED
+    problems += [f"{_counted(more, 'other name is', 'other names are')} repeated"] * (more > 0)
+    first = nameless[0] if nameless else next(iter(repeated.values()))[1]
+    hint = "give every taxon a name of its own; FASTA's whole header counts where first words clash"
+    taxon = None if nameless else names[first]
+    raise lines.error("; ".join(problems), reading.pieces[first][0], taxon=taxon, hint=hint)
+
+
+def renaming(renamed: Mapping[str, str]) -> tuple[str, ...]:
+    """A notice of names that are changed; none where all are the file's."""
+    pairs = [f"{before} to {name}" for name, before in renamed.items()]
+    more = f" and {len(pairs) - MAX_LISTED} more" if len(pairs) > MAX_LISTED else ""
+    text = f"names changed to what every reader of trees takes: {', '.join(pairs[:MAX_LISTED])}"
+    return (text + more,) if pairs else ()
+
+
+def _text_of(name: bytes) -> str:
+    """A name as text, of UTF-8 or else Latin-1."""
+    try:
+        return name.decode("utf-8")
+    except UnicodeDecodeError:
+        return name.decode("latin-1")
+
+
+def _rows_shown(lines: Lines, reading: Reading, rows: Sequence[int]) -> str:
+    """The line numbers of some rows' names; nothing for sequences in memory."""
+    numbers = [lines.numbers[reading.pieces[row][0]] for row in rows]
+    if not any(numbers):
+        return ""
+    more = f" and {len(numbers) - MAX_LISTED} more" if len(numbers) > MAX_LISTED else ""
+    word = "line" if len(numbers) == 1 else "lines"
+    return f" ({word} {', '.join(map(str, numbers[:MAX_LISTED]))}{more})"
+
+
+def _counted(number: int, one: str, several: str) -> str:
+    return f"{number:,} {one if number == 1 else several}"
 
 
 def _matrix(lines: Lines, reading: Reading, names: tuple[str, ...]) -> UInt8:
@@ -299,6 +367,16 @@ def _matrix(lines: Lines, reading: Reading, names: tuple[str, ...]) -> UInt8:
     if not sites:
         raise InputError("the alignment has no sites", file=lines.path, hint="is it truncated?")
     return np.frombuffer(b"".join(reading.rows), np.uint8).reshape(len(names), sites)
+
+
+def _shown(byte: int) -> str:
+    """A character as an error message shows it: ``'@'``, or its hexadecimal value."""
+    if byte == FOREIGN:
+        return "a byte that is not ASCII"
+    symbols = symbols_of(byte)
+    if len(symbols) > 1:
+        return f"the set {{{symbols}}}"
+    return repr(symbols) if 32 < byte < 127 else f"byte 0x{byte:02x}"
 
 
 def _character_hint(byte: int, characters: UInt8, alphabet: Alphabet) -> str:
@@ -320,7 +398,7 @@ class Alignment(Value, eq=False):
     """An alignment as the file has it: taxa and sites in its order."""
 
     names: tuple[str, ...]
-    """T taxon names, distinct."""
+    """T taxon names, distinct, as trees have them."""
     characters: UInt8
     """u8 [T, sites]: ASCII, upper case; every one belongs to the alphabet."""
     path: str
@@ -335,6 +413,10 @@ class Alignment(Value, eq=False):
     """Dots that were read as the first sequence's characters."""
     has_parts: bool = False
     """True if the file also names parts of the alignment."""
+    notices: tuple[str, ...] = ()
+    """Notices of what the reader has changed."""
+    renamed: Mapping[str, str] = field(default_factory=dict)
+    """The names of the file by those here, where they differ."""
 
     @property
     def n_taxa(self) -> int:
@@ -386,6 +468,8 @@ def read_alignment(
         doubtful=not (forced or model_alphabet) and letters.doubtful,
         dots=sequences.dots,
         has_parts=sequences.lines.has_parts,
+        notices=sequences.lines.notices,
+        renamed=sequences.renamed,
     )
 
 

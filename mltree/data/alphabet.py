@@ -28,6 +28,61 @@ UNKNOWN = 255
 """Code in `Alphabet.encode` of a character that the alphabet does not have."""
 
 
+# Sets of states in files, ``{01}`` or ``(01)``: one byte each, so that a character stays a byte.
+# Bytes are given out as sets turn up in a process; no code of an alphabet depends on them.
+
+FOREIGN = 255
+"""Byte in place of any that is not ASCII in a sequence."""
+
+_FIRST_SET = 128
+_SETS: list[str] = []
+"""The symbols of each set, in order, from the byte `_FIRST_SET` on."""
+
+_SET = re.compile(rb"[{(]([0-9A-Z,?-]+)[)}]")
+_BRACKETS = (b"(", b")", b"{", b"}")
+
+
+def packed(text: bytes) -> bytes:
+    """Characters without white space, in capitals, with a byte in place of each set of states.
+
+    Text whose brackets are not all of sets is returned as it is: with more than 42 states they are
+    states themselves. A set with a gap or an unknown state is unknown.
+
+    Raises: InputError: too many different sets.
+    """
+    if b"(" not in text and b"{" not in text:
+        return text
+    replaced, number = _SET.subn(_byte_of, text)
+    return replaced if sum(map(text.count, _BRACKETS)) == 2 * number else text
+
+
+def _byte_of(match: re.Match[bytes]) -> bytes:
+    symbols = "".join(sorted(set(match[1].decode()) - {","}))
+    if "-" in symbols or "?" in symbols or not symbols:
+        return b"?"
+    if len(symbols) == 1:
+        return symbols.encode()
+    if symbols not in _SETS:
+        if _FIRST_SET + len(_SETS) == FOREIGN:
+            message = f"more than {len(_SETS)} different sets of states, {match[0].decode()} is one"
+            raise InputError(message, hint="write ? for the rarest")
+        _SETS.append(symbols)
+    return bytes([_FIRST_SET + _SETS.index(symbols)])
+
+
+def symbols_of(byte: int) -> str:
+    """The symbols of the set that a byte stands for; of any other byte its own."""
+    return _SETS[byte - _FIRST_SET] if 0 <= byte - _FIRST_SET < len(_SETS) else chr(byte)
+
+
+def spelled(characters: bytes) -> bytes:
+    """Characters as files have them, with sets of states in braces."""
+    if characters.isascii():
+        return characters
+    sets = {_FIRST_SET + n: b"{%s}" % symbols.encode() for n, symbols in enumerate(_SETS)}
+    return b"".join(sets.get(byte, b"%c" % byte) for byte in characters)
+
+
 class Alphabet(Value, eq=False):
     """States, the codes that tips are stored as, and the characters that mean each code.
 
@@ -125,12 +180,31 @@ class Alphabet(Value, eq=False):
         return bool((other.code_of[self.code_of != UNKNOWN] != UNKNOWN).all())
 
     def encode(self, raw: UInt8) -> UInt8:
-        """Codes u8 [..., sites] of ASCII characters, any case; `UNKNOWN` for others."""
-        return _translated(raw, self.code_of.tobytes())
+        """Codes u8 [..., sites] of characters, any case; `UNKNOWN` for others.
+
+        A set of states has the code of a character that means the same states.
+        """
+        table = self.code_of
+        if _SETS:
+            table, codes = table.copy(), self.codes_by_states
+            for n, symbols in enumerate(_SETS):
+                table[_FIRST_SET + n] = codes.get(self._states_of(symbols), UNKNOWN)
+        return _translated(raw, table.tobytes())
+
+    @cached_property
+    def codes_by_states(self) -> dict[bytes, int]:
+        """The code of each tip vector."""
+        codes = {row.tobytes(): code for code, row in enumerate(self.tip_table)}
+        return codes | {self.tip_table[self.gap_code].tobytes(): self.gap_code}
+
+    def _states_of(self, symbols: str) -> bytes:
+        """The tip vector of a set; empty where a symbol is none of this alphabet."""
+        codes = self.code_of[[ord(symbol) for symbol in symbols]]
+        return b"" if UNKNOWN in codes else self.tip_table[codes].max(axis=0).tobytes()
 
     def decode(self, codes: UInt8) -> UInt8:
-        """Canonical ASCII characters of codes u8 [..., sites], `width` a site."""
-        written = np.frombuffer("".join(self.symbols).encode("ascii"), np.uint8)
+        """Canonical characters of codes u8 [..., sites], `width` a site."""
+        written = np.frombuffer("".join(self.symbols).encode("latin-1"), np.uint8)
         characters: UInt8 = written.reshape(-1, self.width)[codes]
         return characters.reshape(*codes.shape[:-1], -1)
 
@@ -177,6 +251,15 @@ HETEROZYGOTES = {"M": "AC", "R": "AG", "W": "AT", "S": "CG", "Y": "CT", "K": "GT
 _GENOTYPE_GAPS = "-.?NOX"
 
 
+class GenotypeAlphabet(Alphabet, eq=False):
+    """Genotypes: a set of two nucleotides is the letter of a heterozygote."""
+
+    def _states_of(self, symbols: str) -> bytes:
+        code = DNA.codes_by_states.get(DNA._states_of(symbols), DNA.gap_code)
+        letter = self.code_of[ord(DNA.symbols[code])]
+        return b"" if letter == UNKNOWN else self.tip_table[letter].tobytes()
+
+
 def _alphabet(name: str, *, phased: bool) -> Alphabet:
     same = {base: [2 * base] for base in DNA.states}
     different = {
@@ -185,7 +268,9 @@ def _alphabet(name: str, *, phased: bool) -> Alphabet:
     letters = same | different
     states = [pair for of_letter in letters.values() for pair in of_letter[:1]]
     states += [pair for of_letter in letters.values() for pair in of_letter[1:]]
-    return Alphabet.of_characters(name, states, letters, gaps=_GENOTYPE_GAPS, aliases={"U": "T"})
+    return GenotypeAlphabet.of_characters(
+        name, states, letters, gaps=_GENOTYPE_GAPS, aliases={"U": "T"}
+    )
 
 
 UNPHASED = _alphabet("GT10", phased=False)
@@ -219,14 +304,46 @@ MAX_STATES = len(SYMBOLS)
 _GAPS = "-?."
 _NAME = re.compile(r"MULTI([0-9]{1,9})")
 
-BINARY = Alphabet.of_states("BIN", SYMBOLS[:2], gaps=_GAPS)
-"""Codes 0 and 1 are the states, 2 the gap."""
+
+class CharacterAlphabet(Alphabet, eq=False):
+    """Binary or multistate characters: the codes of states, of sets of states, and the gap."""
+
+    def covering(self, blocks: Iterable[UInt8], /) -> Alphabet:
+        """The alphabet with a code for every set of states of the data."""
+        present = np.zeros(256, np.bool_)
+        for block in blocks:
+            present |= np.bincount(block.ravel(), minlength=256) > 0
+        occurring = np.flatnonzero(present[_FIRST_SET : _FIRST_SET + len(_SETS)])
+        every = {_SETS[n] for n in occurring} | self._sets
+        several = {symbols for symbols in every if set(symbols) < set(self.states)}
+        return _with_sets(self.name, str(self.states), tuple(sorted(several)))
+
+    @property
+    def _sets(self) -> set[str]:
+        return {symbols_of(ord(symbol)) for symbol in self.symbols[self.n_states : self.gap_code]}
 
 
 @cache
+def _with_sets(name: str, states: str, sets: tuple[str, ...]) -> Alphabet:
+    plain = CharacterAlphabet.of_states(name, states, gaps=_GAPS)
+    if not sets:
+        return plain
+    symbols = "".join(chr(_FIRST_SET + _SETS.index(of_set)) for of_set in sets)
+    rows = [[float(state in of_set) for state in states] for of_set in sets]
+    code_of, gap_code = plain.code_of.copy(), len(states) + len(sets)
+    code_of[code_of == plain.gap_code] = gap_code
+    code_of[[ord(symbol) for symbol in symbols]] = np.arange(len(states), gap_code)
+    table = np.insert(plain.tip_table, len(states), rows, axis=0)
+    return CharacterAlphabet(name, states, states + symbols + _GAPS[0], table, code_of, gap_code)
+
+
+BINARY = _with_sets("BIN", SYMBOLS[:2], ())
+"""Codes 0 and 1 are the states, 2 the gap."""
+
+
 def multistate(states: int) -> Alphabet:
     """The alphabet with ``states`` states, 2 to 64: the same object at every call."""
-    return Alphabet.of_states(f"MULTI{states}", SYMBOLS[:states], gaps=_GAPS)
+    return _with_sets(f"MULTI{states}", SYMBOLS[:states], ())
 
 
 def characters_named(name: str) -> Alphabet | None:
@@ -249,6 +366,7 @@ def states_in(counts: Int64) -> Alphabet:
 
     It is binary where there are but 0 and 1. What is no symbol at all does not count.
     """
-    present = [place for place, symbol in enumerate(SYMBOLS) if counts[ord(symbol)]]
+    symbols = {symbol for byte in np.flatnonzero(counts).tolist() for symbol in symbols_of(byte)}
+    present = [place for place, symbol in enumerate(SYMBOLS) if symbol in symbols]
     states = max(present, default=1) + 1
     return BINARY if states <= 2 else multistate(states)

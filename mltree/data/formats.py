@@ -6,15 +6,19 @@ import re
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field, replace
 from functools import cached_property
-from itertools import accumulate, chain
+from itertools import accumulate
 
 import numpy as np
 
-from mltree.data.alphabet import DNA, PROTEIN, Alphabet
-from mltree.data.source import WHITESPACE, fold
+from mltree.data.alphabet import DNA, FOREIGN, PROTEIN, Alphabet, packed, spelled
+from mltree.data.source import WHITESPACE
 from mltree.system.arrays import Bool, UInt8
 from mltree.system.errors import InputError
 from mltree.system.values import Value
+
+_UPPER = bytes(
+    FOREIGN if byte > 127 else byte - 32 if 97 <= byte < 123 else byte for byte in range(256)
+)
 
 
 class Lines(Value):
@@ -30,6 +34,8 @@ class Lines(Value):
     """``"DNA"`` or ``"AA"`` where the file itself says so."""
     has_parts: bool = False
     """True if the file also names parts of the alignment; the reader passes them over."""
+    notices: tuple[str, ...] = ()
+    """Notices of what the reader has changed."""
 
     @cached_property
     def lengths(self) -> list[int]:
@@ -94,6 +100,8 @@ class SequenceRows:
     """For each name the index of each line with a piece of its sequence, and the piece."""
     has_parts: bool = False
     """True if the file also names parts of the alignment."""
+    notices: tuple[str, ...] = ()
+    """Notices of what the reader has changed."""
 
     def add(self, name: bytes, line: int, piece: bytes) -> None:
         """Append a piece to a taxon's sequence."""
@@ -119,8 +127,9 @@ class SequenceRows:
         if not text:
             raise lines.error("no sequences", 0, hint="is it truncated?")
         return Lines(
-            lines.path, text, numbers, self.file_format, self.datatype, has_parts=self.has_parts
-        )
+            lines.path, text, numbers, self.file_format, self.datatype, self.has_parts,
+            self.notices,
+        )  # fmt: skip
 
 
 # The meaning of a ``.``: a gap, or the character of the first sequence at that site.
@@ -179,8 +188,9 @@ def _is_letter(row: UInt8) -> Bool:
 def read_fasta(lines: Lines) -> Reading:
     """Every record of the file, ``>name`` and any number of lines; rows of any length.
 
-    The name ends at the first white space; the rest of its line is a description and ignored, and
-    so are lines that begin with ``;``, the comments of Pearson's first format.
+    The name ends at the first white space; the rest of its line is a description and ignored,
+    unless names would be repeated: then all have as many words more as it takes, as IQ-TREE reads
+    them. Lines that begin with ``;``, the comments of Pearson's first format, are ignored.
 
     Raises: InputError: something else comes before the first record.
     """
@@ -192,11 +202,24 @@ def read_fasta(lines: Lines) -> Reading:
     heads = [lines.text[head] for head, *_ in pieces]
     return Reading(
         file_format=lines.file_format,
-        names=[(head[1:].split(None, 1) or [b""])[0] for head in heads],
+        names=_first_words([head[1:] for head in heads]),
         rows=[fold([lines.text[n] for n in rest]) for _, *rest in pieces],
         pieces=list(pieces),
         name_width=[len(head) for head in heads],
     )
+
+
+def _first_words(headers: Sequence[bytes]) -> list[bytes]:
+    """The first word of every header, or as many words as it takes until no two are the same."""
+    names = [(header.split(None, 1) or [b""])[0] for header in headers]
+    if len(set(names)) == len(names):
+        return names
+    words = [header.split() for header in headers]
+    for number in range(2, max(map(len, words)) + 1):
+        names = [b" ".join(some[:number]) for some in words]
+        if len(set(names)) == len(names):
+            break
+    return names
 
 
 # PHYLIP: a header with the numbers of taxa and sites, then names and sequences.
@@ -346,7 +369,17 @@ def _interleaved(lines: Lines, header: Header) -> Reading:
 
 
 def _length(text: bytes) -> int:
-    return len(text.translate(None, WHITESPACE))
+    return len(packed(text.translate(_UPPER, WHITESPACE)))
+
+
+def fold(pieces: list[bytes]) -> bytes:
+    """Sequence characters of some lines: joined, without white space, in upper case.
+
+    A set of states within a line is one character.
+    """
+    if any(b"(" in piece or b"{" in piece for piece in pieces):
+        return b"".join(packed(piece.translate(_UPPER, WHITESPACE)) for piece in pieces)
+    return b"".join(pieces).translate(_UPPER, WHITESPACE)
 
 
 HEADER_HINT = "the first line must be the number of taxa and the number of sites"
@@ -607,7 +640,7 @@ def _relaxed(rows: Rows, _: Alphabet) -> Iterator[bytes]:
     """A line a taxon: the name, blanks, the sequence."""
     yield _header(rows)
     for name, (_name, sequence) in zip(_padded(rows), rows, strict=True):
-        yield name + sequence
+        yield name + spelled(sequence)
 
 
 def _blockwise(rows: Rows, _: Alphabet) -> Iterator[bytes]:
@@ -619,7 +652,7 @@ def _blockwise(rows: Rows, _: Alphabet) -> Iterator[bytes]:
             yield b""
         for name, (_name, sequence) in zip(names, rows, strict=True):
             head = name if start == 0 else b" " * len(names[0])
-            yield head + b" ".join(_cut(sequence[start : start + LINE], 10))
+            yield head + b" ".join(map(spelled, _cut(sequence[start : start + LINE], 10)))
 
 
 def _strict(rows: Rows, _: Alphabet) -> Iterator[bytes]:
@@ -631,11 +664,13 @@ def _strict(rows: Rows, _: Alphabet) -> Iterator[bytes]:
             raise InputError(f"{name!r} is longer than {width}", taxon=name, hint=hint)
     yield _header(rows)
     for name, sequence in rows:
-        yield name.encode().ljust(STRICT_NAME_WIDTH) + sequence
+        yield name.encode().ljust(STRICT_NAME_WIDTH) + spelled(sequence)
 
 
 def _fasta(rows: Rows, _: Alphabet) -> Iterator[bytes]:
-    return chain.from_iterable((b">" + name.encode(), *_cut(row, LINE)) for name, row in rows)
+    for name, row in rows:
+        yield b">" + name.encode()
+        yield from map(spelled, _cut(row, LINE))
 
 
 def _nexus(rows: Rows, alphabet: Alphabet) -> Iterator[bytes]:
@@ -647,7 +682,7 @@ def _nexus(rows: Rows, alphabet: Alphabet) -> Iterator[bytes]:
     form = b"  FORMAT DATATYPE=%s MISSING=? GAP=-;" % datatype
     yield from (b"#NEXUS", b"BEGIN DATA;", sizes, form, b"  MATRIX")
     for name, (_name, sequence) in zip(_padded(words), rows, strict=True):
-        yield b"    " + name + sequence
+        yield b"    " + name + spelled(sequence)
     yield from (b"  ;", b"END;")
 
 

@@ -4,11 +4,11 @@ The commands of all blocks are found here; comments in square brackets may be ne
 quotes, which end on their line, may hold any mark. Other blocks are read where they belong: sets by
 :mod:`mltree.data.parts`, trees by :mod:`mltree.tree.newick`.
 
-Of a DATA or CHARACTERS block DIMENSIONS, FORMAT (DATATYPE, GAP, MISSING, MATCHCHAR, INTERLEAVE) and
-MATRIX are read, with sets of states such as ``{AG}`` in DNA; what else changes what a character
-means (EQUATE, TRANSPOSE, NOLABELS, TOKENS, ITEMS, ...) is refused, and so is in every block what
-takes sites or taxa out, weighs them or orders their states. Charsets and partitions are told of,
-not used.
+Of a DATA or CHARACTERS block DIMENSIONS, FORMAT (DATATYPE, SYMBOLS, RESPECTCASE, GAP, MISSING,
+MATCHCHAR, INTERLEAVE) and MATRIX are read, with sets of states such as ``{AG}`` or ``(01)``; what
+else changes what a character means (EQUATE, TRANSPOSE, NOLABELS, TOKENS, ITEMS, ...) is refused,
+and so is in every block what takes sites or taxa out, weighs them or orders their states. Charsets
+and partitions are told of, not used.
 """
 
 from __future__ import annotations
@@ -20,8 +20,8 @@ from dataclasses import dataclass, field
 from itertools import accumulate, pairwise
 from typing import NamedTuple
 
-from mltree.data.alphabet import SYMBOLS
-from mltree.data.formats import Lines, SequenceRows
+from mltree.data.alphabet import SYMBOLS, spelled
+from mltree.data.formats import Lines, SequenceRows, fold
 from mltree.system.errors import InputError
 
 QUOTED = r"""(?:'(?:[^'\n]|'')*'|"[^"\n]*")"""
@@ -165,18 +165,14 @@ HARMLESS = {
 }
 """Words of FORMAT that say with these values what is so anyhow; with others they are refused."""
 
+MOST_SYMBOLS = SYMBOLS.index("(")
+"""States of a file that has symbols of its own: beyond, brackets would be states."""
+
 INTERLEAVED = {"": True, "YES": True, "NO": False}
 
 PARTS = ("CHARSET", "CHARPARTITION", "PARTITION")
 """Commands that cut the alignment in parts."""
 
-IUPAC = {
-    "AC": "M", "AG": "R", "AT": "W", "CG": "S", "CT": "Y", "GT": "K",
-    "ACG": "V", "ACT": "H", "AGT": "D", "CGT": "B", "ACGT": "N",
-}  # fmt: skip
-"""IUPAC's letters by sets of nucleotides."""
-
-_SET = re.compile(rb"[{(]([A-Za-z0-9\s,]*)[})]")
 _ASSIGNMENT = re.compile(r"([A-Za-z]+)(?:\s*=\s*(\"[^\"]*\"|'[^']*'|\S+))?")
 _NAME = re.compile(rb"\s*(?:'((?:[^']|'')*)'|(\S+))")
 
@@ -194,6 +190,8 @@ class _Format:
     datatype: str | None = None
     symbols: dict[str, str] = field(default_factory=dict)
     """SYMBOLS and RESPECTCASE, where they are told."""
+    recoded: dict[str, str] = field(default_factory=dict)
+    """The symbol here of each state of the file, where they differ."""
     is_interleaved: bool = False
 
 
@@ -272,24 +270,44 @@ def _take_format(lines: Lines, command: NexusCommand, form: _Format) -> None:
             shown = f"{name}={value}" if value and name in (*HARMLESS, "INTERLEAVE") else name
             raise lines.error(f"{shown} in FORMAT is not read", command.line)
     if form.datatype == STANDARD:
-        _check_symbols(lines, command, form)
+        _take_symbols(lines, command, form)
 
 
-def _check_symbols(lines: Lines, command: NexusCommand, form: _Format) -> None:
-    hint = "recode the states as 0, 1, 2, ... (after 9 come A, B, ...)"
-    if "RESPECTCASE" in form.symbols:
-        message = "RESPECTCASE in FORMAT: a and A are one state here"
-        raise lines.error(message, command.line, hint=hint)
-    text = "".join(form.symbols.get("SYMBOLS", "").upper().split())
-    text = re.sub("([0-9A-Z])~([0-9A-Z])", _range_of_symbols, text)
-    if not SYMBOLS.startswith(text):
-        message = f'SYMBOLS="{text}" in FORMAT: the states are not in the order that they have here'
-        raise lines.error(message, command.line, hint=hint)
+def _take_symbols(lines: Lines, command: NexusCommand, form: _Format) -> None:
+    """Tell how states are written here: the first of SYMBOLS as 0, the next as 1, ..."""
+    is_cased, text = "RESPECTCASE" in form.symbols, form.symbols.get("SYMBOLS", "")
+    if is_cased and not text:
+        hint = 'name the states, as in SYMBOLS="0 1 a A"'
+        raise lines.error("RESPECTCASE without SYMBOLS in FORMAT", command.line, hint=hint)
+    text = "".join(text.split() if is_cased else text.upper().split())
+    text = re.sub("([0-9A-Za-z])~([0-9A-Za-z])", _range_of_symbols, text)
+    if len(set(text)) < len(text) or len(text) > MOST_SYMBOLS:
+        message = f'SYMBOLS="{text}" in FORMAT: not up to {MOST_SYMBOLS} different states'
+        raise lines.error(message, command.line)
+    form.recoded = {} if SYMBOLS.startswith(text) else dict(zip(text, SYMBOLS, strict=False))
 
 
 def _range_of_symbols(match: re.Match[str]) -> str:
-    first, last = (SYMBOLS.index(symbol) for symbol in match.groups())
-    return SYMBOLS[first : last + 1] or match[0]
+    first, last = map(ord, match.groups())
+    return "".join(map(chr, range(first, last + 1))) or match[0]
+
+
+def _recode(lines: Lines, n: int, text: bytes, form: _Format) -> bytes:
+    """Characters of a line with the symbols that their states have here.
+
+    Raises: InputError: one is no state of the file.
+    """
+    if not form.recoded:
+        return text
+    shown = text.decode("latin-1")
+    if "RESPECTCASE" not in form.symbols:
+        shown = shown.upper()
+    marks = {character.decode("latin-1") for character in form.characters.values()}
+    kept = {*"{}(), \t\r", *marks, *(mark.upper() for mark in marks)}
+    for letter in shown:
+        if letter not in form.recoded and letter not in kept:
+            raise lines.error(f"{letter!r} is none of SYMBOLS", n)
+    return "".join(form.recoded.get(letter, letter) for letter in shown).encode("latin-1")
 
 
 def _matrix(lines: Lines, command: NexusCommand, form: _Format) -> SequenceRows:
@@ -303,6 +321,9 @@ def _matrix(lines: Lines, command: NexusCommand, form: _Format) -> SequenceRows:
         message = f"NTAX is {form.sizes['NTAX']}, but the MATRIX has {taxa} taxa"
         raise lines.error(message, command.line)
     _translate(lines, rows, form)
+    changed = [f"{old} is {new}" for old, new in form.recoded.items() if old != new]
+    if changed:
+        rows.notices = (f"states are numbered as SYMBOLS lists them: {', '.join(changed)}",)
     return rows
 
 
@@ -323,7 +344,7 @@ def _read_rows(
                 shown = name.decode("utf-8", "replace")
                 raise lines.error(f"taxon {shown} comes a second time", n, hint=hint)
             length = 0
-        piece = _residues(lines, n, rest, rows.datatype)
+        piece = fold([_recode(lines, n, rest, form)])
         rows.add(name, n, piece)
         length += len(piece)
         if not form.is_interleaved and length >= form.sizes["NCHAR"]:
@@ -340,19 +361,6 @@ def _split_name(lines: Lines, n: int, text: bytes) -> tuple[bytes, bytes]:
     return name, text[match.end() :]
 
 
-def _residues(lines: Lines, n: int, text: bytes, datatype: str | None) -> bytes:
-    """Characters of a line: no white space, sets of nucleotides as IUPAC's letters."""
-
-    def letter(match: re.Match[bytes]) -> bytes:
-        states = "".join(sorted(set(match[1].decode().upper().replace("U", "T")) - set(" ,\t")))
-        if len(states) != 1 and (datatype in ("AA", STANDARD) or states not in IUPAC):
-            hint = "a tip has one state or any: write ? for it" if datatype == STANDARD else ""
-            raise lines.error(f"the set {match[0].decode()} has no letter of its own", n, hint=hint)
-        return (states if len(states) == 1 else IUPAC[states]).encode()
-
-    return b"".join(_SET.sub(letter, text).split())
-
-
 def _check_length(lines: Lines, n: int, name: bytes, length: int, form: _Format) -> None:
     if length != form.sizes.get("NCHAR", length):
         shown, sites = name.decode("utf-8", "replace"), form.sizes["NCHAR"]
@@ -362,7 +370,7 @@ def _check_length(lines: Lines, n: int, name: bytes, length: int, form: _Format)
 
 def _translate(lines: Lines, rows: SequenceRows, form: _Format) -> None:
     """Replace GAP by ``-``, MISSING by ``?`` and MATCHCHAR by the first row's character."""
-    gap, missing, match = form.characters.values()
+    gap, missing, match = (character.upper() for character in form.characters.values())
     gaps, unknown = ({c.lower(), c.upper()} - {b""} for c in (gap, missing))
     table = bytes.maketrans(b"".join([*gaps, *unknown]), b"-" * len(gaps) + b"?" * len(unknown))
     first: bytes | None = None
@@ -378,6 +386,6 @@ def _translate(lines: Lines, rows: SequenceRows, form: _Format) -> None:
         first = row if first is None else first
         spans = pairwise(accumulate((len(piece) for _, piece in pieces), initial=0))
         rows.pieces[name] = [
-            (n, row[start:end].translate(table))
+            (n, spelled(row[start:end].translate(table)))
             for (n, _), (start, end) in zip(pieces, spans, strict=True)
         ]

@@ -11,14 +11,14 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import replace
+from dataclasses import field, replace
 from functools import cached_property, partial
 from itertools import accumulate
 from pathlib import Path
 
 import numpy as np
 
-from mltree.data.alignments import Sequences, Source, read_sequences, refuse_few
+from mltree.data.alignments import Sequences, Source, read_sequences, refuse_few, renaming
 from mltree.data.alphabet import PROTEIN, UNKNOWN, Alphabet
 from mltree.data.codons import refuse_broken
 from mltree.data.datatype import PLAIN_SHARE, Letters, alphabet_named
@@ -55,6 +55,8 @@ class Partitioned(Value, eq=False):
     """bool [P, T]: whether a taxon has any character but gaps in a part."""
     notices: tuple[str, ...]
     """Notices for the user, one line each."""
+    renamed: Mapping[str, str] = field(default_factory=dict)
+    """The files' names of taxa by those here, where they differ."""
 
     @property
     def parts(self) -> tuple[Part, ...]:
@@ -272,7 +274,10 @@ def _assembled(
     numbers = tuple(kinds.index(alphabet) for alphabet in alphabets)
     has_data = _has_data(groups, numbers, places)
     _refuse_without_data(scheme, taxa, has_data)
-    return Partitioned(scheme, tuple(groups), numbers, tuple(places), has_data, notices)
+    renamed = {new: old for source in sources.values() for new, old in source.renamed.items()}
+    changed = (notice for source in sources.values() for notice in source.lines.notices)
+    notices = (*renaming(renamed), *changed, *notices)
+    return Partitioned(scheme, tuple(groups), numbers, tuple(places), has_data, notices, renamed)
 
 
 def _has_data(groups: Sequence[Patterns], numbers: Sequence[int], places: Sequence[int]) -> Bool:
@@ -363,7 +368,9 @@ def merged(data: Partitioned, subsets: Subsets) -> Partitioned:
         groups.append(compress_parts(group.taxa, codes, group.alphabet, ends))
     has_data = np.array([data.has_data[subset].any(axis=0) for subset in subsets])
     scheme, numbers = replace(data.scheme, parts=parts), tuple(group_of)
-    return Partitioned(scheme, tuple(groups), numbers, tuple(places), has_data, data.notices)
+    return Partitioned(
+        scheme, tuple(groups), numbers, tuple(places), has_data, data.notices, data.renamed
+    )
 
 
 def _named(subsets: Sequence[Sequence[Part]]) -> tuple[Part, ...]:

@@ -1,4 +1,7 @@
-"""A text file as lines of bytes: decompressed, any line ending, anything but text refused."""
+"""A text file as lines of bytes: decompressed, any line ending, anything but text refused.
+
+And the names of taxa in files, as trees have them.
+"""
 
 from __future__ import annotations
 
@@ -6,11 +9,12 @@ import bz2
 import gzip
 import lzma
 import os
+import re
 import select
 import stat
 import sys
 import zlib
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from functools import cache
 from io import BytesIO
@@ -24,7 +28,6 @@ STDIN = "-"
 """File name of standard input."""
 
 WHITESPACE = b" \t\n\r\v\f"
-_UPPER = bytes.maketrans(bytes(range(97, 123)), bytes(range(65, 91)))
 _CONTROL = bytes(byte for byte in (*range(32), 127) if byte not in WHITESPACE)
 _BYTE_ORDER_MARK = b"\xef\xbb\xbf"
 _DOS_END = b"\x1a"
@@ -177,11 +180,58 @@ def _all_of(file: IO[bytes], path: str) -> bytes:
     return b"".join(pieces)
 
 
-def fold(pieces: list[bytes]) -> bytes:
-    """Sequence characters of some lines: joined, without white space, in upper case."""
-    return b"".join(pieces).translate(_UPPER, WHITESPACE)
+# Names of taxa. Newick has quotes for names with marks of its own, but few programs read them: of
+# ``'A/Ohio/7(H1N1)'`` IQ-TREE 2.0.7 and FastTree 2.1 say that the tree is broken, ape 5.7 takes the
+# quotes for part of the name, and ete3 3.1 wants to be told. So trees get names without such marks,
+# the same that IQ-TREE makes of them, and a table leads back.
+
+NEWICK_SPECIAL = "()[]:;,'\""
+"""Characters that a name cannot have without quotes in Newick."""
+
+SUBSTITUTE = "_"
+"""Character in place of each that a name cannot have, as IQ-TREE's."""
+
+_ELSEWHERE = re.compile(rb"[^A-Za-z0-9_./|-]")
+"""Bytes that IQ-TREE 2 replaces in names."""
 
 
-def shown(byte: int) -> str:
-    """A byte as an error message shows it: ``'@'``, or its hexadecimal value."""
-    return repr(chr(byte)) if 32 < byte < 127 else f"byte 0x{byte:02x}"
+def tree_name(name: str, kept: str = "") -> str:
+    """A name without blanks, marks of Newick and characters that cannot be seen, but those kept."""
+    return "".join(
+        letter
+        if letter in kept
+        or (letter.isprintable() and letter not in NEWICK_SPECIAL and not letter.isspace())
+        else SUBSTITUTE
+        for letter in name
+    )
+
+
+class TaxonNumbers(dict[str, int]):
+    """The number of each taxon by its name, or by how another program spells the name.
+
+    A name that no taxon has stands for the one taxon that IQ-TREE spells alike: ``'Pan:1'`` and
+    ``Pan_1`` are one, unless both are taxa.
+    """
+
+    def __init__(self, taxa: Sequence[str]) -> None:
+        """``taxa``: T names, by number."""
+        super().__init__((name, number) for number, name in enumerate(taxa))
+        self.taxa = taxa
+        self._spelled: dict[bytes, list[int]] = {}
+
+    def __missing__(self, name: str) -> int:
+        """Return -1 for a name that stands for no taxon, or for several."""
+        if not self._spelled:
+            for taxon, number in self.items():
+                self._spelled.setdefault(_spelling(taxon), []).append(number)
+        alike = self._spelled.get(_spelling(name), [])
+        return alike[0] if len(alike) == 1 else -1
+
+    def names(self, given: Iterable[str]) -> list[str]:
+        """The taxa that names stand for, and the names themselves that stand for none."""
+        numbered = ((name, self[name]) for name in given)
+        return [self.taxa[number] if number >= 0 else name for name, number in numbered]
+
+
+def _spelling(name: str) -> bytes:
+    return _ELSEWHERE.sub(SUBSTITUTE.encode(), name.encode(errors="surrogatepass"))

@@ -214,6 +214,8 @@ def _from_raxml(name: str, options: Mapping[str, str]) -> str | None:
         return None
     ascertained, kind, rates, invariable, rest = match.groups()
     base = _raxml_protein(rest) if kind == "PROT" else _raxml_characters(kind, rest, options)
+    if base == "auto" and ascertained:
+        return "auto+ASC"
     if base in (None, "auto", "LG4X"):  # LG4X has free rates
         return base
     varies = "+G4a" if "-u" in options else "+G4"

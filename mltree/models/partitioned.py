@@ -263,9 +263,11 @@ def model_names(data: Partitioned, default: str | None = None) -> tuple[str, ...
     names = []
     for number, part in enumerate(data.parts):
         alphabet = data.alphabet(number)
-        is_for = suits is alphabet or (suits is not None and suits.width == alphabet.width > 1)
+        is_for = suits is not None and (
+            suits.name == alphabet.name or suits.width == alphabet.width > 1
+        )
         fallback = default if default and is_for else default_model_name(alphabet)
-        text = part.model or fallback
+        text = part.model or (default if default and default.startswith("+") else fallback)
         names.append(fallback + text if text.startswith("+") else text)
     return tuple(names)
 

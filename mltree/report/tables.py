@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any, Protocol, runtime_checkable
 
 import numpy as np
 
+from mltree.data.alignments import renaming
 from mltree.device.discovery import DeviceInfo
 from mltree.device.layout_choice import CATEGORIES, SIZES, Calibration, DataKind
 from mltree.device.timing import Breakdown, Cost
@@ -235,9 +236,16 @@ MAX_LISTED, MAX_GROUPS = 10, 5
 """Names or sites, and groups of names, in one line, at most."""
 
 
+UNCORRECTED = "no site is constant"
+CORRECTION_HINT = (
+    "if constant sites were left out, as in SNPs and morphology, give the model +ASC; "
+    "--model auto+ASC chooses one"
+)
+
+
 def warning_lines(summary: AlignmentSummary) -> list[str]:
     """Warnings about an alignment, a line for each kind."""
-    lines = []
+    lines = [*renaming(summary.renamed), *summary.notices]
     if summary.doubtful:
         other = "protein" if summary.datatype == "DNA" else "DNA"
         lines.append(
@@ -251,6 +259,8 @@ def warning_lines(summary: AlignmentSummary) -> list[str]:
         lines.append(f"nothing but gaps in the taxa {listed(summary.gap_taxa)}")
     if summary.gap_sites:
         lines.append(f"nothing but gaps at the sites {listed(map(str, summary.gap_sites))}")
+    if summary.lacks_constant:
+        lines.append(f"{UNCORRECTED}: {CORRECTION_HINT}")
     if summary.absent_states:
         lines.append(f"states that never occur: {' '.join(summary.absent_states)}")
     if summary.has_parts:

@@ -8,7 +8,7 @@ from __future__ import annotations
 import os
 import re
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, fields
+from dataclasses import dataclass, fields, replace
 from pathlib import Path
 from typing import Any, TypeAlias
 
@@ -17,6 +17,7 @@ from numpy.typing import ArrayLike
 
 from mltree.data.alignments import MemoryAlignment, Source
 from mltree.data.alphabet import DNA
+from mltree.data.source import NEWICK_SPECIAL, tree_name
 from mltree.models.grammar import format_model
 from mltree.models.names import outside_braces
 from mltree.models.partitioned import model_alphabet
@@ -163,16 +164,15 @@ def file_of(source: Source, path: Path) -> str:
 def written(alignment: MemoryAlignment, path: Path) -> str:
     """Write it to a file, for runs whose inputs have to be found again; returns the path.
 
+    Blanks in names, where a file's names end, become ``_``, as they do in Newick.
+
     Raises:
-        InputError: a name would not come back as it is, or the file cannot be written.
+        InputError: the file cannot be written.
     """
     from mltree.system.files import write_whole
 
-    for name in alignment.names:
-        if name.split() != [name]:
-            hint = "a file's names end at a blank: rename the taxon, or leave prefix out"
-            raise InputError(f"taxon name {name!r} has a blank", taxon=name, hint=hint)
-    write_whole(path, alignment.fasta().encode())
+    names = tuple(tree_name(name, kept=NEWICK_SPECIAL) for name in alignment.names)
+    write_whole(path, replace(alignment, names=names).fasta().encode())
     return str(path)
 
 

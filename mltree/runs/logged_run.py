@@ -21,7 +21,7 @@ from typing import TYPE_CHECKING, Any
 
 from mltree.data.alignments import Source
 from mltree.data.parts import Part, best_model_text
-from mltree.data.source import STDIN, read_bytes
+from mltree.data.source import STDIN, read_bytes, read_text
 from mltree.device.discovery import REFERENCE, DeviceInfo, choose_devices
 from mltree.device.speed import joint_bandwidth, load_meter
 from mltree.device.timing import Breakdown
@@ -34,7 +34,7 @@ from mltree.report.methods import Methods, methods_text, without_values
 from mltree.report.tables import Timed, time_spent
 from mltree.runs.engines import Engines
 from mltree.runs.options import AnalysisOptions, WrittenOptions, shown
-from mltree.runs.problem import Problem, load_problem
+from mltree.runs.problem import Problem, load_problem, terms_of_choice
 from mltree.runs.trees import TreeResult
 from mltree.runs.workspace import RunLog, Workspace, claim_files
 from mltree.system import __version__
@@ -181,6 +181,34 @@ RESULT_FORMAT = 1
 """Version of the result as JSON: a new number where a key changes or goes."""
 
 
+NAMES = "names"
+"""The kind of the file that tells which name a taxon of a changed name has in the alignment."""
+
+
+def names_file(problem: Problem) -> dict[str, str]:
+    """The content of a .names file, by its kind; nothing where no name is changed."""
+    rows = "".join(f"{name}\t{before}\n" for name, before in problem.renamed.items())
+    return {NAMES: f"name\talignment\n{rows}"} if rows else {}
+
+
+def read_names(path: str) -> dict[str, str]:
+    """Names by other names, of a table of two columns such as a .names file.
+
+    Raises: InputError: a line has no tab, or more than one, or a name is there twice.
+    """
+    names: dict[str, str] = {}
+    for number, line in enumerate(read_text(path).decode(errors="replace").split("\n"), 1):
+        before, tab, after = line.partition("\t")
+        if line.strip() and (not tab or not before or "\t" in after):
+            hint = "a line is a name, a tab, and the name in its place"
+            raise InputError("not two columns", file=path, line=number, hint=hint)
+        if before in names:
+            raise InputError(f"{before} is there twice", file=path, line=number)
+        if tab:
+            names[before] = after.strip()
+    return names
+
+
 def deliver(
     workspace: Workspace, texts: Mapping[str, str], reporter: Reporter, spent: Sequence[str] = ()
 ) -> list[Path]:
@@ -311,9 +339,10 @@ def load(
             "frequencies of sites go with a model that is named, not with --model auto",
             hint="such as LG+C20+F+G4",
         )
+    model = terms_of_choice(options.model) if chooses else options.model
     problem = load_problem(
-        source or options.alignment, None if chooses else options.model, emit, options.data_type,
-        options.linkage, options.partitions, chooses=chooses, site_rates=site_rates,
+        source or options.alignment, model, emit, options.data_type, options.linkage,
+        options.partitions, chooses=chooses, site_rates=site_rates,
     )  # fmt: skip
     expect(problem)
     if options.model is None and options.partitions is None and not chooses:
@@ -512,7 +541,7 @@ class LoggedRun:
         self, result: TreeResult, newick: str, texts: dict[str, str], spent: Sequence[str] = ()
     ) -> None:
         """Write the results, and them all as JSON; see :func:`deliver`."""
-        workspace = self.options.workspace
+        workspace, texts = self.options.workspace, {**texts, **names_file(self.problem)}
         paths = [*self.files, *map(workspace.path, [*texts, self.result_kind])]
         values = self._values(self._event(result, newick), paths)
         texts = {**texts, self.result_kind: result_text(values)}
@@ -565,6 +594,7 @@ class LoggedRun:
             },
             "seed": self.methods.seed,
             "starts": None if self.starts is None else asdict(self.starts),
+            **({"renamed": dict(self.problem.renamed)} if self.problem.renamed else {}),
             "files": by_kind(files),
             "seconds": event.seconds,
             "spent": asdict(self._spent()),

@@ -30,8 +30,8 @@ from mltree.fit.settings import PRESETS, ModelSettings
 from mltree.likelihood.likelihood import TreeLikelihood
 from mltree.likelihood.requests import part_log_likelihoods, perform
 from mltree.models.empirical import PROTEIN_MODELS
-from mltree.models.grammar import parse_model
-from mltree.models.names import family_of
+from mltree.models.grammar import format_model, parse_model
+from mltree.models.names import family_of, from_elsewhere
 from mltree.models.parameters import free_parameters, vector, with_vectors
 from mltree.models.partitioned import alone
 from mltree.models.portable import exp, log, product
@@ -39,6 +39,7 @@ from mltree.models.rates import OneRate
 from mltree.models.substitution import DNA_MODELS, Model, expand_rates, n_classes
 from mltree.runs.engines import Engines, Resources, Workload
 from mltree.system.arrays import Float64
+from mltree.system.errors import ModelError
 from mltree.system.events import CandidatesScored, Emit, ModelChosen
 from mltree.system.ranks import current_ranks
 from mltree.system.values import Value, Word
@@ -55,7 +56,8 @@ from mltree.tree.topology import Tree
 #     BIC   k ln n - 2 lnL
 
 REFERENCE_RATES = ("", "+I", "+G4", "+I+G4")
-"""Rates among sites that are compared first, beside free ones."""
+"""Rates among sites that are compared first, beside free ones; +I not where constant sites were
+left out of the data."""
 
 MOST_FREE_RATES = 10
 """Categories of free rates, as in ModelFinder."""
@@ -84,7 +86,7 @@ class CandidateModel(Value):
     matrix: str
     """Exchangeabilities and frequencies: ``HKY+FC``, ``LG``."""
     rates: str
-    """Among sites: ``+I+G4``, or none."""
+    """Among sites: ``+I+G4``, or none; and ``+ASC_LEWIS`` where constant sites were left out."""
 
     @property
     def name(self) -> str:
@@ -92,8 +94,10 @@ class CandidateModel(Value):
         return self.matrix + self.rates
 
 
-def matrices(alphabet: Alphabet) -> list[str]:
+def matrices(alphabet: Alphabet, among: Sequence[str] = ()) -> list[str]:
     """Return every matrix for a kind of data with each of its frequencies, the reference first.
+
+    ``among``: the matrices that count, by name; where none of them is for these data, all do.
 
     The reference, under which the rates are compared, is the most general one, or the most usual.
     Nucleotides: equal frequencies, or counted where a name says that they differ. Proteins: the
@@ -101,12 +105,37 @@ def matrices(alphabet: Alphabet) -> list[str]:
     """
     family = family_of(alphabet)
     if family is not None:
-        return family.matrices(alphabet)
-    if alphabet.name == "DNA":
-        return [
+        every = family.matrices(alphabet)
+    elif alphabet.name == "DNA":
+        every = [
             name + "+FC" * model.free_frequencies for name, model in reversed(DNA_MODELS.items())
         ]
-    return [name + term for name in PROTEIN_MODELS for term in ("", "+FC")]
+    else:
+        every = [name + term for name in PROTEIN_MODELS for term in ("", "+FC")]
+    wanted = {_matrix_name(name, alphabet) for name in among}
+    return [name for name in every if name.partition("+")[0].upper() in wanted] or every
+
+
+def _matrix_name(name: str, alphabet: Alphabet) -> str:
+    """Name of a matrix in capitals, IQ-TREE's names resolved: ``TN`` is ``TN93``."""
+    try:
+        model = parse_model(name, alphabet)
+    except ModelError:
+        return (from_elsewhere("IQ-TREE", name, {}) or name).partition("+")[0].upper()
+    return format_model(model).partition("{")[0].partition("+")[0].upper()
+
+
+def check_model_set(among: Sequence[str], alphabets: Iterable[Alphabet]) -> None:
+    """Make sure that each name of a set of models is one of the candidates' for some of the data.
+
+    Raises: ModelError: one is none.
+    """
+    every = {alphabet: {one.partition("+")[0].upper() for one in matrices(alphabet)}
+             for alphabet in alphabets}  # fmt: skip
+    for name in among:
+        if not any(_matrix_name(name, alphabet) in known for alphabet, known in every.items()):
+            shown = ", ".join(sorted(set().union(*every.values())))
+            raise ModelError(f"--model-set: {name!r} is no matrix of these data", hint=shown)
 
 
 @lru_cache(maxsize=1024)
@@ -254,6 +283,8 @@ class KnownModels(Value):
     """Matrices to compare, of each part; all matrices if empty."""
     likelihoods: Mapping[int, TreeLikelihood] = field(default_factory=dict)
     """Open likelihoods of the patterns, by their categories."""
+    among: Sequence[str] = ()
+    """Names of the matrices that are asked for; see :func:`matrices`."""
 
 
 def matrices_near(choices: Sequence[RankedModels], margin: float) -> list[str]:
@@ -343,7 +374,8 @@ def choose_models(
 ) -> list[RankedModels]:
     """Choose the best model of every part of some patterns of one kind, on a tree of their taxa.
 
-    ``names``: of the parts. The fits begin at the tree's lengths, f64[E].
+    ``names``: of the parts. The fits begin at the tree's lengths, f64[E]. Parts without constant
+    sites have models that are corrected for that.
 
     Raises:
         DeviceError: a device cannot be found or used.
@@ -384,7 +416,9 @@ class _Chooser:
         self.choices = [RankedModels(name, self.criterion) for name in self.names]
         self._parts = [_patterns_of(self.patterns, span) for span in self.patterns.parts]
         self._sites = [int(part.weights.sum()) for part in self._parts]
-        self._reference, *self._others = matrices(self.patterns.alphabet)
+        self._reference, *self._others = matrices(self.patterns.alphabet, self.known.among)
+        self._corrections = {one.part: one.ascertainment.text for one in self.patterns.unseen}
+        """Terms of the parts whose constant sites were left out."""
         self._likelihoods = dict(self.known.likelihoods)
         self._rates = RateScreening(self.patterns, FITTING, self._likelihood, PADDED_CATEGORIES[0])
         self._fitted_rates: dict[tuple[int, str], FittedAmongSites] = {}
@@ -394,10 +428,10 @@ class _Chooser:
 
     def compare_rates(self) -> None:
         """Compare all rates under the reference matrix; free ones until more of them are worse."""
-        self._fit([[CandidateModel(self._reference, "+G4")]] * len(self.choices))
+        self._fit([[self._with_rates(part, "+G4")] for part in range(len(self.choices))])
         self._look(range(len(self.choices)))
         self._screen_rates(self._worth_a_try())
-        while any(candidates := [self._next_free(choice) for choice in self.choices]):
+        while any(candidates := [self._next_free(part) for part in range(len(self.choices))]):
             self._screen_rates(candidates)
         self._fit_near(0.0)
 
@@ -427,14 +461,17 @@ class _Chooser:
         Raises: ValueError where not all parts were profiled.
         """
         worth = [
-            [CandidateModel(self._reference, term) for term in REFERENCE_RATES]
-            for _ in self.choices
+            [
+                self._with_rates(part, term)
+                for term in REFERENCE_RATES
+                if "+I" not in term or part not in self._corrections
+            ]
+            for part in range(len(self.choices))
         ]
         last = dict.fromkeys(range(len(self.choices)), np.inf)
         for count in range(2, MOST_FREE_RATES + 1):
-            one = CandidateModel(self._reference, free_rates(count))
-            fitted = self._among_sites([(part, one) for part in last])
-            for part, rates in zip(list(last), fitted, strict=True):
+            tried = [(part, self._with_rates(part, free_rates(count))) for part in last]
+            for (part, one), rates in zip(tried, self._among_sites(tried), strict=True):
                 worth[part].append(one)
                 score = self._score(part, one, rates.lnl)
                 if score < last[part]:
@@ -443,16 +480,21 @@ class _Chooser:
                     del last[part]
         return worth
 
-    def _next_free(self, choice: RankedModels) -> list[CandidateModel]:
+    def _with_rates(self, part: int, rates: str) -> CandidateModel:
+        """Return the candidate of the reference matrix and some rates for a part."""
+        return CandidateModel(self._reference, rates + self._corrections.get(part, ""))
+
+    def _next_free(self, part: int) -> list[CandidateModel]:
         """Return one free rate more, if the most so far are the best of all free ones."""
+        scored = self.choices[part].scored
         tried = [
-            choice.scored[name].score(self.criterion)
+            scored[name].score(self.criterion)
             for count in range(2, MOST_FREE_RATES + 1)
-            if (name := self._reference + free_rates(count)) in choice.scored
+            if (name := self._with_rates(part, free_rates(count)).name) in scored
         ]
         if len(tried) + 2 > MOST_FREE_RATES or tried[-1] >= tried[-2]:
             return []
-        return [CandidateModel(self._reference, free_rates(len(tried) + 2))]
+        return [self._with_rates(part, free_rates(len(tried) + 2))]
 
     def _near(self, choice: RankedModels, margin: float = REFIT_MARGIN) -> list[CandidateModel]:
         """Return the candidates within a margin of the best."""

@@ -321,6 +321,24 @@ Merge = Annotated[
         "Merge parts that one model fits better together, and choose models for the subsets.",
     ),
 ]
+Sampling = Annotated[
+    str,
+    Option(
+        "--sampling SCHEME",
+        "How replicates are drawn. sites: with replacement within every part; genes: parts, with "
+        "replacement; genes-sites: parts, and sites within them; jackknife: half of the sites, or "
+        "as many as jackknife{0.4} leaves, without replacement.",
+        panel=SUPPORTS,
+        is_last=True,
+    ),
+]
+ModelSet = Annotated[
+    str | None,
+    Option(
+        "--model-set NAMES",
+        "Matrices that a model is chosen among, separated by commas: HKY,TN93,GTR. Default: all.",
+    ),
+]
 Tree = Annotated[str, Option("-t, --tree FILE", "Newick tree.", reads="tree")]
 Moves = Annotated[
     str,

@@ -4,15 +4,15 @@ from __future__ import annotations
 
 import math
 import re
-from collections.abc import Iterable, Sequence
-from dataclasses import replace
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import field, replace
 from pathlib import Path
 
 import numpy as np
 from numpy.typing import NDArray
 
 from mltree.data.alignments import Alignment, Source, read_alignment
-from mltree.data.alphabet import DNA
+from mltree.data.alphabet import DNA, PROTEIN
 from mltree.data.partitions import Partitioned, read_partitioned
 from mltree.data.parts import SYNTAX, Scheme, holds_partitions, read_partitions
 from mltree.data.patterns import (
@@ -37,7 +37,7 @@ from mltree.models.partitioned import (
     without_models,
 )
 from mltree.models.substitution import Model
-from mltree.report.tables import listed, warning_lines
+from mltree.report.tables import CORRECTION_HINT, UNCORRECTED, listed, warning_lines
 from mltree.system.arrays import Bool, Float64
 from mltree.system.errors import InputError, ModelError
 from mltree.system.events import AlignmentLoaded, AlignmentSummary, Emit, Notice, Suspicion
@@ -63,7 +63,7 @@ def composition_p_values(patterns: Patterns) -> Float64:
         return np.ones(patterns.n_tips)
     expected = np.outer(counts.sum(axis=1), counts.sum(axis=0) / counts.sum())
     terms = np.divide((counts - expected) ** 2, expected, np.zeros_like(counts), where=expected > 0)
-    return np.array([_chi_square_tail(float(chi2), freedom) for chi2 in terms.sum(axis=1)])
+    return np.array([chi_square_tail(float(chi2), freedom) for chi2 in terms.sum(axis=1)])
 
 
 def _state_counts(patterns: Patterns) -> Float64:
@@ -74,7 +74,7 @@ def _state_counts(patterns: Patterns) -> Float64:
     return np.array([counts @ table for counts in codes])
 
 
-def _chi_square_tail(chi2: float, freedom: int) -> float:
+def chi_square_tail(chi2: float, freedom: int) -> float:
     """P(χ² >= chi2) = Q(freedom / 2, chi2 / 2), the regularised upper incomplete gamma function.
 
     By Q(a + 1, x) = Q(a, x) + x^a e^-x / Γ(a + 1), from Q(1/2, x) = erfc √x or Q(1, x) = e^-x
@@ -121,12 +121,14 @@ def summarise(alignment: Alignment, patterns: Patterns) -> AlignmentSummary:
         gap_share=float(taxon_gaps.mean()),
         ambiguous_share=_ambiguous_share(patterns),
         names=patterns.taxa,
+        renamed=alignment.renamed,
         composition_p_values=tuple(float(p) for p in composition_p_values(patterns)),
         taxon_gap_shares=tuple(float(share) for share in taxon_gaps),
         states=states,
         frequencies=tuple(float(frequency) for frequency in frequencies),
         absent_states=tuple(s for s, f in zip(states, frequencies, strict=True) if f == 0),
         invariant_sites=_weight_of(patterns, _invariant(patterns)),
+        lacks_constant=lacks_constant(patterns),
         informative_sites=_weight_of(patterns, _informative(patterns)),
         identical_sequences=tuple(
             tuple(patterns.taxa[tip] for tip in tips) for tips in identical_taxa([patterns])
@@ -136,7 +138,18 @@ def summarise(alignment: Alignment, patterns: Patterns) -> AlignmentSummary:
         gap_sites=_sites_of(patterns, gaps.all(axis=0)),
         suspicions=_suspicions(alignment),
         has_parts=alignment.has_parts,
+        notices=alignment.notices,
     )
+
+
+def lacks_constant(patterns: Patterns) -> bool:
+    """True for nucleotides or characters none of whose sites may be constant.
+
+    Proteins and codons of distant species often have none.
+    """
+    alphabet = patterns.alphabet
+    is_long = alphabet is PROTEIN or alphabet.width > 1
+    return not is_long and not patterns.unseen and not constant_sites(patterns).size
 
 
 def _ambiguous_share(patterns: Patterns) -> float:
@@ -218,9 +231,18 @@ def names_parts(model: str) -> bool:
     return holds_partitions(model)
 
 
+_CHOICE = re.compile(rf"{AUTO}(\+ASC\S*)?", re.IGNORECASE)
+
+
 def is_choice(model: str | None) -> bool:
-    """Tell if the model is to be chosen (``--model auto``)."""
-    return model is not None and model.strip().lower() == AUTO
+    """Tell if the model is to be chosen (``--model auto``, ``--model auto+ASC``)."""
+    return model is not None and _CHOICE.fullmatch(model.strip()) is not None
+
+
+def terms_of_choice(model: str | None) -> str | None:
+    """Terms of all models among which one is chosen: ``+ASC``; None where there are none."""
+    match = _CHOICE.fullmatch(model.strip()) if model else None
+    return match[1] if match else None
 
 
 def read_model(text: str) -> Model:
@@ -280,6 +302,8 @@ class Problem(Value):
     """Facts of `mltree check`; None for a partitioned alignment."""
     data: Partitioned | None = None
     """Parts in their file's order; None without a partition file."""
+    renamed: Mapping[str, str] = field(default_factory=dict)
+    """Names that the files have for taxa, by those here, where they differ."""
 
     @property
     def patterns(self) -> Patterns:
@@ -369,13 +393,21 @@ def load_problem(
     emit(_loaded(problem))
     summary = problem.summary
     if summary is None:
-        notices: Iterable[str] = problem.data.notices if problem.data is not None else ()
+        notices: Iterable[str] = () if problem.data is None else part_notices(problem.data)
     else:
         refuse_gap_taxa(problem)
         notices = warning_lines(summary)
     for text in notices:
         emit(Notice(text))
     return problem
+
+
+def part_notices(data: Partitioned) -> Iterator[str]:
+    """Notices of everything odd in the data of parts."""
+    yield from data.notices
+    lacking = [part.name for n, part in enumerate(data.parts) if lacks_constant(data.patterns(n))]
+    if lacking:
+        yield f"{UNCORRECTED} in {listed(lacking)}: {CORRECTION_HINT}"
 
 
 def _loaded(problem: Problem) -> AlignmentLoaded:
@@ -463,7 +495,8 @@ def _of_one_part(
     text = None if model is None else model_text(model)
     alignment = read_alignment(source, datatype, None if text is None else model_alphabet(text))
     patterns = compress(alignment)
-    name = default_model_name(alignment.alphabet) if text is None else text
+    default = default_model_name(alignment.alphabet)
+    name = default if text is None else default + text if text.startswith("+") else text
     parsed = parse_model(name, alignment.alphabet).with_empirical_frequencies(patterns)
     if computes:
         parsed.arrays()
@@ -471,9 +504,10 @@ def _of_one_part(
         raise ModelError("+B scales the branches of one of several parts", hint="leave it out")
     summary = summarise(alignment, patterns) if summarises else None
     if parsed.ascertainment is not None:
+        summary = None if summary is None else replace(summary, lacks_constant=False)
         refuse_constant(constant_sites(patterns), str(source))
         patterns = with_unseen(patterns, [parsed.ascertainment])
-    return Problem(str(source), (patterns,), alone(parsed), summary)
+    return Problem(str(source), (patterns,), alone(parsed), summary, renamed=alignment.renamed)
 
 
 def _of_parts(
@@ -490,7 +524,7 @@ def _of_parts(
         raise InputError("names no part", file=partitions, hint=SYNTAX)
     scheme = in_our_words(read_partitions(partitions))
     if chooses:
-        return _partitioned(source, without_models(scheme), None, datatype, linkage)
+        return _partitioned(source, without_models(scheme), model, datatype, linkage)
     text = None if model is None else model_text(model)
     if text is not None and model_alphabet(text) is None:
         parse_model(text, DNA)
@@ -519,7 +553,7 @@ def in_parts(path: str, data: Partitioned, models: Sequence[Model], linkage: Lin
     )
     model.arrays()
     model.check_site_rates()
-    return Problem(path, data.groups, model, None, data)
+    return Problem(path, data.groups, model, None, data, data.renamed)
 
 
 def _scalers(

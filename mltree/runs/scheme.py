@@ -42,6 +42,7 @@ from mltree.runs.model_choice import (
     Criterion,
     KnownModels,
     RankedModels,
+    check_model_set,
     choose_models,
     matrices_near,
     padded_categories,
@@ -95,18 +96,21 @@ def choose(
     *,
     seed: int = 1,
     tree: Tree | None = None,
+    among: Sequence[str] = (),
     emit: Emit = ignore,
 ) -> list[RankedModels]:
     """The best model of every part, in the order of ``problem.model``.
 
-    tree  what models are fitted to; where None, what moves make of a parsimony tree under
-          the problem's models
+    tree   what models are fitted to; where None, what moves make of a parsimony tree under
+           the problem's models
+    among  names of the matrices that count, all where empty
 
     Raises:
         DeviceError: a device cannot be found or used.
     """
+    check_model_set(among, (patterns.alphabet for patterns in problem.groups))
     quick = _Quick(tree) if tree is not None else _quick_tree(problem, resources, seed, emit)
-    return _choices(problem, resources, criterion, quick, emit)
+    return _choices(problem, resources, criterion, quick, among, emit)
 
 
 def choose_scheme(
@@ -116,6 +120,7 @@ def choose_scheme(
     *,
     seed: int = 1,
     tree: Tree | None = None,
+    among: Sequence[str] = (),
     emit: Emit = ignore,
 ) -> ChosenScheme:
     """The problem with parts put together that are better off under one model, and the choices.
@@ -127,8 +132,9 @@ def choose_scheme(
         DeviceError: a device cannot be found or used.
     """
     check_mergeable(problem)
+    check_model_set(among, (patterns.alphabet for patterns in problem.groups))
     quick = _Quick(tree) if tree is not None else _quick_tree(problem, resources, seed, emit)
-    tree, choices = quick.tree, _choices(problem, resources, criterion, quick, emit)
+    tree, choices = quick.tree, _choices(problem, resources, criterion, quick, among, emit)
     subsets = merge_parts(problem, choices, tree, resources, criterion, emit)
     fewer = regrouped(problem, subsets)
     lone = _lone(problem, subsets)
@@ -142,7 +148,7 @@ def choose_scheme(
         new = [place for place, name in enumerate(own) if name not in known]
         if new:
             again = [own[place] for place in new]
-            before = _known_of([parts_of[name] for name in again])
+            before = replace(_known_of([parts_of[name] for name in again]), among=among)
             chosen = choose_models(
                 only(patterns, new), again, tree, resources, criterion, emit, before
             )
@@ -163,6 +169,8 @@ def check_mergeable(problem: Problem) -> None:
             "--merge compares parts under one tree, linked or scaled",
             hint="choose the scheme with --brlen scaled, and then search with what it writes",
         )
+    if any(model.ascertainment is not None for model in problem.model.models):
+        raise InputError("--merge does not go with +ASC", hint="give the parts as they should be")
     refuse_files(problem.data.scheme)
 
 
@@ -199,14 +207,19 @@ class _Quick(Value):
 
 
 def _choices(
-    problem: Problem, resources: Resources, criterion: Criterion, quick: _Quick, emit: Emit
+    problem: Problem,
+    resources: Resources,
+    criterion: Criterion,
+    quick: _Quick,
+    among: Sequence[str],
+    emit: Emit,
 ) -> list[RankedModels]:
     """Choose for every part."""
     choices: list[RankedModels] = []
     for number, patterns in enumerate(problem.groups):
         own = slice(len(choices), len(choices) + len(patterns.parts))
         likelihoods = quick.likelihoods[number] if quick.likelihoods else {}
-        known = KnownModels(models=quick.models[own], likelihoods=likelihoods)
+        known = KnownModels(models=quick.models[own], likelihoods=likelihoods, among=among)
         names = problem.model.names[own]
         choices += choose_models(patterns, names, quick.tree, resources, criterion, emit, known)
     return choices

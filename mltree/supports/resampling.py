@@ -1,7 +1,8 @@
 """Bootstrap replicates as rows of pattern weights, each from a random stream of its own.
 
-Sites are drawn with replacement, from every part as many as it has, or that number scaled. A
-replicate depends on nothing but the seed, the name of the draws and its number.
+Sites are drawn with replacement, from every part as many as it has, or that number scaled. Other
+schemes draw whole parts, or some of the sites without replacement. A replicate depends on nothing
+but the seed, the scheme, the name of the draws and its number.
 
 The weights of a replicate are multinomial. For a long part they come from Poisson counts, at a
 fifth of the time with 100,000 patterns: given their sum, such counts are multinomial. Their sum
@@ -11,6 +12,7 @@ random. Either way the distribution is exactly the multinomial.
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterable, Iterator, Sequence
 from typing import Any
 
@@ -20,7 +22,9 @@ from numpy.typing import NDArray
 from mltree.data.patterns import Patterns
 from mltree.program.engine import Weights
 from mltree.system.arrays import Float64, Index
+from mltree.system.errors import InputError
 from mltree.system.process import parallel_map, prefetched, threads
+from mltree.system.values import Value
 
 # Poisson counts of many things at once, from tables: three nanoseconds each, NumPy's take 26.
 #
@@ -160,6 +164,51 @@ probability of e^-12,000 (Poisson), at 1.4 times the sites of the data e^-3,700.
 NONE = np.empty(0, np.intp)
 
 
+DELETED = 0.5
+"""Share of sites that a jackknife deletes: IQ-TREE's, and Felsenstein's (1985), half of them."""
+
+
+class SamplingScheme(Value):
+    """How the sites of a replicate are drawn."""
+
+    genes: bool = False
+    """True if parts are drawn with replacement, as many as there are (Gadagkar et al. 2005)."""
+    sites: bool = True
+    """True if sites are drawn with replacement, within each of those parts."""
+    kept: float | None = None
+    """Share of the sites of every part that a jackknife keeps, without replacement."""
+
+    @classmethod
+    def of(cls, text: str) -> SamplingScheme:
+        """The scheme with a name: sites, genes, genes-sites, jackknife or jackknife{0.5}.
+
+        The number is the share of sites that a jackknife deletes. IQ-TREE's GENE and GENESITE are
+        known too.
+
+        Raises: InputError: there is no such scheme.
+        """
+        schemes = {"sites": cls(), "genes": cls(True, False), "genes-sites": cls(True, True)}
+        word = {"gene": "genes", "genesite": "genes-sites"}.get(text.strip().lower(), text)
+        word = word.strip().lower()
+        if word in schemes:
+            return schemes[word]
+        match = re.fullmatch(r"jackknife(?:\{(0?\.[0-9]+)\})?", word)
+        deleted = float(match[1] or DELETED) if match else 0.0
+        if not deleted:
+            hint = f"known: {', '.join(schemes)}, jackknife and jackknife{{0.4}}"
+            raise InputError(f"--sampling {text}: no such scheme", hint=hint)
+        return cls(False, False, 1.0 - deleted)
+
+    @property
+    def is_usual(self) -> bool:
+        """True for the bootstrap of sites."""
+        return self == USUAL
+
+
+USUAL = SamplingScheme()
+"""The bootstrap of Felsenstein (1985)."""
+
+
 class Resampling:
     """Draws the bootstrap replicates of one alignment."""
 
@@ -171,6 +220,7 @@ class Resampling:
         name: str,
         scale: float = 1.0,
         in_blocks: bool = False,
+        scheme: SamplingScheme = USUAL,
     ) -> None:
         """Get ready to draw.
 
@@ -180,9 +230,11 @@ class Resampling:
         scale      sites of a replicate, relative to the data
         in_blocks  let a block of consecutive replicates share a stream: less work if all of them
                    are used, more if only a few are
+        scheme     how sites are drawn
         """
-        self._weights, self._n_patterns = weights, weights.size
-        self._kind = np.uint16 if weights.max(initial=0.0) <= OFTEN else np.uint32
+        self._weights, self._n_patterns, self._scheme = weights, weights.size, scheme
+        is_small = weights.max(initial=0.0) <= OFTEN and not scheme.genes
+        self._kind = np.uint16 if is_small else np.uint32
         self._parts = tuple(parts)
         self._sites = [
             np.repeat(np.arange(part.start, part.stop), weights[part].astype(np.intp))
@@ -191,7 +243,7 @@ class Resampling:
         self._sizes = [round(scale * sites.size) for sites in self._sites]
         means = np.zeros(weights.size)
         for part, sites, size in zip(self._parts, self._sites, self._sizes, strict=True):
-            if size >= MANY:
+            if size >= MANY and scheme.is_usual:
                 means[part] = weights[part] * ((size - RESERVE * np.sqrt(size)) / sites.size)
         by_counts = weights.size if means.any() else 0
         one_by_one = sum(size for size in self._sizes if size < MANY)
@@ -202,13 +254,16 @@ class Resampling:
         self._seeds = np.random.SeedSequence([seed, *name.encode()])
 
     @classmethod
-    def of(cls, groups: Sequence[Patterns], seed: int, name: str) -> Resampling:
+    def of(
+        cls, groups: Sequence[Patterns], seed: int, name: str, scheme: SamplingScheme = USUAL
+    ) -> Resampling:
         """Resampling of the patterns of all data types, one after the other."""
         parts, first = [], 0
         for patterns in groups:
             parts += [slice(first + part.start, first + part.stop) for part in patterns.parts]
             first += patterns.n_patterns
-        return cls(np.concatenate([patterns.weights for patterns in groups]), parts, seed, name)
+        weights = np.concatenate([patterns.weights for patterns in groups])
+        return cls(weights, parts, seed, name, scheme=scheme)
 
     def batches(self, replicates: int) -> Iterator[Weights]:
         """Replicates 0 .. replicates - 1, in batches [R, L]; the next is drawn while one is used.
@@ -283,6 +338,11 @@ class Resampling:
 
     def _draw(self, rngs: Sequence[np.random.Generator], rows: NDArray[Any]) -> None:
         """Draw as many rows [R, L] from each generator."""
+        if not self._scheme.is_usual:
+            for block, rng in zip(np.split(rows, len(rngs)), rngs, strict=True):
+                for row in block:
+                    row[:] = self._drawn_otherwise(rng)
+            return
         if self._counts is None:
             for block, rng in zip(np.split(rows, len(rngs)), rngs, strict=True):
                 drawn = self._drawn(rng, [np.full(len(block), size) for size in self._sizes])
@@ -296,6 +356,23 @@ class Resampling:
                 _thin(block[row, self._parts[n]], -int(some[n, row]), rng)
             more = self._drawn(rng, np.maximum(some, 0))
             np.add.at(block.reshape(-1), more, rows.dtype.type(1))
+
+    def _drawn_otherwise(self, rng: np.random.Generator) -> Index:
+        """Weights [L] of a replicate of genes, or of a jackknife."""
+        scheme, parts = self._scheme, range(len(self._parts))
+        if scheme.kept is not None:
+            row = np.zeros(self._n_patterns, np.intp)
+            for part, size in zip(self._parts, self._sizes, strict=True):
+                whole = self._weights[part].astype(np.int64)
+                number = max(1, round(scheme.kept * size))
+                row[part] = rng.multivariate_hypergeometric(whole, number, method="marginals")
+            return row
+        times = np.bincount(rng.integers(len(parts), size=len(parts)), minlength=len(parts))
+        if scheme.sites:
+            sizes = [np.array([count * self._sizes[n]]) for n, count in enumerate(times)]
+            return np.bincount(self._drawn(rng, sizes), minlength=self._n_patterns)
+        lengths = [part.stop - part.start for part in self._parts]
+        return self._weights.astype(np.intp) * np.repeat(times, lengths)
 
     def _drawn(self, rng: np.random.Generator, sizes: Sequence[Index] | Index) -> Index:
         """Patterns of ``sizes`` sites, [R] for each part; those of row r are offset by r L."""

@@ -242,6 +242,8 @@ class AlignmentSummary(Value):
     """Characters that may be several states, but not any."""
     names: tuple[str, ...]
     """Names of the taxa, sorted."""
+    renamed: Mapping[str, str]
+    """Names that the file has for taxa, by those here, where they differ."""
     taxon_gap_shares: tuple[float, ...]
     """Share of gaps in each taxon of ``names``."""
     composition_p_values: tuple[float, ...]
@@ -254,6 +256,8 @@ class AlignmentSummary(Value):
     """States that never occur: +FC would give them frequency 0."""
     invariant_sites: int
     """Sites with one and the same state in all characters but gaps (RAxML-NG's definition)."""
+    lacks_constant: bool
+    """True where no site may be constant, and the model has no correction (+ASC) for that."""
     informative_sites: int
     """Sites with at least two states that are each certain in at least two taxa
     (parsimony-informative)."""
@@ -268,6 +272,8 @@ class AlignmentSummary(Value):
     suspicions: tuple[Suspicion, ...]
     has_parts: bool
     """True if the file also names parts of the alignment, here under one model."""
+    notices: tuple[str, ...]
+    """Notices of what the reader of the file has changed."""
 
 
 class AlignmentLoaded(Event):

@@ -12,7 +12,7 @@ import importlib
 import importlib.util
 import math
 import sys
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import replace
 from functools import cache, cached_property
@@ -24,6 +24,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from mltree.data.source import TaxonNumbers
 from mltree.system.arrays import Bool, Float64, Index, Int32
 from mltree.system.errors import InputError
 from mltree.system.values import Value, decimal
@@ -218,8 +219,8 @@ def _taxa_of_tips(
     starts = np.searchsorted(parsed.tree[parsed.tips], np.arange(parsed.n_trees + 1))
     if taxa is None:
         taxa = tuple(map(parsed.name, labels[: starts[1]]))
-    number = {name: taxon for taxon, name in enumerate(taxa)}
-    known = {label: number.get(parsed.name(label), -1) for label in set(labels)}
+    number = TaxonNumbers(taxa)
+    known = {label: number[parsed.name(label)] for label in set(labels)}
     taxon = np.array([known[label] for label in labels], dtype=np.int32)
     if (np.diff(starts) == len(taxa)).all():
         order = taxon.reshape(-1, len(taxa))
@@ -290,6 +291,13 @@ class WrittenTree(Value, eq=False):
         """float64 [N]: labels of inner nodes as numbers; NaN where they are none, and at tips."""
         labelled = zip(self.labels, self.children, strict=True)
         return np.array([_number(label) if below else math.nan for label, below in labelled])
+
+    def renamed(self, names: Mapping[str, str]) -> WrittenTree:
+        """A copy with other names of tips; tips that ``names`` lacks keep theirs."""
+        labels = list(self.labels)
+        for tip in self.tips:
+            labels[tip] = names.get(labels[tip], labels[tip])
+        return WrittenTree(self.parent, self.lengths, tuple(labels))
 
     @cached_property
     def ends(self) -> Int32:

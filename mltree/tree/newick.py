@@ -19,7 +19,7 @@ from pathlib import Path
 import numpy as np
 
 from mltree.data.nexus import is_nexus, nexus_commands
-from mltree.data.source import unpacked
+from mltree.data.source import TaxonNumbers, unpacked
 from mltree.system.arrays import Bool, Float64, Index, Int32
 from mltree.system.errors import InputError
 from mltree.system.values import decimal
@@ -67,7 +67,7 @@ def read_newick(source: str | Path, taxa: Sequence[str]) -> tuple[Tree, Notices]
 def read_newicks(source: str | Path, taxa: Sequence[str]) -> list[tuple[Tree, Notices]]:
     """Every tree of a Newick or NEXUS file or text, with its notices; see :func:`read_newick`."""
     text, file = text_of(source)
-    tip_of = {name: tip for tip, name in enumerate(taxa)}
+    tip_of = TaxonNumbers(taxa)
     return [
         _TreeBuilder(parsed, number, tip_of, file).tree()
         for parsed in parsed_trees(text, file)
@@ -318,7 +318,8 @@ class ParsedTrees:
         """
         line = self.line_of(tree)
         seen = set[str]()
-        names = self.labels(self.tips[self.tree[self.tips] == tree])
+        labels = self.labels(self.tips[self.tree[self.tips] == tree])
+        names = TaxonNumbers(taxa).names(labels)
         for name in names:
             if name in seen:
                 problem = f"taxon {name!r} is in the tree twice"
@@ -449,7 +450,7 @@ class _TreeBuilder:
     """Makes a Tree of one parsed tree: unrooted, polytomies resolved by artificial edges."""
 
     def __init__(
-        self, parsed: ParsedTrees, number: int, tip_of: Mapping[str, int], file: str | None
+        self, parsed: ParsedTrees, number: int, tip_of: TaxonNumbers, file: str | None
     ) -> None:
         self.parsed, self.number, self.tip_of, self.file = parsed, number, tip_of, file
         self.ends: list[tuple[int, int]] = []
@@ -474,7 +475,7 @@ class _TreeBuilder:
         return tree, self._notices(int(missing.sum()))
 
     def _tips(self, gaps: Index) -> list[int]:
-        tips = [self.tip_of.get(name, NONE) for name in self.parsed.labels(gaps)]
+        tips = [self.tip_of[name] for name in self.parsed.labels(gaps)]
         if sorted(tips) != list(range(len(self.tip_of))):
             self.parsed.check_taxa(
                 self.number, list(self.tip_of), self.file, origin="the alignment", here="the tree"

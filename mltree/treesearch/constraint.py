@@ -20,10 +20,11 @@ from pathlib import Path
 
 import numpy as np
 
+from mltree.data.source import TaxonNumbers
 from mltree.system.arrays import Bool, Float32, Int32
 from mltree.system.errors import InputError
 from mltree.system.values import Value
-from mltree.tree.newick import parsed_trees, text_of
+from mltree.tree.newick import listed, parsed_trees, text_of
 from mltree.tree.splits import splits
 from mltree.tree.topology import DEFAULT_LENGTH, Tree, siblings, tree_from_edges
 
@@ -203,16 +204,19 @@ def constrained_start(constraint: Constraint, rng: np.random.Generator) -> Tree:
 
 def _tips(names: list[str], taxa: Sequence[str], line: int, file: str | None) -> list[int]:
     """The tip number of every name. Raises: InputError for unknown or repeated names."""
-    number = {name: tip for tip, name in enumerate(taxa)}
-    occurrences = Counter(names)
-    for name in names:
-        if name not in number or occurrences[name] > 1:
-            what = "twice" if name in number else "but not in the alignment"
+    number = TaxonNumbers(taxa)
+    tips = [number[name] for name in names]
+    times = Counter(tips)
+    unknown = [name for name, tip in zip(names, tips, strict=True) if tip < 0]
+    repeated = [taxa[tip] for tip, count in times.items() if tip >= 0 and count > 1]
+    for odd, where in ((unknown, "in the constraint tree but not in the alignment"),
+                       (repeated, "in the constraint tree twice")):  # fmt: skip
+        if odd:
             raise InputError(
-                f"taxon {name!r} is in the constraint tree {what}",
+                f"{listed(odd)} {where}",
                 file=file,
                 line=line,
-                taxon=name,
+                taxon=odd[0],
                 hint="a constraint tree may leave taxa out, but holds each at most once",
             )
-    return [number[name] for name in names]
+    return tips

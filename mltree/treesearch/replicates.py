@@ -18,7 +18,7 @@ from mltree.fit.settings import SearchSettings
 from mltree.likelihood.likelihood import TreeLikelihood
 from mltree.likelihood.requests import Request, Steps
 from mltree.models.partitioned import PartitionModel
-from mltree.supports.resampling import Resampling
+from mltree.supports.resampling import USUAL, Resampling, SamplingScheme
 from mltree.system.arrays import Float64
 from mltree.system.events import ignore
 from mltree.system.values import Value
@@ -173,11 +173,13 @@ class Replicates(Value):
     """
     parsimony: ParsimonyEngine = REFERENCE
     """Engine that makes drawn starting trees."""
+    scheme: SamplingScheme = USUAL
+    """How sites are drawn."""
 
     @property
     def resampling(self) -> Resampling:
         """The resampling that draws the weights."""
-        return Resampling.of(self.distinct.groups, self.seed, self.name)
+        return Resampling.of(self.distinct.groups, self.seed, self.name, self.scheme)
 
     def searches(
         self, numbers: Iterable[int], slots: ReplicateSlots

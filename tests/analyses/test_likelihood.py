@@ -194,3 +194,18 @@ def test_vectors_that_do_not_fit() -> None:
                     ([np.nan] * 5, "finite")):  # fmt: skip
         with pytest.raises(InputError, match=re.escape(line)):
             likelihood.lnl(x)
+
+
+@pytest.mark.cases(2, 20)
+def test_the_likelihood_of_a_set_of_states_is_the_sum_over_them(case: int) -> None:
+    rng = np.random.default_rng(case)
+    rows = rng.integers(0, 4, (6, 30)).astype(str)
+    newick = tree_of(random.Random(case), [f"t{n}" for n in range(6)])
+    like = {}
+    for cell in ("{13}", "(2 0 3)", *"0123"):
+        rows[2, 7] = cell
+        sequences = {f"t{n}": "".join(row) for n, row in enumerate(rows)}
+        used = mltree.Likelihood(sequences, newick, "MULTI4_MK+G4{0.7}", device="reference")
+        like[cell] = np.exp(used.site_lnl())
+    assert like["{13}"][7] == pytest.approx(like["1"][7] + like["3"][7], rel=1e-9)
+    assert like["(2 0 3)"][7] == pytest.approx(sum(like[one][7] for one in "023"), rel=1e-9)

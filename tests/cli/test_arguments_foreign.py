@@ -98,8 +98,16 @@ LINES = {
     ),
     "-s a --mset GTR --date d": (
         f"are {IQ}",
-        "search a --model auto; --mset, --date: no counterpart",
+        "search a --model-set GTR --model auto; --date: trees are not dated: LSD2",
     ),
+    "evaluate -s a -mset HKY": ("-mset are", "mltree model a --model-set HKY --model auto"),
+    "-s a -m MFP+ASC": ("IQ-TREE", "mltree search a --model auto+ASC"),
+    "-s a -n T -m ASC_PROTGAMMAAUTO": ("RAxML", "search a --prefix T --model auto+ASC"),
+    "-s a -lmap 100": ("IQ-TREE", "-lmap: no likelihood mapping: concordance --quartets"),
+    "-s a -p b --symtest": ("IQ-TREE", "mltree check a --partitions b --symmetry"),
+    "bootstrap -s a -j 100": ("IQ-TREE", "bootstrap a --replicates 100 --sampling jackknife"),
+    "-s a -j 100": ("IQ-TREE", "mltree search a --bootstrap 100 --sampling jackknife"),
+    "-s a -J 1000 --jack-prop 0.4": ("IQ-TREE", "a --ufboot 1000 --sampling jackknife"),
     "-s a -keep-ident --undo": (f"are {IQ}", "-keep-ident: identical sequences are searched once"),
     "--support --tree t --bs-trees b --threads 2": (
         f"are {NG}",
@@ -222,7 +230,7 @@ def test_no_option_is_what_it_would_be_replaced_by() -> None:
 def test_the_page_has_every_option_and_no_other() -> None:
     rows = re.findall(r"^\| (`.*?) \|", PAGE, re.MULTILINE)
     told = {flag for row in rows for flag in re.findall(r"(?:`|, )(-[-\w#]+)", row)}
-    own = {"--prefix", "--seed", "--redo", "--outgroup", "--brlen"}
+    own = {"--prefix", "--seed", "--redo", "--outgroup", "--brlen", "--sampling"}
     assert told - own == set(foreign_options())
 
 

@@ -55,7 +55,7 @@ def measured(device: DeviceInfo, tell: Callable[[str], None]) -> Calibration:
 def quick(monkeypatch: pytest.MonkeyPatch) -> None:
     """Few models to choose among, and devices as measured: those would take most of the time."""
     monkeypatch.setattr("mltree.analyses.check.calibrate", measured)
-    monkeypatch.setattr("mltree.runs.model_choice.matrices", lambda _: ("HKY+FC", "GTR+FC"))
+    monkeypatch.setattr("mltree.runs.model_choice.matrices", lambda *_: ("HKY+FC", "GTR+FC"))
     monkeypatch.setattr("mltree.runs.model_choice.REFERENCE_RATES", ("+G4",))
     monkeypatch.setattr("mltree.runs.model_choice.free_rates", lambda _: "+G4")
 

@@ -32,7 +32,7 @@ KINDS = ("bestTree", "bestModel", "bestFitModel", "modelTest", "support", "boots
 @pytest.fixture
 def few_models(monkeypatch: pytest.MonkeyPatch) -> None:
     """A choice among few."""
-    monkeypatch.setattr("mltree.runs.model_choice.matrices", lambda _: ("HKY+FC", "GTR+FC"))
+    monkeypatch.setattr("mltree.runs.model_choice.matrices", lambda *_: ("HKY+FC", "GTR+FC"))
     monkeypatch.setattr("mltree.runs.model_choice.REFERENCE_RATES", ("+G4",))
     monkeypatch.setattr("mltree.runs.model_choice.free_rates", lambda _: "+G4")
 

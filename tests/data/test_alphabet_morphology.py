@@ -20,6 +20,7 @@ from mltree.data.alphabet import (
     multistate,
 )
 from mltree.data.datatype import Letters, alphabet_named
+from mltree.data.formats import write_alignment
 from mltree.system.errors import InputError
 
 
@@ -102,8 +103,9 @@ def test_standard_data_of_nexus(tmp_path: Path) -> None:
     path = written(tmp_path, NEXUS % "000")
     assert read_alignment(path).alphabet is multistate(3)
     assert read_alignment(path, model_alphabet=multistate(5)).alphabet is multistate(5)
-    with pytest.raises(InputError, match=r"the set \{01\} has no letter of its own"):
-        read_alignment(written(tmp_path, NEXUS % "0{01}0"))
+    alignment = read_alignment(written(tmp_path, NEXUS % "0(01)0"))
+    code = alignment.alphabet.encode(alignment.characters)[2, 1]
+    assert alignment.alphabet.tip_table[code].tolist() == [1, 1, 0]
 
 
 def test_a_state_that_the_data_cannot_have(tmp_path: Path) -> None:
@@ -112,3 +114,42 @@ def test_a_state_that_the_data_cannot_have(tmp_path: Path) -> None:
         read_alignment(path, "binary")
     assert "states are 0 to 1" in str(raised.value.hint)
     assert alphabet.characters_named("GTR") is None
+
+
+SETS = ("01{02}1", "1(2 1)0?", "{0,1,2}120", "2{0?}{1}2")
+"""Sets of states: ambiguous, of all states, with an unknown one, of one."""
+
+
+@pytest.mark.parametrize("form", ["FASTA", "PHYLIP", "interleaved", "NEXUS"])
+def test_sets_of_states_are_one_character(tmp_path: Path, form: str) -> None:
+    rows = dict(zip("abcd", SETS, strict=True))
+    text = "".join(f">{name}\n{row}\n" for name, row in rows.items())
+    if form == "PHYLIP":
+        text = "4 4\n" + "".join(f"{name}(1)  {row}\n" for name, row in rows.items())
+    elif form == "interleaved":
+        cut = {"a": ("01", "{02}1"), "b": ("1(21)", "0?"), "c": ("{012}1", "20"), "d": ("2?", "12")}
+        text = "4 4\n" + "".join(f"{name} {one}\n" for name, (one, _) in cut.items())
+        text += "\n" + "".join(f"{two}\n" for _, two in cut.values())
+    elif form == "NEXUS":
+        body = "".join(f"{name} {row}\n" for name, row in rows.items())
+        text = NEXUS.replace("NCHAR=3", "NCHAR=4")
+        text = text[: text.index("    a ")] + body + ";\nEND;\n"
+    alignment = read_alignment(written(tmp_path, text))
+    vectors = alignment.alphabet.tip_table[alignment.alphabet.encode(alignment.characters)]
+    masks = (vectors @ [1, 2, 4]).astype(int)
+    assert masks.tolist() == [[1, 2, 5, 2], [2, 6, 1, 7], [7, 2, 4, 1], [4, 7, 2, 4]]
+    back = write_alignment(alignment.names, alignment.characters, alignment.alphabet, "fasta")
+    again = read_alignment(written(tmp_path, back.decode()))
+    assert (again.characters == alignment.characters).all()
+    assert again.alphabet is alignment.alphabet
+
+
+def test_sets_in_binary_data_and_in_dna(tmp_path: Path) -> None:
+    binary = read_alignment(written(tmp_path, ">a\n01{01}\n>b\n110\n>c\n000\n"))
+    assert binary.alphabet is BINARY
+    assert BINARY.encode(binary.characters)[0].tolist() == [0, 1, BINARY.gap_code]
+    dna = read_alignment(written(tmp_path, ">a\nAC{AG}T\n>b\nACGT\n>c\nACG(ct)\n"))
+    assert dna.alphabet is DNA
+    assert bytes(DNA.decode(DNA.encode(dna.characters))[:, 2:].ravel()) == b"RTGTGY"
+    with pytest.raises(InputError, match=r"taxon a, site 3: the set \{AE\} is no DNA character"):
+        read_alignment(written(tmp_path, ">a\nAC{AE}T\n>b\nACGT\n>c\nACGT\n"), "DNA")

@@ -59,20 +59,19 @@ CASES: dict[str, tuple[str | bytes, str, int | None, str | None]] = {
     "FASTA long": (FASTA.replace("ACGA", "ACG\nAA"), "taxon b has 5 sites, but a has 4", 5, "b"),
     "FASTA truncated": (FASTA[:-3], "taxon d has 2 sites.*truncated", 8, "d"),
     "FASTA truncated in a name": (FASTA[:-5], "taxon d has 0 sites.*truncated", 7, "d"),
-    "FASTA without a name": (FASTA.replace(">b", ">"), "a taxon has no name", 3, None),
+    "FASTA without a name": (FASTA.replace(">b", ">"), "1 taxon has no name .line 3", 3, None),
     "FASTA without sites": (">a\n>b\n>c\n>d\n", "has no sites", None, None),
-    "duplicate": (FASTA.replace(">c", ">b"), "taxon b occurs twice .first on line 3", 5, "b"),
+    "duplicate": (FASTA.replace(">c", ">b"), "taxon b occurs twice .lines 3, 5", 5, "b"),
     "duplicate after the blank": (
-        FASTA.replace(">b", ">x 1").replace(">c", ">x 2"), "taxon x occurs twice", 5, "x"
+        FASTA.replace(">b", ">x 1").replace(">c", ">x 1"), "taxon x_1 occurs twice", 5, "x_1"
     ),
-    "name not UTF-8": (FASTA.encode().replace(b">b", b">\xff"), "not UTF-8", 3, None),
-    "three taxa": (cut(FASTA, 6), "3 taxa; a tree needs at least 4", None, None),
-    "three taxa, PHYLIP": ("3 2\na AC\nb AC\nc AC\n", "3 taxa; a tree", None, None),
+    "two taxa": (cut(FASTA, 4), "2 taxa; a tree needs at least 3", None, None),
+    "one taxon, PHYLIP": ("1 2\na AC\n", "1 taxon; a tree", None, None),
     "unknown character": (
         FASTA.replace("ACGA", "AC\nG@"), "taxon b, site 4: '@' is not a DNA character", 5, "b"
     ),
     "unknown byte": (
-        FASTA.encode().replace(b"ACGA", b"AC\xe9A"), "site 3: byte 0xe9 is not a DNA", 4, "b"
+        FASTA.encode().replace(b"ACGA", b"AC\xe9A"), "site 3: a byte that is not ASCII", 4, "b"
     ),
     "unknown, sequential": (SEQUENTIAL.replace("CGA", "C1A"), "taxon b, site 7: '1'", 5, "b"),
     "unknown, interleaved": (INTERLEAVED.replace("CGA", "C1A"), "taxon b, site 7: '1'", 8, "b"),
@@ -142,17 +141,6 @@ def test_bad_file(tmp_path: Path, case: str) -> None:
     assert error.taxon == taxon
     with pytest.raises(InputError, match=message):
         raise error
-
-
-@pytest.mark.parametrize("special", "()[]:;,'\"")
-def test_names_with_newick_characters(tmp_path: Path, special: str) -> None:
-    error = failure(tmp_path, FASTA.replace(">b", f">b{special}x"))
-    assert (error.line, error.taxon) == (3, f"b{special}x")
-    assert "Newick" in error.message
-
-
-def test_names_with_invisible_characters(tmp_path: Path) -> None:
-    assert "holds" in failure(tmp_path, FASTA.replace(">b", ">b\u200bx")).message
 
 
 def test_empty_strict_name(tmp_path: Path) -> None:
@@ -260,5 +248,5 @@ def test_mutated_files_are_alignments_or_input_errors(
         path.write_bytes(mutated(pack(text), rng))
         with suppress(InputError):
             alignment = read_alignment(path, rng.choice([None, "DNA", "AA"]))
-            assert len(set(alignment.names)) == alignment.n_taxa >= 4
+            assert len(set(alignment.names)) == alignment.n_taxa >= 3
             assert (alignment.alphabet.encode(alignment.characters) != UNKNOWN).all()

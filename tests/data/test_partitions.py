@@ -210,7 +210,7 @@ BAD = {
         {"a": "ACG", "b": "--G", "c": "ACG", "d": "--G"}, "#nexus\ncharset x = 1-2;",
         "taxon b has no data in any part, nor have 1 more", None, "b",
     ),
-    "three taxa": ({"a": "A", "b": "C", "c": "A"}, "GTR, x = 1", "3 taxa", None, None),
+    "two taxa": ({"a": "A", "b": "C"}, "GTR, x = 1", "2 taxa", None, None),
     "beyond": (ROWS, "GTR, x = 1-4\nLG, y = 5-10", "goes to site 10", 2, None),
     "gap": (ROWS, "GTR, x = 1-4\nLG, y = 6-9", "in no part: site 5", None, None),
     "overlap": (ROWS, "GTR, x = 1-5\nLG, y = 5-9", "x and y overlap", 2, None),

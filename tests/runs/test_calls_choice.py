@@ -16,7 +16,7 @@ from mltree.system.errors import InputError
 @pytest.fixture(autouse=True)
 def _two_matrices(monkeypatch: pytest.MonkeyPatch) -> None:
     """A choice among few: what is tested here is who asks."""
-    monkeypatch.setattr("mltree.runs.model_choice.matrices", lambda _: ("GTR+FC", "JC"))
+    monkeypatch.setattr("mltree.runs.model_choice.matrices", lambda *_: ("GTR+FC", "JC"))
     monkeypatch.setattr("mltree.runs.model_choice.REFERENCE_RATES", ("+G4",))
     monkeypatch.setattr("mltree.runs.model_choice.free_rates", lambda _: "+G4")
 

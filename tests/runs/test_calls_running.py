@@ -205,7 +205,7 @@ def test_names_of_taxa_may_have_blanks(sequences: dict[str, str]) -> None:
         (
             lambda: mltree.search([("a", "AC")] * 4),
             InputError,
-            "the alignment: taxon a occurs twice",
+            "the alignment: taxon a occurs 4 times",
         ),
         (
             lambda: mltree.search(dict.fromkeys("abcd", "ACGT"), "GTR+Q4"),
@@ -226,11 +226,6 @@ def test_names_of_taxa_may_have_blanks(sequences: dict[str, str]) -> None:
             lambda: mltree.evaluate(dict.fromkeys("abcd", "ACGT"), "(a,b,(c,e));"),
             InputError,
             "'e' is in the tree but not in the alignment",
-        ),
-        (
-            lambda: mltree.search(dict.fromkeys(["a b", *"cde"], "ACGT"), prefix="x"),
-            InputError,
-            "taxon name 'a b' has a blank",
         ),
         (lambda: mltree.rf("a\nb", "(a,b,c);"), InputError, "a b: no such file"),
         (

@@ -18,6 +18,7 @@ from mltree.runs.model_choice import (
     REFERENCE_RATES,
     CandidateModel,
     Criterion,
+    check_model_set,
     free_rates,
     matrices,
     started_from,
@@ -25,6 +26,7 @@ from mltree.runs.model_choice import (
     with_matrix_held,
     with_rates_held,
 )
+from mltree.system.errors import ModelError
 
 RATES = (*REFERENCE_RATES, free_rates(2), free_rates(5))
 GTR_G = "GTR{1.3/3.1/0.7/1.1/4.2/1}+FU{0.3/0.2/0.2/0.3}+G4{0.6}"
@@ -47,6 +49,15 @@ def test_the_correction_is_iq_tree_s_without_sites_to_spare() -> None:
     aic = 2 * 9 + 200.0
     assert [Criterion.AICC.score(-100.0, 9, n) for n in (1, 9, 10, 11)] == [aic + 180] * 4
     assert Criterion.AICC.score(-100.0, 9, 12) == aic + 90
+
+
+def test_a_set_of_models_leaves_the_others_out() -> None:
+    assert matrices(DNA, ["HKY", "gtr", "TN"]) == ["GTR+FC", "TN93+FC", "HKY+FC"]
+    assert matrices(PROTEIN, ["WAG", "GTR"]) == ["WAG", "WAG+FC"]
+    assert matrices(PROTEIN, ["GTR"]) == matrices(PROTEIN)
+    check_model_set(["WAG", "HKY"], [DNA, PROTEIN])
+    with pytest.raises(ModelError, match="'WAG' is no matrix of these data"):
+        check_model_set(["GTR", "WAG"], [DNA])
 
 
 def test_every_matrix_of_a_kind_of_data_is_there_once() -> None:

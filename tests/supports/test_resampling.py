@@ -1,9 +1,10 @@
 import numpy as np
 import pytest
-from scipy.stats import chisquare, multinomial
+from scipy.stats import chisquare, multinomial, multivariate_hypergeom
 
 from mltree.supports import resampling
-from mltree.supports.resampling import Resampling, share_error
+from mltree.supports.resampling import Resampling, SamplingScheme, share_error
+from mltree.system.errors import InputError
 from mltree.system.process import Threads, parallel_map
 
 WEIGHTS = np.array([3.0, 1.0, 4.0, 0.0, 12.0, 5.0])
@@ -142,3 +143,52 @@ def test_few_sites_are_drawn_one_by_one_at_a_time() -> None:
 
 def test_the_error_of_a_share_is_a_binomial_one() -> None:
     assert share_error(np.array([0.2]), 100)[0] == pytest.approx(0.04)
+
+
+def drawn(text: str, count: int = 4000) -> np.ndarray:
+    """Replicates of a scheme, i64 [R, L]."""
+    scheme = SamplingScheme.of(text)
+    rows = Resampling(WEIGHTS, PARTS, 3, "trees", scheme=scheme).rows(range(count))
+    assert (rows[:, WEIGHTS == 0] == 0).all()
+    return rows.astype(int)
+
+
+def test_genes_are_whole_parts_with_replacement() -> None:
+    rows = drawn("genes")
+    times = rows[:, [0, 4]] // WEIGHTS[[0, 4]].astype(int)
+    assert (rows == np.repeat(times, 3, axis=1) * WEIGHTS).all()
+    assert (times.sum(axis=1) == 2).all()
+    shares = np.bincount(times[:, 0], minlength=3)
+    assert chisquare(shares, len(rows) * np.array([0.25, 0.5, 0.25])).pvalue > 1e-4
+    assert (drawn("GENE", 9) == rows[:9]).all()
+
+
+def test_sites_of_drawn_genes_are_drawn_again() -> None:
+    rows = drawn("genes-sites")
+    sizes = np.stack([rows[:, part].sum(axis=1) for part in PARTS], axis=1)
+    times = sizes // [8, 17]
+    assert (times * [8, 17] == sizes).all()
+    assert (times.sum(axis=1) == 2).all()
+    mean = rows.mean(axis=0)
+    assert np.allclose(mean, WEIGHTS, atol=0.5)
+    once = rows[times[:, 0] == 1][:, :3]
+    assert np.allclose(once.var(axis=0), multinomial(8, WEIGHTS[:3] / 8).cov().diagonal(), rtol=0.1)
+    assert (drawn("GENESITE", 9) == rows[:9]).all()
+
+
+@pytest.mark.parametrize(("text", "kept"), [("jackknife", (4, 8)), ("jackknife{0.25}", (6, 13))])
+def test_a_jackknife_draws_no_site_twice(text: str, kept: tuple[int, int]) -> None:
+    rows = drawn(text)
+    assert (rows <= WEIGHTS).all()
+    for part, number in zip(PARTS, kept, strict=True):
+        assert (rows[:, part].sum(axis=1) == number).all()
+        weights = WEIGHTS[part]
+        law = multivariate_hypergeom(weights.astype(int), number)
+        assert np.allclose(rows[:, part].mean(axis=0), law.mean(), atol=0.1)
+        assert np.allclose(rows[:, part].var(axis=0), law.cov().diagonal(), atol=0.1)
+
+
+@pytest.mark.parametrize("text", ["jackknife{1.5}", "jackknife{0.0}", "bayes", "genes{0.5}"])
+def test_other_schemes_are_refused(text: str) -> None:
+    with pytest.raises(InputError, match="no such scheme"):
+        SamplingScheme.of(text)

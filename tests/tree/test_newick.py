@@ -356,3 +356,12 @@ def test_labels_stand_at_their_branches() -> None:
     assert sorted(re.findall(r"\)([^:)]*):", text)) == ["0/1", "1/1"]
     assert read_newick(text, taxa)[0].twin.tobytes()
     assert re.sub(r"\)\d/1", ")", text) == write_newick(tree, taxa, 1)
+
+
+def test_tips_may_be_spelled_as_other_programs_spell_them() -> None:
+    tree, _ = read_newick("('A(1)':1,'b c':2,(d_e:3,f:4):5);", ["A_1_", "b_c", "d+e", "f"])
+    assert write_newick(tree, ["p", "q", "r", "s"], digits=0) == "(p:1,q:2,(r:3,s:4):5);"
+    with pytest.raises(InputError, match="'g' is in the tree but not"):
+        read_newick("('A(1)':1,'b c':2,(d_e:3,g:4):5);", ["A_1_", "b_c", "d+e", "f"])
+    with pytest.raises(InputError, match="'A_1_' is in the tree twice"):
+        read_newick("('A(1)':1,A_1_:2,(d_e:3,f:4):5);", ["A_1_", "b_c", "d+e", "f"])
