@@ -30,7 +30,8 @@ if TYPE_CHECKING:
     from mltree.analyses.evaluate import evaluate
     from mltree.analyses.likelihood import DistanceMatrix, Likelihood, distances, nj_tree
     from mltree.analyses.model_selection import ModelChoice, model
-    from mltree.analyses.search import run, search
+    from mltree.analyses.run import run
+    from mltree.analyses.search import search
     from mltree.analyses.simulate import SimulatedAlignment, random_tree, simulate
     from mltree.analyses.tree_sets import Drawing, consensus, draw, support
     from mltree.analyses.tree_tests import BranchTestResult, TreeTestResult, alrt, test
@@ -105,10 +106,8 @@ _HOMES = {
         "ModelChoice",
         "model",
     ),
-    "analyses.search": (
-        "run",
-        "search",
-    ),
+    "analyses.run": ("run",),
+    "analyses.search": ("search",),
     "analyses.simulate": (
         "SimulatedAlignment",
         "random_tree",

@@ -22,6 +22,7 @@ import numpy as np
 
 from mltree.analyses.html_report import REPORT
 from mltree.analyses.options import RunOptions, SearchOptions
+from mltree.analyses.run import options_of_search, run_pipeline
 from mltree.analyses.search import (
     CHECKPOINT,
     OF_ONE_ALIGNMENT,
@@ -29,8 +30,6 @@ from mltree.analyses.search import (
     SearchOutput,
     SupportPlan,
     draw_supports,
-    options_of_search,
-    run_pipeline,
     run_search,
     search_settings,
 )

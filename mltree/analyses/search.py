@@ -2,10 +2,9 @@
 
 from __future__ import annotations
 
-import json
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
-from dataclasses import asdict, replace
+from dataclasses import replace
 from functools import partial
 from typing import TYPE_CHECKING, NamedTuple
 
@@ -29,7 +28,7 @@ from mltree.analyses.bootstrap import (
 from mltree.analyses.evaluate import check_rates, site_rates
 from mltree.analyses.html_report import REPORT, write_report
 from mltree.analyses.model_selection import TABLE, choice_kinds, chosen, criterion_of, scheme_of
-from mltree.analyses.options import RunOptions, SearchOptions
+from mltree.analyses.options import SearchOptions
 from mltree.analyses.tree_sets import CONSENSUS_FILES, METRICS, SUPPORT_KINDS, support_kinds
 from mltree.analyses.tree_tests import BRANCHES, LocalTests
 from mltree.analyses.ufboot import ULTRAFAST_KINDS, UltrafastPlan, replicates_of, ultrafast_texts
@@ -48,13 +47,12 @@ from mltree.runs.logged_run import (
     LoggedRun,
     WorkTimer,
     best_model_file,
-    input_files,
     load,
     open_log,
     part_trees_file,
     share_replicates,
 )
-from mltree.runs.options import AUTO, one_of
+from mltree.runs.options import one_of
 from mltree.runs.problem import Problem, read_problem
 from mltree.runs.results import SearchResult, SupportResult, support_facts
 from mltree.runs.scheme import check_mergeable
@@ -74,9 +72,8 @@ from mltree.system.events import (
     StartsEnded,
     SupportsDrawn,
     TimeLeft,
-    ignore,
 )
-from mltree.system.files import is_there, read_own
+from mltree.system.files import is_there
 from mltree.system.process import ExitMessage, on_signal
 from mltree.system.ranks import LONE, Ranks, current_ranks
 from mltree.system.values import Value
@@ -120,6 +117,21 @@ Draw = Callable[..., str]
 """Writes a tree as its file has it, in Newick; ``labels``: of edges, by their ids."""
 
 
+CHEAP = 120.0
+"""Seconds up to which a bootstrap of 1,000 replicates, or --bnni, is made unasked."""
+
+LEAST_SHARE = 0.06
+"""Least time of a replicate as a share of the search's. On one core 0.06 to 1.1, of sets of 9 to 64
+taxa. Where that alone is not cheap no replicate is searched to tell the time: it may take long."""
+
+PERTURBED, LOOKED_AROUND = 0.6, 1.5
+"""Time of the perturbation as a share of that of the starts; of an ultrafast bootstrap as a share
+of the search's: at most 0.7 and 1.2 of six alignments on one core."""
+
+TIMED, TIMED_SIDE_BY_SIDE = 5, 50
+"""Replicates that tell the time of one, on CPUs and on GPUs, which search many side by side."""
+
+
 class FinishedSearch(NamedTuple):
     """A search that has ended, with the supports of its tree."""
 
@@ -135,10 +147,10 @@ def search(options: SearchOptions, source: Source, call: Call) -> SearchResult:
     With a prefix it writes the files of the command, and goes on from those of a stopped one.
     """
     one_of("metric", options.metric, METRICS)
-    return _found(options, source, call)
+    return found(options, source, call)
 
 
-def _found(
+def found(
     options: SearchOptions, source: Source, call: Call, plan: SupportPlan | None = None
 ) -> SearchResult:
     """The result of a search in memory or, with a prefix, in files; ``plan``: of its supports."""
@@ -716,101 +728,3 @@ def _to_open(files: Mapping[str, str]) -> str:
     kinds = [SUPPORT, *SUPPORT_KINDS, TREE]
     tree = next(files[kind] for kind in kinds if kind in files)
     return f"Open {files[REPORT]} in a browser, {tree} in a tree viewer (FigTree, iTOL)"
-
-
-# ``mltree run``: from an alignment to a tree with supports and its report, in one command.
-#
-# ``mltree search`` with other defaults: models are chosen, supports computed that the data and the
-# device allow, and the report written. docs/run.md has them all.
-
-CHEAP = 120.0
-"""Seconds up to which a bootstrap of 1,000 replicates, or --bnni, is made unasked."""
-
-LEAST_SHARE = 0.06
-"""Least time of a replicate as a share of the search's. On one core 0.06 to 1.1, of sets of 9 to 64
-taxa. Where that alone is not cheap no replicate is searched to tell the time: it may take long."""
-
-PERTURBED, LOOKED_AROUND = 0.6, 1.5
-"""Time of the perturbation as a share of that of the starts; of an ultrafast bootstrap as a share
-of the search's: at most 0.7 and 1.2 of six alignments on one core."""
-
-TIMED, TIMED_SIDE_BY_SIDE = 5, 50
-"""Replicates that tell the time of one, on CPUs and on GPUs, which search many side by side."""
-
-ULTRAFAST = 1000
-"""Replicates of the ultrafast bootstrap that stands in for the standard one: what is usual."""
-
-
-def run_pipeline(options: RunOptions, reporter: Reporter) -> None:
-    """Choose, search, compute supports, write the report; or what of it is not done yet.
-
-    Raises:
-        InputError: the data cannot be used, or there are results of an earlier run.
-    """
-    search = options_of_search(options)
-    plan = SupportPlan.asked_by(search)  # raises what cannot be asked for
-    search.workspace.check([RESULT, CHECKPOINT, REPORT])
-    if options.bootstrap is None and options.ufboot is None:
-        search, plan = _with_bootstrap(search, plan)
-    if _lacks_report(search):
-        workspace = search.workspace
-        reporter(Notice(f"{workspace.path(RESULT)} is complete; only the report was missing"))
-        page = write_report(workspace, reporter, alignment=search.alignment)
-        reporter.say(f"Wrote {page}")
-        return
-    run_search(search, reporter, plan)
-
-
-@taking(RunOptions, "model", without=("report", "site_rates"))
-def run(options: RunOptions, source: Source, call: Call) -> SearchResult:
-    """Choose a model, search, compute supports, as ``mltree run`` does.
-
-    With a prefix it writes the files of the command, its report too, and goes on from those of a
-    stopped one.
-    """
-    search = options_of_search(options)
-    plan = SupportPlan.asked_by(search)
-    if options.bootstrap is None and options.ufboot is None:
-        search, plan = _with_bootstrap(search, plan, source)
-    return _found(search, source, call, plan)
-
-
-def options_of_search(options: RunOptions) -> SearchOptions:
-    """Options of the search that the command is, before time tells which bootstrap is made."""
-    names = "line", "origins", "alignments", *options.described()
-    shared = {name: getattr(options, name) for name in names}
-    if (options.bootstrap or "none").strip().lower() == "none":
-        shared["bootstrap"] = None
-    return SearchOptions(**shared, report=True)
-
-
-def _lacks_report(options: SearchOptions) -> bool:
-    """True if the same run of the same data has ended and only its report is missing."""
-    workspace = options.workspace
-    has_ended = is_there(workspace.path(RESULT)) and not is_there(workspace.path(CHECKPOINT))
-    if options.redo or not has_ended or is_there(workspace.path(REPORT)):
-        return False
-    try:
-        before = json.loads(read_own(workspace.path(RESULT)))
-        return bool(
-            before["asked"] == options.asked
-            and before["version"] == __version__
-            and before["run"]["inputs"] == [asdict(file) for file in input_files(options.inputs)]
-        )
-    except (ValueError, KeyError, TypeError):
-        return False
-
-
-def _with_bootstrap(
-    options: SearchOptions, plan: SupportPlan, source: Source | None = None
-) -> tuple[SearchOptions, SupportPlan]:
-    """With replicates until they converge where that is cheap, else with the ultrafast ones.
-
-    source  data at hand, instead of the alignment's file
-    """
-    if len(load_for_search(options, ignore, source).taxa) < MIN_TAXA:
-        return options, plan
-    standard = BootstrapPlan.of(AUTO, options.metric, "--bootstrap")
-    ultrafast = UltrafastPlan(ULTRAFAST, bnni=True, limit=CHEAP)
-    origins = {**options.origins, "bootstrap": ("by time", "default")}
-    return replace(options, origins=origins), replace(plan, bootstrap=standard, ultrafast=ultrafast)

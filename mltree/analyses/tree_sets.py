@@ -12,12 +12,12 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 import numpy as np
 
 from mltree.analyses.convert import picture_kind, picture_of
-from mltree.analyses.options import (
+from mltree.analyses.options import DrawOptions
+from mltree.analyses.tree_options import (
     BootstopOptions,
     ConcordanceOptions,
     ConsensusOptions,
     DistanceOptions,
-    DrawOptions,
     SupportOptions,
     TreesOptions,
 )

@@ -19,7 +19,7 @@ from typing import TYPE_CHECKING, Annotated, Any, NamedTuple
 import typer
 from typer.core import TyperGroup
 
-from mltree.analyses import options
+from mltree.analyses import options, tree_options
 from mltree.cli.arguments import defaults, find, has_file, translated, without_option
 from mltree.cli.exits import EXIT_CODES, ending, exit_code
 from mltree.cli.help import CONFIG_FILE, Command, format_group, origins, untyped
@@ -281,21 +281,21 @@ ANALYSES = {
         "datasets/primates.phy"),
     "evaluate": Analysis(options.EvaluateOptions, "evaluate:run_evaluate",
         "datasets/primates.phy --tree primates.mltree.bestTree"),
-    "support": Analysis(options.SupportOptions, "tree_sets:run_support",
+    "support": Analysis(tree_options.SupportOptions, "tree_sets:run_support",
         "primates.mltree.bestTree --trees datasets/primates.bootstraps --metric fbp,tbe"),
-    "consensus": Analysis(options.ConsensusOptions, "tree_sets:run_consensus",
+    "consensus": Analysis(tree_options.ConsensusOptions, "tree_sets:run_consensus",
         "datasets/primates.bootstraps --type majority,extended --prefix primates"),
-    "rf": Analysis(options.DistanceOptions, "tree_sets:run_rf",
+    "rf": Analysis(tree_options.DistanceOptions, "tree_sets:run_rf",
         "datasets/primates.bootstraps --reference primates.mltree.bestTree --weighted "
         "--prefix primates"),
-    "bootstop": Analysis(options.BootstopOptions, "tree_sets:run_bootstop",
+    "bootstop": Analysis(tree_options.BootstopOptions, "tree_sets:run_bootstop",
         "datasets/primates.bootstraps"),
     "alrt": Analysis(options.BranchTestOptions, "tree_tests:run_alrt",
         "datasets/primates.phy --tree primates.mltree.bestTree --model HKY+G4 "
         "--tests sh-alrt,abayes"),
     "test": Analysis(options.TreeTestOptions, "tree_tests:run_test",
         "datasets/primates.phy --trees rivals.nwk --model HKY+G4"),
-    "concordance": Analysis(options.ConcordanceOptions, "tree_sets:run_concordance",
+    "concordance": Analysis(tree_options.ConcordanceOptions, "tree_sets:run_concordance",
         "primates.mltree.bestTree --gene-trees datasets/primates.bootstraps "
         "--alignment datasets/primates.phy"),
     "report": Analysis(options.ReportOptions, "html_report:run_report", "primates"),

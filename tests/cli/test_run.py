@@ -14,7 +14,7 @@ import pytest
 from typer.testing import Result
 
 from mltree.analyses.options import RunOptions
-from mltree.analyses.search import run_pipeline
+from mltree.analyses.run import run_pipeline
 from mltree.cli.main import ANALYSES
 from mltree.report.progress import Reporter, Verbosity, progress_terminal
 from mltree.runs.workspace import Workspace

@@ -1,0 +1,159 @@
+"""The options of analyses of trees alone; see :mod:`mltree.analyses.options`."""
+
+from typing import Annotated
+
+from mltree.runs.options import (
+    OUTPUT,
+    DataType,
+    MetricOptions,
+    Option,
+    SeedOptions,
+    ShownOptions,
+    WrittenOptions,
+    share_of,
+)
+
+# No postponed annotations: the options of a field are looked up in its annotation.
+
+
+class TreesOptions(WrittenOptions, kw_only=True):
+    """Commands that need trees alone, whose files lie beside one of theirs."""
+
+    prefix: Annotated[
+        str | None,
+        Option(
+            "-p, --prefix PREFIX",
+            "Files are named PREFIX.mltree.*. Default: the path of the trees. A PREFIX that ends "
+            "in / is a folder.",
+            panel=OUTPUT,
+        ),
+    ] = None
+
+
+AnyTree = Annotated[str, Option("TREE", "Newick tree, of any shape.", reads="tree")]
+Trees = Annotated[
+    str, Option("TREES", "Newick file of several trees of the same taxa.", reads="trees")
+]
+
+
+class SupportOptions(MetricOptions, TreesOptions, kw_only=True):
+    """Map branch supports from a set of trees onto a tree.
+
+    Writes PREFIX.mltree.support or, for both metrics, .supportFBP and .supportTBE: the same tree,
+    with its root, polytomies and branch lengths, and the supports as labels of inner nodes.
+    """
+
+    tree: AnyTree
+    trees: Annotated[
+        str,
+        Option("--trees FILE",
+"Replicates: Newick trees of the same taxa.", reads="trees"),
+    ]  # fmt: skip
+
+
+class ConsensusOptions(TreesOptions, kw_only=True):
+    """Build the consensus of trees, with the percentage of trees that have each branch.
+
+    Writes PREFIX.mltree.consensusTreeSTRICT, .consensusTreeMR or .consensusTreeMRE. Of equally
+    frequent branches, the extended majority consensus prefers the one that splits the taxa more
+    evenly, then the one whose taxa come first by name.
+    """
+
+    trees: Trees
+    kind: Annotated[
+        str,
+        Option(
+            "--type TYPE",
+            "strict: branches of all trees; majority: of more than half; extended: also the most "
+            "frequent others that fit. Several, separated by commas.",
+        ),
+    ] = "majority"
+
+
+class DistanceOptions(TreesOptions, kw_only=True):
+    """Compute Robinson-Foulds distances between all pairs of trees, or from a reference.
+
+    Writes PREFIX.mltree.rfDistances, a line for each pair: the numbers of the two trees, counted
+    from 0 (the reference is 0), the number of splits that only one of them has, the same divided by
+    2(T - 3), and with --weighted the sum of the differences in branch length.
+    """
+
+    trees: Annotated[
+        str,
+        Option(
+            "TREES...",
+            "Newick files of trees of the same taxa, two trees at least.",
+            reads="trees",
+            rest="tree_files",
+        ),
+    ]
+    tree_files: tuple[str, ...] = ()
+    """All that were typed."""
+    reference: Annotated[
+        str | None,
+        Option("--reference FILE",
+"Newick tree to compare all others with.", reads="tree"),
+    ] = None  # fmt: skip
+    weighted: Annotated[
+        bool, Option("--weighted", "Also compare branch lengths, including those of tips.")
+    ] = False
+
+    @property
+    def inputs(self) -> list[str]:
+        """Also the files behind the first."""
+        return [*super().inputs, *self.tree_files[1:]]
+
+
+class BootstopOptions(SeedOptions, ShownOptions, kw_only=True):
+    """Test whether there are enough bootstrap replicates (autoMRE), after every 50 of them.
+
+    The replicates are split into random halves 1,000 times. There are enough if the extended
+    majority consensus trees of the halves, with supports, differ by no more than the cutoff in 99 %
+    of these permutations, and on average.
+    """
+
+    trees: Trees
+    cutoff: Annotated[
+        float,
+        Option(
+            "--cutoff SHARE",
+            "Largest difference of two halves, as a share of the largest possible one.",
+            parse=share_of,
+        ),
+    ] = 0.03
+
+
+class ConcordanceOptions(SeedOptions, TreesOptions, kw_only=True):
+    """Compute concordance factors: the share of genes, or of sites, that support each branch.
+
+    Writes PREFIX.mltree.concordanceTree, the tree with gCF/sCF in per cent after the labels that it
+    had, and .concordance, a table that includes the discordance factors.
+    """
+
+    tree: AnyTree
+    gene_trees: Annotated[
+        str | None,
+        Option(
+            "--gene-trees FILE",
+            "Newick trees of loci, which may lack taxa, for gene concordance factors (gCF).",
+            reads="trees",
+        ),
+    ] = None
+    alignment: Annotated[
+        str | None,
+        Option("--alignment FILE",
+"Alignment, for site concordance factors (sCF).", reads="file"),
+    ] = None  # fmt: skip
+    quartets: Annotated[
+        int,
+        Option(
+            "--quartets N",
+            "Random quartets a branch, for sCF.",
+            least=1,
+            only_with=("alignment",),
+        ),
+    ] = 100
+    data_type: DataType = None
+
+
+# Tools, and this machine.
