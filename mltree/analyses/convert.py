@@ -177,15 +177,14 @@ def picture_kind(path: str) -> str:
 def picture_of(options: DrawOptions, kind: str, emit: Emit) -> tuple[bytes, int]:
     """The content of a picture's file, of a kind of :data:`PICTURES`, and the tree's taxa."""
     style = style_of(options)
-    text, file = text_of(options.tree)
-    if file is not None and text.lstrip().startswith("{"):
-        tree, names = _tree_of_result(file, text)
+    if str(options.tree).endswith(".json"):
+        tree, names = _tree_of_result(options.tree, read_text(options.tree))
         if not style.supports.names:
             style = replace(style, supports=replace(style.supports, names=names))
     else:
         tree, *others = read_written(options.tree)
         if others:
-            name = file or "the trees"
+            name = text_of(options.tree)[1] or "the trees"
             emit(Notice(f"{name}: the first of {1 + len(others)} trees is drawn"))
     scene = draw(tree, style, emit)
     picture = svg(scene).encode() if kind == "svg" else figure(scene, kind, options.dpi)
@@ -242,7 +241,7 @@ def _marks(text: str | None) -> tuple[str, ...] | None:
     words = tuple(word.strip() for word in text.split(","))
     for word in words:
         if word not in MARKS and words != ("none",):
-            raise InputError(f"--supports: {word!r} is none of {', '.join((*MARKS, 'none'))}")
+            raise InputError(f"--supports: {word!r} is not one of {', '.join((*MARKS, 'none'))}")
     return () if words == ("none",) else words
 
 
@@ -266,7 +265,7 @@ def _colours(text: str | None) -> Steps:
         number, _, colour = part.strip().partition("=")
         if COLOUR_NAME.fullmatch(colour) is None:
             hint = "write 70=#e08e3c,95=#0b4f8a"
-            raise InputError(f"--support-colours: {part!r} is no support and colour", hint=hint)
+            raise InputError(f"--support-colours: {part!r} is not a support and colour", hint=hint)
         steps += [(value, colour) for value in _numbers("--support-colours", number, "/")]
     return tuple(sorted(steps))
 
@@ -281,7 +280,7 @@ def _clades(text: str | None) -> tuple[Clade, ...]:
     return tuple(Clade.read(part) for part in text.split(";") if part.strip())
 
 
-def _tree_of_result(path: str, text: str) -> tuple[WrittenTree, tuple[str, ...]]:
+def _tree_of_result(path: str, text: str | bytes) -> tuple[WrittenTree, tuple[str, ...]]:
     """The tree of a run's result, with the names of its supports."""
     try:
         result = json.loads(text)

@@ -365,6 +365,6 @@ def random_tree(
     if len(set(names)) < len(names):
         raise InputError("taxa: two have the same name")
     if not 0.0 <= mean_length <= LONGEST_MEAN:
-        raise InputError(f"mean_length={mean_length!r} is no branch length")
+        raise InputError(f"mean_length={mean_length!r} is not a branch length")
     tree = SHAPES[shape](len(names), mean_length, np.random.default_rng(seed))
     return PhyloTree(write_newick(tree, names))

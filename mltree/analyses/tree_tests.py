@@ -370,10 +370,10 @@ def _tested_trees(
     """
     name = tree_named(options.trees, "the trees")
     if len(problem.groups) > 1:
-        raise InputError("these tests take data of one type", file=options.model)
+        raise InputError("these tests need data of one type", file=options.model)
     if problem.model.n_parts > 1 and problem.model.linkage == Linkage.UNLINKED:
         raise InputError(
-            "these tests take one length a branch", hint="use --brlen scaled or linked"
+            "these tests need one length for each branch", hint="use --brlen scaled or linked"
         )
     patterns = problem.patterns
     read = read_newicks(options.trees, patterns.taxa)
@@ -383,7 +383,7 @@ def _tested_trees(
     first = _first_of_their_kind(trees, by_lengths=options.no_opt_branches)
     different = [tree for tree, same in zip(trees, first, strict=True) if same is None]
     if len(different) < 2:
-        raise InputError("all trees are alike: there is nothing to compare", file=name)
+        raise InputError("all trees are identical: there is nothing to compare", file=name)
     work = Workload.of(problem, rows=RowCounts(sites=len(different)))
     engines = open_engines(options.resources, work, emit)
     fits = _fitted_trees(options, problem, engines, different, emit)

@@ -306,7 +306,7 @@ def _recode(lines: Lines, n: int, text: bytes, form: _Format) -> bytes:
     kept = {*"{}(), \t\r", *marks, *(mark.upper() for mark in marks)}
     for letter in shown:
         if letter not in form.recoded and letter not in kept:
-            raise lines.error(f"{letter!r} is none of SYMBOLS", n)
+            raise lines.error(f"{letter!r} is not one of SYMBOLS", n)
     return "".join(form.recoded.get(letter, letter) for letter in shown).encode("latin-1")
 
 

@@ -193,7 +193,7 @@ def resources_of(
 
 
 def threads_of_call(threads: int | None) -> int | None:
-    """CPUs that a call may use at most. Raises: InputError: it is no number from 1 on."""
+    """CPUs that a call may use at most. Raises: InputError: it is not a number from 1 on."""
     if threads is not None and (number := _whole("threads", threads)) >= 1:
         return number
     if threads is None:
@@ -275,7 +275,7 @@ RAISES = """Raises:
     InputError: the data, a tree or an argument cannot be used.
     ModelError: the model cannot be used, or not for these data.
     DeviceError: the device cannot be found or used.
-    NumericalError: a likelihood is no number."""
+    NumericalError: a likelihood is not a number."""
 
 
 def _of_any(
@@ -405,13 +405,13 @@ def _whole(name: str, value: Any) -> int:
             return index(int(value) if isinstance(value, float) and value.is_integer() else value)
         except TypeError:
             pass
-    raise InputError(f"{name}={value!r} is no whole number")
+    raise InputError(f"{name}={value!r} is not a whole number")
 
 
 def _number(name: str, value: Any) -> float:
     if _is_number(value):
         return float(value)
-    raise InputError(f"{name}={value!r} is no number")
+    raise InputError(f"{name}={value!r} is not a number")
 
 
 def _is_number(value: Any) -> bool:
@@ -426,7 +426,7 @@ def _text(name: str, value: Any) -> str:
         return str(int(value) if float(value).is_integer() else value)
     if isinstance(value, Sequence | Set | np.ndarray):
         return ",".join(_text(name, one) for one in value)
-    raise InputError(f"{name}={value!r} is no text")
+    raise InputError(f"{name}={value!r} is not text")
 
 
 # Messages in the words of Python: ``sh_alrt=0`` instead of ``--sh-alrt 0``.

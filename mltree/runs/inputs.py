@@ -481,7 +481,7 @@ def model_of(model: ModelLike) -> str:
     if isinstance(name, str) and hasattr(model, "choice"):
         return name
     hint = "text such as 'GTR+G4', mltree.ModelParameters or what mltree.model returns"
-    raise ModelError(f"{type(model).__name__} is no model", hint=hint)
+    raise ModelError(f"{type(model).__name__} is not a model", hint=hint)
 
 
 def _upper_triangle(matrix: Float64) -> Float64:

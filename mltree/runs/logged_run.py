@@ -347,7 +347,8 @@ def load(
     expect(problem)
     if options.model is None and options.partitions is None and not chooses:
         name = default_model_name(problem.patterns.alphabet)
-        emit(Notice(f"the model is {name} by default; --model auto of mltree search chooses one"))
+        how = "--model auto" if hasattr(options, "chooses") else "mltree model"
+        emit(Notice(f"the model is {name} by default; {how} chooses the best-fitting one"))
     return frequencies.given_to(problem, options.resources, emit)
 
 

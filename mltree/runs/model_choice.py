@@ -135,7 +135,7 @@ def check_model_set(among: Sequence[str], alphabets: Iterable[Alphabet]) -> None
     for name in among:
         if not any(_matrix_name(name, alphabet) in known for alphabet, known in every.items()):
             shown = ", ".join(sorted(set().union(*every.values())))
-            raise ModelError(f"--model-set: {name!r} is no matrix of these data", hint=shown)
+            raise ModelError(f"--model-set: {name!r} is not a matrix of these data", hint=shown)
 
 
 @lru_cache(maxsize=1024)

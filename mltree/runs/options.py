@@ -214,7 +214,7 @@ def page_length_of(text: str) -> float:
     match = re.fullmatch(r"([0-9]+\.?[0-9]*)\s*(pt|in|cm|mm|)", str(text).strip())
     points = float(match[1]) * _POINTS[match[2]] if match else 0.0
     if not 1.0 <= points <= LARGEST_PAGE:
-        problem = "is no length of a picture: write 174mm, 8.5cm, 6in or points"
+        problem = "is not a length of a picture: write 174mm, 8.5cm, 6in or points"
         raise ValueError(f"{text!r} {problem}, up to 200in")
     return points
 
@@ -223,7 +223,7 @@ def font_size_of(text: str) -> float:
     """Points of a font, 1 to 200. Raises: ValueError."""
     size = decimal(str(text))
     if not 1.0 <= size <= 200.0:
-        raise ValueError(f"{text!r} is no font size: it is between 1 and 200 points")
+        raise ValueError(f"{text!r} is not a font size: it is between 1 and 200 points")
     return size
 
 
@@ -231,7 +231,7 @@ def number_of(text: str) -> float:
     """A finite number. Raises: ValueError."""
     number = decimal(str(text))
     if not math.isfinite(number):
-        raise ValueError(f"{text!r} is no number")
+        raise ValueError(f"{text!r} is not a number")
     return number
 
 

@@ -192,7 +192,7 @@ def test_supports_are_those_of_each_locus_alone(run: Run, genes: Path, supports:
 def test_a_run_of_a_folder_chooses_a_model_for_each(
     run: Run, genes: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("mltree.runs.model_choice.matrices", lambda _: ("JC", "HKY+FC", "GTR+FC"))
+    monkeypatch.setattr("mltree.runs.model_choice.matrices", lambda *_: ("JC", "HKY+FC", "GTR+FC"))
     monkeypatch.setattr("mltree.runs.model_choice.REFERENCE_RATES", ("", "+G4"))
     monkeypatch.setattr("mltree.runs.model_choice.free_rates", lambda _: "+G4")
     result = run("run", "genes", "--preset", "fast", "--sh-alrt", "20")

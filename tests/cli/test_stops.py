@@ -353,7 +353,7 @@ def test_what_the_starts_led_to_outlasts_a_stop(
     found = [json.loads(Path(f"{name}.mltree.json").read_text())["starts"] for name in "xy"]
     assert found[0] == found[1] is not None
     log = " ".join(Path("x.mltree.log").read_text().split())
-    assert f"began from {found[0]['starts']} parsimony trees" in log
+    assert f"started from {found[0]['starts']} parsimony trees" in log
 
 
 SUPPORTED = ("support", "branchTests", "report.html")

@@ -36,7 +36,7 @@ def fine(result: Result) -> Result:
 def test_a_search_is_drawn(run: Run, tmp_path: Path, primates: str) -> None:
     options = ("--model", "JC", "--preset", "fast", "--device", "reference", "--prefix", "x")
     result = fine(run("search", primates, *options, "--report"))
-    assert result.stdout.rstrip().endswith("Wrote x.mltree.report.html")
+    assert "Wrote x.mltree.report.html\nOpen x.mltree.report.html" in result.stdout
     page = (tmp_path / "x.mltree.report.html").read_text()
     lnl = json.loads((tmp_path / "x.mltree.json").read_text())["lnl"]
     assert f"{lnl:,.3f}" in page
@@ -64,7 +64,7 @@ def test_a_report_as_text_has_all_of_an_analysis(run: Run, tmp_path: Path, prima
     options = ("--model", "auto", "--preset", "fast", "--device", "reference", "--prefix", "x")
     fine(run("search", primates, *options, "--abayes"))
     fine(run("report", "x", "--text"))
-    assert "exists already (--redo" in run("report", "x", "--text").stderr
+    assert "already exists (--redo" in run("report", "x", "--text").stderr
     assert not (tmp_path / "x.mltree.report.html").exists()
     text = (tmp_path / "x.mltree.report.txt").read_text()
     result = json.loads((tmp_path / "x.mltree.json").read_text())
@@ -189,8 +189,8 @@ def test_a_result_tells_what_its_supports_are(run: Run, tmp_path: Path) -> None:
         (("--width", "20", "--font-size", "9"), "too small"),
         (("--cutoff", "a/b"), "--cutoff: 'a/b'"),
         (("--columns", "0"), "--columns: '0'"),
-        (("--supports", "foo"), "--supports: 'foo' is none of labels, colours, dots, none"),
-        (("--support-colours", "70=red"), "'70=red' is no support and colour"),
+        (("--supports", "foo"), "--supports: 'foo' is not one of labels, colours, dots, none"),
+        (("--support-colours", "70=red"), "'70=red' is not a support and colour"),
         (("--highlight", "Apes="), "names no taxon"),
         (("--collapse", "nofile"), "the tree has no taxon 'nofile'"),
         (("--layout", "unrooted", "--axis", "time"), "no time axis"),
@@ -358,7 +358,7 @@ def test_trees_and_results_go_to_other_programs(run: Run, tmp_path: Path, primat
     (tmp_path / "other.json").write_text("{}")
     (tmp_path / "two.nwk").write_text("(a,b,(c,d));\n(a,b,(c,d));\n")
     wrong = {
-        "x.mltree.eval.json -o y.json": "results can be converted for MultiQC only",
+        "x.mltree.eval.json -o y.json": "results are converted for MultiQC only",
         "other.json -o y_mqc.json": "no result with a tree",
         "two.nwk -o y.itol.txt": "two.nwk: itol shows one tree",
     }
@@ -384,7 +384,7 @@ def test_another_alignment_than_the_runs_is_told(run: Run, tmp_path: Path) -> No
     (tmp_path / "b.phy").write_text(text.replace("AAGC", "AAGT"))
     quick = ("--device", "reference", "--preset", "fast", "--model", "JC", "--prefix", "x")
     fine(run("search", "a.phy", *quick))
-    told = "b.phy is not a file that the run has read"
+    told = "b.phy is not the file that the run read"
     assert told not in fine(run("report", "x")).stderr
     (tmp_path / "a.phy").rename(tmp_path / "c.phy")
     assert told not in fine(run("report", "x", "--alignment", "c.phy", "--redo")).stderr
@@ -414,8 +414,8 @@ def test_styles_from_python_are_read_as_the_command_line_reads_them() -> None:
     assert style.size == (pytest.approx(493.228, abs=1e-3), None)
     for wrong, message in (
         ({"width": "wide"}, "width: 'wide' is no length"),
-        ({"layout": "radial"}, "layout='radial' is none of rectangular, circular, unrooted"),
-        ({"order": "up"}, "order='up' is none of"),
+        ({"layout": "radial"}, "layout='radial' is not one of rectangular, circular, unrooted"),
+        ({"order": "up"}, "order='up' is not one of"),
     ):
         with pytest.raises(InputError, match=message):
             style_of(DrawOptions(tree="t", out="t.svg", **wrong))  # type: ignore[arg-type]

@@ -219,7 +219,7 @@ REFUSED = {
     "case first": (STANDARD.replace("datatype", "respectcase datatype"), "RESPECTCASE without"),
     "odd symbols": (
         STANDARD.replace("=standard", '=standard symbols="1 2 3"'),
-        "line 6: '0' is none of SYMBOLS",
+        "line 6: '0' is not one of SYMBOLS",
     ),
     "eliminate": (NEXUS.replace("matrix", "eliminate 2-3;\nmatrix"), "line 5: ELIMINATE is not"),
     "zap": (NEXUS.replace("matrix", "zap 2-3; matrix"), "ZAP is not supported (remove"),
@@ -249,7 +249,7 @@ REFUSED = {
     ),
     "odd set": (
         NEXUS.replace("=dna", "=protein").replace("a ACGTAC", "a {AC}CGTAC"),
-        "line 6: taxon a, site 1: the set {AC} is no AA",
+        "line 6: taxon a, site 1: the set {AC} is not an AA",
     ),
     "a record within": (NEXUS.replace("a ACG", "a >CG"), "line 6: '>' where a sequence is"),
     "wrong count": (CLUSTAL.replace("TTC 6", "TTC 7"), "line 4: the count says 7, but the row"),

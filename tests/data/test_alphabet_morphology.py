@@ -151,5 +151,5 @@ def test_sets_in_binary_data_and_in_dna(tmp_path: Path) -> None:
     dna = read_alignment(written(tmp_path, ">a\nAC{AG}T\n>b\nACGT\n>c\nACG(ct)\n"))
     assert dna.alphabet is DNA
     assert bytes(DNA.decode(DNA.encode(dna.characters))[:, 2:].ravel()) == b"RTGTGY"
-    with pytest.raises(InputError, match=r"taxon a, site 3: the set \{AE\} is no DNA character"):
+    with pytest.raises(InputError, match=r"taxon a, site 3: the set \{AE\} is not a DNA character"):
         read_alignment(written(tmp_path, ">a\nAC{AE}T\n>b\nACGT\n>c\nACGT\n"), "DNA")

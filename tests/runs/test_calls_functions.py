@@ -65,7 +65,7 @@ def test_tests_of_trees(file: str, trees: str) -> None:
     assert found.kept("p-KH") == [n for n, kept in zip((1, 2, 3), frame["p-KH_kept"], strict=True)
                                   if kept]  # fmt: skip
     assert found.best in found.kept()
-    with pytest.raises(mltree.InputError, match="test='AU' is none of bp-RELL, p-KH"):
+    with pytest.raises(mltree.InputError, match="test='AU' is not one of bp-RELL, p-KH"):
         found.kept("AU")
 
 
@@ -140,7 +140,7 @@ def test_pictures(trees: str) -> None:
     assert found._repr_svg_() == str(found)
     assert mltree.draw(mltree.PhyloTree(TREE), "y.png").svg == mltree.draw("tree.nwk").svg
     assert Path("y.png").read_bytes()[:4] == b"\x89PNG"
-    with pytest.raises(mltree.InputError, match=r"y\.jpg: the name does not tell what picture"):
+    with pytest.raises(mltree.InputError, match=r"y\.jpg: the file name does not show the picture"):
         mltree.draw(TREE, "y.jpg")
 
 

@@ -195,7 +195,7 @@ def test_names_of_taxa_may_have_blanks(sequences: dict[str, str]) -> None:
     ("call", "error", "line"),
     [
         (lambda: mltree.search("no.fa"), InputError, "no.fa: no such file"),
-        (lambda: mltree.search({"a": "ACGT"}), InputError, "the alignment: 1 taxa; a tree needs"),
+        (lambda: mltree.search({"a": "ACGT"}), InputError, "the alignment: 1 taxon; a tree needs"),
         (lambda: mltree.search({}), InputError, "the alignment: there are no sequences"),
         (
             lambda: mltree.search({"a": "AC", "b": "A", "c": "AC", "d": "AC"}),

@@ -62,7 +62,7 @@ def test_text(parameters: ModelParameters, text: str) -> None:
         (lambda: ModelParameters("GTR", rates=np.arange(16).reshape(4, 4)), "symmetric"),
         (lambda: ModelParameters("GTR", category_rates=[1]), "go together"),
         (lambda: ModelParameters("MIX{JC,HKY}", rates=2).text, "one matrix"),
-        (lambda: model_of(3), "int is no model"),
+        (lambda: model_of(3), "int is not a model"),
         (lambda: mltree.simulate(ModelParameters("HKY", rates=[1, 2, 3]), taxa=4, sites=5), "HKY"),
         (lambda: mltree.simulate(ModelParameters("JC", frequencies=[1]), taxa=4, sites=5), "JC|4"),
     ],

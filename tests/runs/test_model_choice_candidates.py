@@ -56,7 +56,7 @@ def test_a_set_of_models_leaves_the_others_out() -> None:
     assert matrices(PROTEIN, ["WAG", "GTR"]) == ["WAG", "WAG+FC"]
     assert matrices(PROTEIN, ["GTR"]) == matrices(PROTEIN)
     check_model_set(["WAG", "HKY"], [DNA, PROTEIN])
-    with pytest.raises(ModelError, match="'WAG' is no matrix of these data"):
+    with pytest.raises(ModelError, match="'WAG' is not a matrix of these data"):
         check_model_set(["GTR", "WAG"], [DNA])
 
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -110,7 +111,8 @@ def test_its_memory_is_that_of_one_part(tmp_path: Path, asked: Asked) -> None:
     for own in (problem, lone):
         merging.choose(own, CPU, emit=events.append)
     planned, of_one = (event for event in events if isinstance(event, MemoryPlanned))
-    assert planned == of_one
+    assert replace(planned, process=0) == replace(of_one, process=0)
+    assert planned.process == pytest.approx(of_one.process, rel=0.05)
     assert len(asked) == 2
 
 

@@ -54,7 +54,7 @@ def test_a_claim_needs_free_names(tmp_path: Path) -> None:
     outputs = Workspace(tmp_path, "x")
     outputs.claim(["bestTree"], redo=False)
     assert outputs.write({"bestTree": "(a,b,c);\n"}) == [tmp_path / "x.mltree.bestTree"]
-    with pytest.raises(InputError, match="bestTree exists"):
+    with pytest.raises(InputError, match="bestTree already exists"):
         outputs.claim(["log", "bestTree"], redo=False)
     outputs.claim(["bestTree"], redo=True)
     outputs.claim(["log"], redo=False)
@@ -94,7 +94,7 @@ def test_a_folder_in_the_place_of_a_file_is_refused(tmp_path: Path) -> None:
 def test_a_link_that_leads_nowhere_takes_a_name(tmp_path: Path) -> None:
     outputs = Workspace(tmp_path, "x")
     outputs.path("support").symlink_to(tmp_path / "nowhere")
-    with pytest.raises(InputError, match="support exists"):
+    with pytest.raises(InputError, match="support already exists"):
         outputs.claim(["support"], redo=False)
 
 
