@@ -114,6 +114,13 @@ WIDE_GAIN = 5.0
 """lnL: a wide look is repeated while a round gains as much."""
 
 
+HARD_SPREAD = 0.3
+"""Share of its splits that a parsimony start has alone, compared with another one, from which on
+data are hard."""
+
+MOST_HARD_TAXA = 100
+"""Taxa up to which random starts pay."""
+
 FEW_STARTS, FEW_COPIES = 2, 4
 """Starts and copies side by side where that saves no time: on CPUs."""
 
@@ -229,6 +236,8 @@ class SearchSettings(Value):
     """True: parsimony moves improve every parsimony start. False: the first one alone, and leave
     the others as stepwise addition made them (bench/search-notebook.md, "Replicates")."""
     random_starts: int = 0
+    hard_starts: tuple[int, int] = (0, 0)
+    """Parsimony and random starts, all searched, where data are hard (:meth:`for_spread`); none."""
     starts_at_once: int | None = None
     """Starts that begin side by side; others follow while those before disagree. None: all."""
     agreement: int = 2
@@ -270,7 +279,8 @@ class SearchSettings(Value):
     def most_trees(self) -> int:
         """Trees that are searched side by side at most: starts, or copies of the best one."""
         copies = self.perturbation.copies if self.perturbs else 0
-        return max(self.parsimony_starts + self.random_starts, copies)
+        starts = self.parsimony_starts + self.random_starts
+        return max(starts, sum(self.hard_starts), copies)
 
     def for_data(self, taxa: int, sites: int) -> SearchSettings:
         """Return the settings fitted to an alignment of so many taxa and sites."""
@@ -282,10 +292,20 @@ class SearchSettings(Value):
         free_length = perturbation.free_substitutions / sites
         return replace(
             self,
+            hard_starts=self.hard_starts if taxa <= MOST_HARD_TAXA else (0, 0),
             parsimony_starts=max(self.parsimony_starts, free_starts),
             phases=self._phases_for(taxa),
             rounds=replace(rounds, window=window, rejection=rejection),
             perturbation=replace(perturbation, free_length=free_length),
+        )
+
+    def for_spread(self, spread: float) -> SearchSettings:
+        """Return the settings for parsimony starts that differ in such a share of their splits."""
+        if spread < HARD_SPREAD or not any(self.hard_starts):
+            return self
+        parsimony, random = self.hard_starts
+        return replace(
+            self, parsimony_starts=parsimony, random_starts=random, agreement=parsimony + random + 1
         )
 
     def side_by_side(self) -> SearchSettings:
@@ -331,9 +351,10 @@ class SearchSettings(Value):
 
 PRESETS: dict[str, SearchSettings] = {
     "fast": SearchSettings(starts_in_company=4, perturbation=PerturbationSettings(patience=0)),
-    "default": SearchSettings(parsimony_starts=6),
+    "default": SearchSettings(parsimony_starts=6, hard_starts=(2, 4)),
     "thorough": SearchSettings(
         parsimony_starts=10,
+        hard_starts=(4, 8),
         random_starts=2,
         agreement=12,
         max_survivors=6,

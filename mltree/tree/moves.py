@@ -17,8 +17,8 @@ from typing import NamedTuple, TypeAlias
 
 import numpy as np
 
-from mltree.system.arrays import Bool, Float64, Int32
-from mltree.tree.topology import Half, Tree, siblings
+from mltree.system.arrays import Bool, Float64, Index, Int32, UInt64
+from mltree.tree.topology import Forest, Half, Tree, siblings, tree_from_edges
 
 Length: TypeAlias = float | Float64
 
@@ -240,6 +240,75 @@ def random_nnis(
             busy.update(ends)
             records.append(nni(tree, edge, variant))
     return records
+
+
+class Differences:
+    """The parts in which two trees over the same tips differ.
+
+    The splits that both trees have cut them into parts; some they resolve in two ways.
+    """
+
+    def __init__(self, tree: Tree, other: Tree) -> None:
+        self._tree, self._other = tree, other
+        here, there = map(_Rooted.at_first_tip, (tree, other))
+        self._here, self._there = here, there
+        _, common, known = np.intersect1d(here.clades, there.clades, return_indices=True)
+        (own, part), (foreign, part_there) = here.parts(common), there.parts(known)
+        self._place = place = np.zeros(tree.n_nodes, np.int32)
+        """int32[N]: node of the tree for each of the other's."""
+        place[known + 1] = common + 1
+        place[foreign[np.argsort(place[part_there[foreign]], kind="stable")]] = own[
+            np.argsort(part[own], kind="stable")
+        ]
+        self._part_of_edge = place[part_there[there.parents]]
+        self.parts: Int32 = np.unique(part[own])
+        """int32[n]: a number of each part, rising."""
+
+    def taken(self, parts: Int32) -> Tree:
+        """A copy of the tree with some parts as the other has them: splits and branch lengths."""
+        here, there, tree = self._here, self._there, self._tree
+        moved = np.flatnonzero(np.isin(self._part_of_edge, parts))
+        parents, lengths = here.parents.copy(), tree.lengths.copy()
+        node = self._place[moved + 1] - 1
+        parents[node] = self._place[there.parents[moved]]
+        lengths[..., here.edges[node]] = self._other.lengths[..., there.edges[moved]]
+        ends = np.empty((tree.n_edges, 2), np.int32)
+        ends[here.edges] = np.column_stack([np.arange(1, tree.n_nodes), parents])
+        return tree_from_edges(ends, lengths, tree.n_tips)
+
+
+class _Rooted(NamedTuple):
+    """A tree rooted at tip 0; a row for every other node, in order."""
+
+    clades: UInt64
+    """uint64[N - 1]: key of the tips below."""
+    parents: Int32
+    """int32[N - 1]: node above."""
+    edges: Int32
+    """int32[N - 1]: id of the edge above."""
+    inner: Int32
+    """int32[T - 2]: inner nodes, each after the one above it."""
+
+    @classmethod
+    def at_first_tip(cls, tree: Tree) -> _Rooted:
+        forest = Forest([tree])
+        facing = np.concatenate(forest.waves())
+        up = 3 * np.arange(tree.n_nodes)
+        up[facing // 3] = facing
+        up = up[1:]
+        return cls(forest.tip_sets[up], tree.twin[up] // 3, tree.edge[up], facing // 3)
+
+    def parts(self, common: Index) -> tuple[Int32, Int32]:
+        """Inner nodes that are in no row of ``common``, and int32[N]: the part below each node.
+
+        A part is named by the node above it, whose clade is common.
+        """
+        top = np.zeros(self.parents.size + 1, np.int32)
+        top[common + 1] = common + 1
+        for node in self.inner.tolist():
+            if top[node] == 0:
+                top[node] = top[self.parents[node - 1]]
+        return self.inner[top[self.inner] != self.inner], top
 
 
 def _record(tree: Tree, halves: tuple[int, ...], ids: tuple[int, ...]) -> Undo:
