@@ -180,6 +180,8 @@ class PerturbationSettings(Value):
     after which the search stops."""
     agreement_share: float = 0.5
     """Share of the returns that starts stand for which led to one tree, the best."""
+    leads: int = 1
+    resolves: int = 0
     min_gain: float = 0.01
     """lnL by which a copy must beat the best tree to replace it (docs/search.md,
     "Perturbation")."""

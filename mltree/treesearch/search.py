@@ -131,7 +131,7 @@ def perturb(search: SearchContext, *, refits: bool = False) -> Steps[None]:
         yield from search.step("copy", copy_best(search))
         while (yield from search.step("repair", repair_round(search))):
             pass
-        yield from search.step("fuse", fuse(search, state.copies))
+        yield from search.step("fuse", fuse(search))
         yield from search.step("accept", accept_copies(search))
         if refits and state.batches > 0 and state.failures == 0:
             yield from search.step("refit", optimise_model(search))
@@ -250,26 +250,31 @@ def end_starts(search: SearchContext) -> Steps[None]:
         state.returned = int(perturbation.agreement_share * perturbation.returns)
     state.ended = StartsEnded(state.starts, ended, reached)
     search.emit(state.ended)
-    yield from fuse(search, state.candidates)
+    yield from fuse(search)
 
 
-def fuse(search: SearchContext, others: Sequence[CandidateTree]) -> Steps[None]:
-    """Go on with the best tree alone, which takes what is better in other trees."""
+def fuse(search: SearchContext) -> Steps[None]:
+    """Go on with the best trees of all landscapes, which take what is better in other trees."""
     state = search.state
-    best = best_of(state.candidates)
-    fused = yield from search.fused(best, [one for one in others if one is not best])
-    state.moves += fused is not best
-    state.candidates = [fused]
+    leaders = search.leaders()
+    known = [*state.candidates, *state.copies]
+    for number, leader in enumerate(leaders):
+        others = [
+            one for one in known if one is not leader and (number == 0 or one.landscape == leader.landscape)
+        ]
+        leaders[number] = yield from search.fused(leader, others)
+        state.moves += leaders[number] is not leader
+    state.candidates = search.apart(leaders)
 
 
 def copy_best(search: SearchContext) -> Steps[None]:
-    """Make a batch of perturbed copies of the best tree, and smooth them."""
+    """Make a batch of perturbed copies of the best trees, and smooth them."""
     state, perturbation = search.state, search.settings.perturbation
     for landscape in state.landscapes:
         landscape.cache.enter(perturbation.phase)
-    state.copies = perturbed_copies(
-        state.candidates[0], perturbation, state.fraction, state.rng, search.constraint
-    )
+    state.copies = []
+    for leader in state.candidates:
+        state.copies += search.perturbed(leader)
     yield from search.smooth(state.copies, search.settings.rounds.smooth_epsilon)
 
 
@@ -282,20 +287,23 @@ def accept_copies(search: SearchContext) -> Steps[None]:
     """End a batch: replace the best tree by a better copy, and count what the batch brought."""
     state, perturbation = search.state, search.settings.perturbation
     least = search.settings.rounds.min_gain
-    best = state.candidates[0]
     search.pool(state.copies)
-    shape, *others = search.shapes([best, *state.copies])
-    same = [other == shape for other in others]
-    fell_back = fallen_back(state.copies, same, best, least)
-    better = [copy for copy in state.copies if copy.lnl > best.lnl + perturbation.min_gain]
-    gained = any(copy.lnl > best.lnl + least for copy in better)
+    fell_back, better, gained = 0, [], False
+    for leader in state.candidates:
+        copies = [copy for copy in state.copies if copy.landscape == leader.landscape]
+        shape, *others = search.shapes([leader, *copies])
+        fell_back += fallen_back(copies, [other == shape for other in others], leader, least)
+        better += [copy for copy in copies if copy.lnl > leader.lnl + perturbation.min_gain]
+        gained |= any(copy.lnl > leader.lnl + least for copy in better)
+    fell_back //= len(state.candidates)
     state.batches += 1
     state.failures = 0 if gained else state.failures + 1
     state.returned = 0 if gained else state.returned + fell_back
     state.fraction = next_fraction(state.fraction, fell_back, perturbation)
-    best = best_of([best, *better])
-    search.emit(TreePerturbed(state.batches, len(state.copies), len(better), best.lnl))
-    state.candidates, state.copies = [best], []
+    state.candidates = [*state.candidates, *better]
+    state.candidates = search.apart(search.leaders())
+    search.emit(TreePerturbed(state.batches, len(state.copies), len(better), state.best.lnl))
+    state.copies = []
     yield from ()
 
 

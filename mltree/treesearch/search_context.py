@@ -17,6 +17,8 @@ from mltree.models.rates import FittedRates, SiteRates
 from mltree.program.cases import Case
 from mltree.system.events import Emit, ModelOptimised, RoundDone, StartTree
 from mltree.tree.moves import Differences, random_nnis
+from mltree.tree.splits import SplitSums
+from mltree.tree.topology import Tree, resolved_at_random
 from mltree.treesearch.checkpoint import CandidateTree, Checkpoint, SearchState, best_of, shapes
 from mltree.treesearch.constraint import Constraint
 from mltree.treesearch.spr import spr_round
@@ -41,6 +43,7 @@ def perturbed_copies(
     fraction: float,
     rng: np.random.Generator,
     constraint: Constraint | None = None,
+    unlike: Sequence[Tree] = (),
 ) -> list[CandidateTree]:
     """Copy a tree, with random NNIs on a share of its inner edges; lnLs are not known yet.
 
@@ -59,10 +62,22 @@ def perturbed_copies(
         tree = best.tree.copy()
         for _ in range(RESOLVINGS if free.size else 0):
             random_nnis(tree, 1.0, rng, among=free)
-        random_nnis(tree, fraction, rng, among=edges)
+        if unlike and number < settings.resolves:
+            other = unlike[int(rng.integers(len(unlike)))]
+            alone = np.flatnonzero(~np.isin(_keys(tree)[tree.inner_edges], _keys(other)))
+            tree = resolved_at_random(tree, tree.inner_edges[alone], rng)
+        else:
+            random_nnis(tree, fraction, rng, among=edges)
         origin = f"copy {number + 1}"
         result.append(CandidateTree(tree, -np.inf, origin, landscape=best.landscape))
     return result
+
+
+def _keys(tree: Tree):
+    sums = SplitSums(tree)
+    keys = np.zeros(tree.n_edges, np.uint64)
+    keys[sums.edges] = sums.splits
+    return keys
 
 
 def fallen_back(
@@ -158,6 +173,26 @@ class SearchContext:
         for candidate in self.state.candidates:
             groups.setdefault(candidate.landscape, []).append(candidate)
         return [best_of(group) for group in groups.values()]
+
+    def apart(self, leaders: Sequence[CandidateTree]) -> list[CandidateTree]:
+        """Return those of different shapes that are near the best, best first."""
+        ranked = sorted(leaders, key=lambda one: -one.lnl)
+        distinct: dict[int, CandidateTree] = {}
+        for key, candidate in zip(self.shapes(ranked), ranked, strict=True):
+            distinct.setdefault(key, candidate)
+        floor = ranked[0].lnl - self.settings.cull_margin
+        near = [one for one in distinct.values() if one.lnl >= floor]
+        return near[: self.settings.perturbation.leads]
+
+    def perturbed(self, leader: CandidateTree) -> list[CandidateTree]:
+        """Return copies"""
+        perturbation, state = self.settings.perturbation, self.state
+        shape, *others = self.shapes([leader, *(CandidateTree(x.tree, 0, "") for x in state.pool.trees)])
+        unlike = [x.tree for x, other in zip(state.pool.trees, others) if other != shape]
+        return perturbed_copies(
+            leader, perturbation, state.fraction, state.rng, self.constraint,
+            unlike if perturbation.resolves else [],
+        )
 
     def smooth(self, candidates: Sequence[CandidateTree], epsilon: float) -> Steps[None]:
         """Optimise the branch lengths of candidates until a pass gains less than epsilon (lnL)."""
