@@ -60,6 +60,12 @@ def robinson_foulds(first: Tree, second: Tree) -> int:
     return int(np.setxor1d(_inner_rows(first), _inner_rows(second), assume_unique=True).size)
 
 
+def edges_apart(tree: Tree, other: Tree) -> Int32:
+    """int32[n]: the inner edges of a tree whose splits another one lacks, rising."""
+    sums = SplitSums(tree)
+    return sums.edges[~np.isin(sums.splits, SplitSums(other).splits)]
+
+
 def mean_distance(trees: Sequence[Tree]) -> float:
     """Share of its splits that a tree has alone, compared with another one; the mean of all pairs.
 

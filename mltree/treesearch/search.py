@@ -254,27 +254,24 @@ def end_starts(search: SearchContext) -> Steps[None]:
 
 
 def fuse(search: SearchContext) -> Steps[None]:
-    """Go on with the best trees of all landscapes, which take what is better in other trees."""
+    """Go on with the best tree alone, which takes what is better in starts or copies."""
     state = search.state
-    leaders = search.leaders()
-    known = [*state.candidates, *state.copies]
-    for number, leader in enumerate(leaders):
-        others = [
-            one for one in known if one is not leader and (number == 0 or one.landscape == leader.landscape)
-        ]
-        leaders[number] = yield from search.fused(leader, others)
-        state.moves += leaders[number] is not leader
-    state.candidates = search.apart(leaders)
+    best = best_of(state.candidates)
+    others = [one for one in (*state.candidates, *state.copies) if one is not best]
+    fused = yield from search.fused(best, others)
+    state.moves += fused is not best
+    state.candidates = [fused]
 
 
 def copy_best(search: SearchContext) -> Steps[None]:
-    """Make a batch of perturbed copies of the best trees, and smooth them."""
+    """Make a batch of perturbed copies of the best tree, and smooth them."""
     state, perturbation = search.state, search.settings.perturbation
     for landscape in state.landscapes:
         landscape.cache.enter(perturbation.phase)
-    state.copies = []
-    for leader in state.candidates:
-        state.copies += search.perturbed(leader)
+    (best,) = state.candidates
+    state.copies = perturbed_copies(
+        best, perturbation, state.fraction, state.rng, search.constraint, search.unlike(best)
+    )
     yield from search.smooth(state.copies, search.settings.rounds.smooth_epsilon)
 
 
@@ -287,23 +284,20 @@ def accept_copies(search: SearchContext) -> Steps[None]:
     """End a batch: replace the best tree by a better copy, and count what the batch brought."""
     state, perturbation = search.state, search.settings.perturbation
     least = search.settings.rounds.min_gain
+    best = state.candidates[0]
     search.pool(state.copies)
-    fell_back, better, gained = 0, [], False
-    for leader in state.candidates:
-        copies = [copy for copy in state.copies if copy.landscape == leader.landscape]
-        shape, *others = search.shapes([leader, *copies])
-        fell_back += fallen_back(copies, [other == shape for other in others], leader, least)
-        better += [copy for copy in copies if copy.lnl > leader.lnl + perturbation.min_gain]
-        gained |= any(copy.lnl > leader.lnl + least for copy in better)
-    fell_back //= len(state.candidates)
+    shape, *others = search.shapes([best, *state.copies])
+    same = [other == shape for other in others]
+    fell_back = fallen_back(state.copies, same, best, least)
+    better = [copy for copy in state.copies if copy.lnl > best.lnl + perturbation.min_gain]
+    gained = any(copy.lnl > best.lnl + least for copy in better)
     state.batches += 1
     state.failures = 0 if gained else state.failures + 1
     state.returned = 0 if gained else state.returned + fell_back
     state.fraction = next_fraction(state.fraction, fell_back, perturbation)
-    state.candidates = [*state.candidates, *better]
-    state.candidates = search.apart(search.leaders())
-    search.emit(TreePerturbed(state.batches, len(state.copies), len(better), state.best.lnl))
-    state.copies = []
+    best = best_of([best, *better])
+    search.emit(TreePerturbed(state.batches, len(state.copies), len(better), best.lnl))
+    state.candidates, state.copies = [best], []
     yield from ()
 
 
