@@ -217,17 +217,6 @@ class CheckpointSettings(Value):
         return max(due, cost / self.share)
 
 
-class HardStarts(Value):
-    """Starts of a search of hard data, none of which is left out."""
-
-    made: int
-    """Parsimony trees."""
-    searched: int
-    """Those of them with the highest lnL, which are searched."""
-    random: int
-    """Random trees."""
-
-
 class SearchSettings(Value):
     """Everything that a search does, apart from data, model, starts and seed."""
 
@@ -254,10 +243,8 @@ class SearchSettings(Value):
     """True: parsimony moves improve every parsimony start. False: the first one alone, and leave
     the others as stepwise addition made them (bench/search-notebook.md, "Replicates")."""
     random_starts: int = 0
-    hard: HardStarts | None = None
-    """Starts where data are hard (:meth:`for_spread`); the usual ones where None."""
-    most_parsimony: int | None = None
-    """Parsimony starts that are searched: the best ones, once smoothed. None: all."""
+    hard_starts: tuple[int, int] = (0, 0)
+    """Parsimony and random starts, all searched, where data are hard (:meth:`for_spread`); none."""
     starts_at_once: int | None = None
     """Starts that begin side by side; others follow while those before disagree. None: all."""
     agreement: int = 2
@@ -299,8 +286,8 @@ class SearchSettings(Value):
     def most_trees(self) -> int:
         """Trees that are searched side by side at most: starts, or copies of the best one."""
         copies = self.perturbation.copies if self.perturbs else 0
-        hard = self.hard.searched + self.hard.random if self.hard else 0
-        return max(self.parsimony_starts + self.random_starts, hard, copies)
+        starts = self.parsimony_starts + self.random_starts
+        return max(starts, sum(self.hard_starts), copies)
 
     def for_data(self, taxa: int, sites: int) -> SearchSettings:
         """Return the settings fitted to an alignment of so many taxa and sites."""
@@ -312,7 +299,7 @@ class SearchSettings(Value):
         free_length = perturbation.free_substitutions / sites
         return replace(
             self,
-            hard=self.hard if taxa <= MOST_HARD_TAXA else None,
+            hard_starts=self.hard_starts if taxa <= MOST_HARD_TAXA else (0, 0),
             parsimony_starts=max(self.parsimony_starts, free_starts),
             phases=self._phases_for(taxa),
             rounds=replace(rounds, window=window, rejection=rejection),
@@ -321,15 +308,15 @@ class SearchSettings(Value):
 
     def for_spread(self, spread: float) -> SearchSettings:
         """Return the settings for parsimony starts that differ in such a share of their splits."""
-        if self.hard is None or spread < HARD_SPREAD:
+        if spread < HARD_SPREAD or not any(self.hard_starts):
             return self
+        parsimony, random = self.hard_starts
         first, *later = self.phases
         return replace(
             self,
-            parsimony_starts=self.hard.made,
-            most_parsimony=self.hard.searched,
-            random_starts=self.hard.random,
-            agreement=self.hard.made + self.hard.random,
+            parsimony_starts=parsimony,
+            random_starts=random,
+            agreement=parsimony + random + 1,
             phases=(replace(first, breadth=first.breadth * ROUGH_BREADTH), *later),
             perturbation=replace(self.perturbation, resolves=True),
         )
@@ -377,10 +364,10 @@ class SearchSettings(Value):
 
 PRESETS: dict[str, SearchSettings] = {
     "fast": SearchSettings(starts_in_company=4, perturbation=PerturbationSettings(patience=0)),
-    "default": SearchSettings(parsimony_starts=6, hard=HardStarts(20, 2, 6)),
+    "default": SearchSettings(parsimony_starts=6, hard_starts=(2, 6)),
     "thorough": SearchSettings(
         parsimony_starts=10,
-        hard=HardStarts(40, 4, 16),
+        hard_starts=(4, 16),
         random_starts=2,
         agreement=12,
         max_survivors=6,

@@ -436,7 +436,7 @@ def prepare_search(
         starts or usual_terms(fitting), distinct, taxa, groups, rng, emit, engines.parsimony
     )
     if starts is None and groups is None:
-        fitting, grown = _for_hard_data(fitting, grown, distinct, rng, engines.parsimony, emit)
+        fitting, grown = _for_hard_data(fitting, grown, rng, emit)
     start_text = "\n".join(write_newick(distinct.restore(start.tree), taxa) for start in grown)
     return TreeSearch(
         problem=problem,
@@ -457,28 +457,20 @@ def prepare_search(
 
 
 def _for_hard_data(
-    settings: SearchSettings,
-    starts: list[StartingTree],
-    distinct: Collapsed,
-    rng: np.random.Generator,
-    engine: ParsimonyEngine,
-    emit: Emit,
+    settings: SearchSettings, starts: list[StartingTree], rng: np.random.Generator, emit: Emit
 ) -> tuple[SearchSettings, list[StartingTree]]:
-    """Return settings and starts with random trees among them, where parsimony trees differ much.
+    """Return settings and starts with random trees in place of some, where parsimony trees differ.
 
     Parsimony under much homoplasy leads all starts to one slope.
     """
-    grown = [start for start in starts if not start.is_random]
-    fitting = settings.for_spread(mean_distance([start.tree for start in grown]))
+    parsimony = [start for start in starts if not start.is_random]
+    fitting = settings.for_spread(mean_distance([start.tree for start in parsimony]))
     if fitting is settings:
         return settings, starts
+    (tips,) = {start.tree.n_tips for start in starts}
+    drawn = [random_topology(tips, rng) for _ in range(fitting.random_starts)]
     emit(Notice("parsimony trees differ much; random starting trees join the search"))
-    terms = [
-        StartSpec("pars", max(fitting.parsimony_starts - len(grown), 0)),
-        StartSpec("rand", fitting.random_starts),
-    ]
-    (more,) = starting_trees_of_each([terms], [distinct], [rng], engine)
-    return fitting, [*grown, *more]
+    return fitting, [*parsimony[: fitting.parsimony_starts], *_start_named(RANDOM, drawn)]
 
 
 def search_workload(

@@ -160,25 +160,10 @@ def score(search: SearchContext) -> Steps[None]:
 
 def smooth_starts(search: SearchContext) -> Steps[None]:
     """Optimise all branch lengths of the first starts, roughly."""
-    yield from _screen_starts(search)
     candidates = search.state.candidates
     yield from search.smooth(candidates, search.settings.first_smooth_epsilon)
     for candidate in candidates:
         search.emit(StartTree(candidate.origin, candidate.lnl))
-
-
-def _screen_starts(search: SearchContext) -> Steps[None]:
-    """Leave out all but the best parsimony starts, where there are many."""
-    state, settings = search.state, search.settings
-    everyone = [*state.candidates, *state.waiting]
-    grown = [one for one in everyone if one.landscape == 0]
-    if settings.most_parsimony is None or len(grown) <= settings.most_parsimony:
-        return
-    yield from search.smooth(grown, settings.first_smooth_epsilon)
-    best = sorted(grown, key=lambda one: -one.lnl)[: settings.most_parsimony]
-    everyone = [*best, *(one for one in everyone if one.landscape)]
-    state.starts = min(settings.starts_at_once or len(everyone), len(everyone))
-    state.candidates, state.waiting = everyone[: state.starts], everyone[state.starts :]
 
 
 def smooth(search: SearchContext, epsilon: float | None = None) -> Steps[None]:
