@@ -290,7 +290,7 @@ class SearchContext:
         rounds, case = self.settings.rounds, self.cases([best])
         others = list(others)
         while others:
-            differences = [Differences(best.tree, other.tree) for other in others]
+            differences = Differences.of_each(best.tree, [other.tree for other in others])
             tried = [
                 (number, part)
                 for number, one in enumerate(differences)
