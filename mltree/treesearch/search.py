@@ -183,6 +183,7 @@ def optimise_model(search: SearchContext) -> Steps[None]:
     yield from optimise_models([*chain(*fits)], model, branches, model.rough_epsilon)
     for best, of_one in zip(leaders, fits, strict=True):
         search.adopt(best, best_fit(of_one))
+    search.tell_model()
 
 
 def phase_round(search: SearchContext, number: int, phase: PhaseSettings) -> Steps[bool]:
@@ -320,6 +321,7 @@ def finish(search: SearchContext, *, looks_again: bool = False) -> Steps[bool]:
     fits += [fit for rival in rivals for fit in search.fits(rival)]
     fits[0].lnl = before = best.lnl
     search.adopt(best, (yield from ascend_best(fits, settings, search.emit)))
+    search.tell_model()
     search.pool([best])
     return looks_again and best.lnl > before + settings.phases[-1].min_round_gain
 

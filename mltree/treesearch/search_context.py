@@ -321,13 +321,16 @@ class SearchContext:
         return best
 
     def adopt(self, candidate: CandidateTree, fit: Fit) -> None:
-        """Give a candidate the tree of a fit, and the search its model."""
+        """Give a candidate the tree of a fit, and its landscape the model."""
         gain = fit.lnl - candidate.lnl
         landscape = self.state.landscapes[candidate.landscape]
         landscape.model = fit.model
         landscape.cache.forget_converged(stalled=gain >= self.settings.rounds.min_gain)
         candidate.tree, candidate.lnl = fit.tree, fit.lnl
-        self.emit(ModelOptimised(fit.model.text, fit.lnl))
+
+    def tell_model(self) -> None:
+        """Report the best tree's model, which was fitted."""
+        self.emit(ModelOptimised(self.state.model.text, self.state.best.lnl))
 
     def fits(self, candidate: CandidateTree, *, distant: bool = False) -> list[Fit]:
         """Return fits of a tree that begin at the model, and at other starts that it may have.
@@ -396,7 +399,7 @@ def fit_site_rates(search: SearchContext) -> Steps[None]:
         candidate.tree.lengths = search.settings.branches.scaled(candidate.tree.lengths, factor)
     best.lnl = lnl
     yield from group_patterns(search)
-    search.emit(ModelOptimised(state.model.text, lnl))
+    search.tell_model()
 
 
 def _with_rates(

@@ -56,7 +56,7 @@ def test_a_tree_from_which_nothing_was_found_is_not_asked_again(
     data: Simulated, make_context: Make
 ) -> None:
     context = make_context()
-    context.state.cache.add_converged([topology_key(data.tree)])
+    context.state.landscapes[0].cache.add_converged([topology_key(data.tree)])
     candidate = CandidateTree(data.tree.copy(), -9e3, "x")
     assert not perform(data.likelihood, context.round([candidate], PHASE))
     assert (candidate.rounds, context.state.rounds) == (0, 0)
@@ -120,10 +120,11 @@ def test_a_search_that_ends_on_another_tree_looks_again(
     state = context.state
     state.candidates = state.candidates[:1]
     state.pool.add(data.tree, -9e3)
-    state.cache.add_converged([1])
+    cache = state.landscapes[state.best.landscape].cache
+    cache.add_converged([1])
     assert perform(data.likelihood, finish(context, looks_again=True))
     assert topology_key(state.best.tree) == topology_key(data.tree)
-    assert state.cache.has_converged([1]) == [False]
+    assert cache.has_converged([1]) == [False]
     assert not perform(data.likelihood, finish(context, looks_again=True))
 
 
@@ -132,7 +133,8 @@ def test_under_a_model_that_is_better_by_much_stalled_prunes_are_forgotten(
     make_context: Make, gain: float, kept: int
 ) -> None:
     context = make_context()
-    cache, candidate = context.state.cache, context.state.candidates[0]
+    candidate = context.state.candidates[0]
+    cache = context.state.landscapes[candidate.landscape].cache
     nothing, one = np.empty(0, np.uint64), np.ones(1, np.uint64)
     cache.add([], stalled=[CacheUpdate(nothing, nothing, one)])
     cache.add_converged([1])
