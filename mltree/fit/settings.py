@@ -115,15 +115,15 @@ WIDE_GAIN = 5.0
 
 
 HARD_SPREAD = 0.3
-"""Share of its splits that a parsimony start has alone, compared with another one, from which on
-data are hard."""
+"""Mean distance of parsimony starts (:func:`mltree.tree.splits.mean_distance`) from which on data
+are hard."""
 
 MOST_HARD_TAXA = 100
 """Taxa up to which random starts pay."""
 
 ROUGH_BREADTH = 2 / 15
-"""Breadth of the first phase on hard data: two targets a prune, in a window of 4 lnL. Six starts of
-80 hard sets ended no lower than with 15 in 30, in 0.8 of the time."""
+"""Factor on the first phase's breadth on hard data: two targets a prune, in a window of 4 lnL. Six
+starts of 80 hard sets ended no lower than with 15 in 30, in 0.8 of the time."""
 
 FEW_STARTS, FEW_COPIES = 2, 4
 """Starts and copies side by side where that saves no time: on CPUs."""
@@ -185,8 +185,8 @@ class PerturbationSettings(Value):
     agreement_share: float = 0.5
     """Share of the returns that starts stand for which led to one tree, the best."""
     resolves: bool = False
-    """True: copies are made anew where another tree of the pool differs, instead of by random
-    NNIs, which SPR rounds mostly take back."""
+    """True: copies are resolved anew where another tree of the pool differs, instead of changed by
+    random NNIs, which SPR rounds mostly take back."""
     min_gain: float = 0.01
     """lnL by which a copy must beat the best tree to replace it (docs/search.md,
     "Perturbation")."""
@@ -244,7 +244,8 @@ class SearchSettings(Value):
     the others as stepwise addition made them (bench/search-notebook.md, "Replicates")."""
     random_starts: int = 0
     hard_starts: tuple[int, int] = (0, 0)
-    """Parsimony and random starts, all searched, where data are hard (:meth:`for_spread`); none."""
+    """Parsimony and random starts where data are hard (:meth:`for_spread`): all are searched.
+    Zeros: the usual starts there too."""
     starts_at_once: int | None = None
     """Starts that begin side by side; others follow while those before disagree. None: all."""
     agreement: int = 2
@@ -307,7 +308,7 @@ class SearchSettings(Value):
         )
 
     def for_spread(self, spread: float) -> SearchSettings:
-        """Return the settings for parsimony starts that differ in such a share of their splits."""
+        """Return the settings for parsimony starts of such a mean distance."""
         if spread < HARD_SPREAD or not any(self.hard_starts):
             return self
         parsimony, random = self.hard_starts

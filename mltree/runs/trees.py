@@ -459,9 +459,9 @@ def prepare_search(
 def _for_hard_data(
     settings: SearchSettings, starts: list[StartingTree], rng: np.random.Generator, emit: Emit
 ) -> tuple[SearchSettings, list[StartingTree]]:
-    """Return settings and starts with random trees in place of some, where parsimony trees differ.
+    """Return settings and starts for the data: random trees in place of some, where those differ.
 
-    Parsimony under much homoplasy leads all starts to one slope.
+    Under much homoplasy parsimony leads all starts to one slope.
     """
     parsimony = [start for start in starts if not start.is_random]
     fitting = settings.for_spread(mean_distance([start.tree for start in parsimony]))
@@ -469,7 +469,7 @@ def _for_hard_data(
         return settings, starts
     (tips,) = {start.tree.n_tips for start in starts}
     drawn = [random_topology(tips, rng) for _ in range(fitting.random_starts)]
-    emit(Notice("parsimony trees differ much; random starting trees join the search"))
+    emit(Notice("parsimony trees differ much: random starting trees join the search"))
     return fitting, [*parsimony[: fitting.parsimony_starts], *_start_named(RANDOM, drawn)]
 
 

@@ -67,9 +67,9 @@ def edges_apart(tree: Tree, other: Tree) -> Int32:
 
 
 def mean_distance(trees: Sequence[Tree]) -> float:
-    """Share of its splits that a tree has alone, compared with another one; the mean of all pairs.
+    """Mean over all pairs of trees of the share of inner splits that one has and the other lacks.
 
-    0 of less than two trees, or of three tips.
+    0 for fewer than two trees, and for trees of three tips.
     """
     rows = np.sort(splits_of(trees), axis=1) if trees else np.empty((0, 0))
     if len(rows) < 2 or not rows.shape[1]:

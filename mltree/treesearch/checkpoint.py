@@ -107,9 +107,9 @@ class Pool:
 class Landscape:
     """A model, and what is known of the moves under it.
 
-    Where lnL has several maxima in a model's parameters, trees that are good under one are not
-    under another, and a search goes on to the trees of its model. Starts of another kind have a
-    landscape of their own, so that none is led by another one's model.
+    lnL may have several maxima in a model's parameters. Trees that are good under one need not be
+    under another, and a search under it goes on to its trees. So every random start has a landscape
+    of its own: another start's model does not lead it.
     """
 
     model: PartitionModel

@@ -224,8 +224,8 @@ def survivors(candidates: list[CandidateTree], settings: SearchSettings) -> list
     """Return the starts that can still win: distinct, near the best, not too many; best first.
 
     A start goes on if its lnL lies within ``cull_margin`` of the best, or in the better part
-    (``cull_factor``) of the range between the best and the worst; one that is alone in its
-    landscape does so too, since its model is still that of a bad tree.
+    (``cull_factor``) of the range between the best and the worst. A start in a landscape of its own
+    goes on too: its model is still that of a bad tree.
     """
     ranked = sorted(candidates, key=lambda candidate: -candidate.lnl)
     best, worst = ranked[0].lnl, ranked[-1].lnl

@@ -47,9 +47,9 @@ def perturbed_copies(
 ) -> list[CandidateTree]:
     """Copy a tree, with some of its inner edges changed at random; lnLs are not known yet.
 
-    A share of the edges gets a random NNI.  Where ``settings.resolves``, the edges that one of the
-    ``unlike`` trees lacks are contracted instead and resolved at random, in every copy those of
-    another tree.
+    A share of the edges gets a random NNI.  Where ``settings.resolves``, the edges whose splits one
+    of the ``unlike`` trees lacks are contracted instead, and the polytomies are resolved at random;
+    that tree is drawn for every copy.
 
     Edges without length are crossed in every copy: that costs nothing, and of the trees on such a
     plateau only some lie one move below a better one (50 taxa x 600 sites, 8 of 47 inner edges at
@@ -282,10 +282,11 @@ class SearchContext:
         return [one for one in rivals if one.lnl > best.lnl - settings.cull_margin]
 
     def fused(self, best: CandidateTree, others: Sequence[CandidateTree]) -> Steps[CandidateTree]:
-        """Return the best tree with what is better in other trees ("tree fusing", Goloboff 1999).
+        """Return the best tree with the better parts of others (tree fusing, Goloboff 1999).
 
-        Every part in which another tree differs is tried alone, all side by side; then all parts of
-        the tree that bring most together.
+        Every part in which another tree differs is tried alone, all side by side; then all parts
+        that gain, of the tree that brings most, together. A tree that differs in one part alone
+        has been scored, and is passed by.  Returns ``best`` itself where nothing gains.
         """
         rounds, case = self.settings.rounds, self.cases([best])
         others = list(others)
