@@ -121,22 +121,24 @@ DEFAULT = preset("default")
 
 
 def _perturbed(fraction: float = DEFAULT.perturbation.fraction) -> SearchSettings:
+    """Three times the copies, by random NNIs from parsimony starts."""
     perturbation = replace(DEFAULT.perturbation, fraction=fraction, patience=6, returns=48)
-    return replace(DEFAULT, perturbation=perturbation)
+    return replace(DEFAULT, hard_starts=(0, 0), perturbation=perturbation)
 
 
 EVERY_START = 99
 """An agreement of starts that is never reached."""
 
+ONLY_PARSIMONY = replace(DEFAULT, hard_starts=(0, 0))
+
 VARIANTS: dict[str, SearchSettings] = {
     "fast": preset("fast"),
     "default": DEFAULT,
     "thorough": preset("thorough"),
-    "all 6 starts": replace(DEFAULT, agreement=EVERY_START, max_survivors=6),
-    "and 3 random": replace(DEFAULT, agreement=EVERY_START, max_survivors=9, random_starts=3),
-    "4 and 8 random": replace(
-        DEFAULT, agreement=EVERY_START, max_survivors=12, parsimony_starts=4, random_starts=8
-    ),
+    "no random starts": ONLY_PARSIMONY,
+    "all 6 starts": replace(ONLY_PARSIMONY, agreement=EVERY_START, max_survivors=6),
+    "4 random": replace(DEFAULT, hard_starts=(2, 4)),
+    "4 and 8 random": replace(DEFAULT, hard_starts=(4, 8)),
     "three times the copies": _perturbed(),
     "weaker copies": _perturbed(fraction=0.06),
     "stronger copies": _perturbed(fraction=0.3),

@@ -37,12 +37,19 @@ from mltree.system.values import Value
 from mltree.tree.fitch import find_conflict
 from mltree.tree.newick import read_newick, read_newicks, text_of, write_newick
 from mltree.tree.parsimony import REFERENCE, ParsimonyEngine, parsimony_trees_of_each
-from mltree.tree.splits import lengths_in
+from mltree.tree.splits import lengths_in, mean_distance
 from mltree.tree.topology import Tree, random_topology
 from mltree.treesearch.checkpoint import Checkpoint, fingerprint
 from mltree.treesearch.constraint import Constraint, constrained_start, read_constraint
 from mltree.treesearch.duplicates import Collapsed, collapse
-from mltree.treesearch.search import SearchOutcome, StartingTree, of_one_tree, search, unfit_start
+from mltree.treesearch.search import (
+    RANDOM,
+    SearchOutcome,
+    StartingTree,
+    of_one_tree,
+    search,
+    unfit_start,
+)
 
 # Trees given by the user: read, and checked against the data.
 
@@ -233,7 +240,7 @@ def starting_trees_of_each(
         for n, number in ((n, number) for n, kind, number in asked if kind == "rand"):
             tips = every[n].groups[0].n_tips
             starts[n] += _start_named(
-                "random", [random_topology(tips, rngs[n]) for _ in range(number)]
+                RANDOM, [random_topology(tips, rngs[n]) for _ in range(number)]
             )
     return starts
 
@@ -427,6 +434,8 @@ def prepare_search(
     grown = starting_trees(
         starts or usual_terms(fitting), distinct, taxa, groups, rng, emit, engines.parsimony
     )
+    if starts is None and groups is None:
+        fitting, grown = _for_hard_data(fitting, grown, rng, emit)
     start_text = "\n".join(write_newick(distinct.restore(start.tree), taxa) for start in grown)
     return TreeSearch(
         problem=problem,
@@ -444,6 +453,23 @@ def prepare_search(
             problem, problem.model, engines, groups, seed, start_text, repr(asdict(settings))
         ),
     )
+
+
+def _for_hard_data(
+    settings: SearchSettings, starts: list[StartingTree], rng: np.random.Generator, emit: Emit
+) -> tuple[SearchSettings, list[StartingTree]]:
+    """Return settings and starts for the data: random trees in place of some, where those differ.
+
+    Under much homoplasy parsimony leads all starts to one slope.
+    """
+    parsimony = [start for start in starts if not start.is_random]
+    fitting = settings.for_spread(mean_distance([start.tree for start in parsimony]))
+    if fitting is settings:
+        return settings, starts
+    (tips,) = {start.tree.n_tips for start in starts}
+    drawn = [random_topology(tips, rng) for _ in range(fitting.random_starts)]
+    emit(Notice("parsimony trees differ much: random starting trees join the search"))
+    return fitting, [*parsimony[: fitting.parsimony_starts], *_start_named(RANDOM, drawn)]
 
 
 def search_workload(

@@ -13,12 +13,13 @@ id of edge[s2]; the pendant edge (edge[h]) stays as it is.
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import NamedTuple, TypeAlias
 
 import numpy as np
 
-from mltree.system.arrays import Bool, Float64, Int32
-from mltree.tree.topology import Half, Tree, siblings
+from mltree.system.arrays import Bool, Float64, Index, Int32, UInt64
+from mltree.tree.topology import Forest, Half, Tree, mixed, siblings
 
 Length: TypeAlias = float | Float64
 
@@ -240,6 +241,97 @@ def random_nnis(
             busy.update(ends)
             records.append(nni(tree, edge, variant))
     return records
+
+
+class Differences:
+    """The parts in which two trees over the same tips differ.
+
+    The splits that both trees have cut them into parts; some they resolve in two ways.
+    """
+
+    def __init__(self, here: RootedTree, there: RootedTree) -> None:
+        self._here, self._there = here, there
+        self._parts_above: Int32 = np.empty(0, np.int32)
+        """int32[N - 1]: the part that the branch above each node of the other tree is in."""
+        self._place: Int32 = np.zeros(here.tree.n_nodes, np.int32)
+        """int32[N]: node of the tree for each of the other's."""
+        self.parts: Int32 = np.empty(0, np.int32)
+        """int32[n]: a number of each part, rising."""
+        if here.key != there.key:
+            self._compare(here, there)
+
+    @classmethod
+    def of_each(cls, tree: Tree, others: Sequence[Tree]) -> list[Differences]:
+        """The differences of a tree from each of some others over the same tips."""
+        here, *rooted = RootedTree.of_each([tree, *others])
+        return [cls(here, there) for there in rooted]
+
+    def _compare(self, here: RootedTree, there: RootedTree) -> None:
+        _, common, known = np.intersect1d(here.clades, there.clades, return_indices=True)
+        (own, part), (foreign, part_there) = here.parts(common), there.parts(known)
+        place = self._place
+        place[known + 1] = common + 1
+        place[foreign[np.argsort(place[part_there[foreign]], kind="stable")]] = own[
+            np.argsort(part[own], kind="stable")
+        ]
+        self._parts_above = place[part_there[there.parents]]
+        self.parts = np.unique(part[own])
+
+    def taken(self, parts: Int32) -> Tree:
+        """A copy of the tree with some parts as the other has them: splits and branch lengths."""
+        here, there = self._here, self._there
+        tree = here.tree.copy()
+        moved = np.flatnonzero(np.isin(self._parts_above, parts))
+        moved = moved[np.argsort(self._place[there.parents[moved]], kind="stable")]
+        up = here.up[self._place[moved + 1] - 1]
+        # The nodes of a part keep their half-edges: those that face down are dealt out anew.
+        down = np.sort(tree.twin[up])
+        ids = tree.edge[up]
+        _link(tree.twin, tree.edge, up, down, ids)
+        tree.lengths[..., ids] = there.tree.lengths[..., there.tree.edge[there.up[moved]]]
+        return tree
+
+
+class RootedTree(NamedTuple):
+    """A tree rooted at tip 0; a row for every other node, in order."""
+
+    tree: Tree
+    up: Int32
+    """int32[N - 1]: half-edge of the branch above."""
+    parents: Int32
+    """int32[N - 1]: node above."""
+    clades: UInt64
+    """uint64[N - 1]: key of the tips below."""
+    key: int
+    """Key that equal topologies share."""
+
+    @classmethod
+    def of_each(cls, trees: Sequence[Tree]) -> list[RootedTree]:
+        """Trees over the same tips, rooted side by side."""
+        forest = Forest(trees)
+        facing = np.concatenate(forest.waves())
+        up = np.arange(0, forest.twin.size, 3, dtype=np.int32)
+        up[facing // 3] = facing
+        rows = up.reshape(len(trees), -1)[:, 1:]
+        clades = forest.tip_sets[rows]
+        keys = mixed(clades).sum(axis=1, dtype=np.uint64).tolist()
+        rows = rows - forest.first_half[:, None]
+        return [
+            cls(tree, row, tree.twin[row] // 3, below, key)
+            for tree, row, below, key in zip(trees, rows, clades, keys, strict=True)
+        ]
+
+    def parts(self, common: Index) -> tuple[Int32, Int32]:
+        """Inner nodes that are in no row of ``common``, and int32[N]: the part below each node.
+
+        A part is named by the node above it, whose clade is common.
+        """
+        top = np.append(np.int32(0), self.parents)
+        top[common + 1] = common + 1
+        while not np.array_equal(top, higher := top[top]):
+            top = higher
+        inner = np.arange(self.tree.n_tips, self.tree.n_nodes, dtype=np.int32)
+        return inner[top[inner] != inner], top
 
 
 def _record(tree: Tree, halves: tuple[int, ...], ids: tuple[int, ...]) -> Undo:

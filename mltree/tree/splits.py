@@ -7,6 +7,7 @@ bit a tip. Letters: T tips, E = 2T-3 edges, B = ceil(T/64) words.
 from __future__ import annotations
 
 from collections.abc import Sequence
+from itertools import combinations
 
 import numpy as np
 from numpy.typing import NDArray
@@ -57,6 +58,24 @@ def facing(tree: Tree, tips: Sequence[int]) -> int | None:
 def robinson_foulds(first: Tree, second: Tree) -> int:
     """Splits that only one of two trees over the same tips has (Robinson & Foulds 1981)."""
     return int(np.setxor1d(_inner_rows(first), _inner_rows(second), assume_unique=True).size)
+
+
+def edges_apart(tree: Tree, other: Tree) -> Int32:
+    """int32[n]: the inner edges of a tree whose splits another one lacks, rising."""
+    sums = SplitSums(tree)
+    return sums.edges[~np.isin(sums.splits, SplitSums(other).splits)]
+
+
+def mean_distance(trees: Sequence[Tree]) -> float:
+    """Mean over all pairs of trees of the share of inner splits that one has and the other lacks.
+
+    0 for fewer than two trees, and for trees of three tips.
+    """
+    rows = np.sort(splits_of(trees), axis=1) if trees else np.empty((0, 0))
+    if len(rows) < 2 or not rows.shape[1]:
+        return 0.0
+    shared = [np.intersect1d(*pair, assume_unique=True).size for pair in combinations(rows, 2)]
+    return 1.0 - sum(shared) / len(shared) / int(rows.shape[1])
 
 
 def same_topology(first: Tree, second: Tree) -> bool:

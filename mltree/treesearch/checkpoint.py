@@ -43,7 +43,7 @@ class CandidateTree:
     tree: Tree
     """Changed in place by the search."""
     lnl: float
-    """Natural log-likelihood of ``tree`` under the search's current model."""
+    """Natural log-likelihood of ``tree`` under its landscape's current model."""
     origin: str
     """Origin of the tree: ``parsimony 1``, ``random 2``, ``user 1``, ``copy 3``."""
     active: bool = True
@@ -52,6 +52,8 @@ class CandidateTree:
     """Rounds done in the current phase."""
     starts: int = 1
     """Starts that led to the tree, with those that were dropped for its sake."""
+    landscape: int = 0
+    """Number of the landscape that the tree is searched in."""
 
     def copy(self) -> CandidateTree:
         """Return an independent candidate with the same tree."""
@@ -102,12 +104,26 @@ class Pool:
 
 
 @dataclass
+class Landscape:
+    """A model, and what is known of the moves under it.
+
+    lnL may have several maxima in a model's parameters. Trees that are good under one need not be
+    under another, and a search under it goes on to its trees. So every random start has a landscape
+    of its own: another start's model does not lead it.
+    """
+
+    model: PartitionModel
+    cache: MoveCache = field(default_factory=MoveCache)
+    """Moves, prunes and topologies that need no second look."""
+
+
+@dataclass
 class SearchState:
     """The state of a search between two steps, which decides the steps that follow."""
 
     candidates: list[CandidateTree]
     """Starts that are still searched; later the best tree alone."""
-    model: PartitionModel
+    landscapes: list[Landscape]
     rng: np.random.Generator
     pool: Pool
     fraction: float
@@ -118,8 +134,6 @@ class SearchState:
     """Starts that were searched so far."""
     ended: StartsEnded | None = None
     """Outcome of the starts, once known: a resumed run emits it again."""
-    cache: MoveCache = field(default_factory=MoveCache)
-    """Moves, prunes and topologies that need no second look."""
     copies: list[CandidateTree] = field(default_factory=list)
     """Perturbed copies under repair."""
     step: str = ""
@@ -146,6 +160,11 @@ class SearchState:
         """The best tree so far."""
         return best_of([*self.candidates, *self.copies])
 
+    @property
+    def model(self) -> PartitionModel:
+        """The model of the best tree."""
+        return self.landscapes[self.best.landscape].model
+
     def copy(self) -> SearchState:
         """Return a copy that no step changes."""
         return replace(
@@ -154,7 +173,7 @@ class SearchState:
             copies=[candidate.copy() for candidate in self.copies],
             waiting=[candidate.copy() for candidate in self.waiting],
             rng=deepcopy(self.rng),
-            cache=replace(self.cache),
+            landscapes=[replace(one, cache=replace(one.cache)) for one in self.landscapes],
             pool=replace(self.pool),
         )
 
@@ -197,7 +216,7 @@ class Saving:
         return not self._is_failing
 
 
-VERSION = 8
+VERSION = 9
 """Raised whenever the file or the state changes its shape or its meaning."""
 
 _FIRST_LINE = re.compile(rb"mltree checkpoint (\d{1,9})\n")
@@ -320,11 +339,18 @@ def _pack(
         "fingerprint": mark,
         "layouts": layouts,
         "counts": [len(state.candidates), len(state.copies), len(state.waiting), len(pooled)],
-        "candidates": [(x.lnl, x.origin, x.active, x.rounds, x.starts) for x in everyone],
+        "candidates": [
+            (x.lnl, x.origin, x.active, x.rounds, x.starts, x.landscape) for x in everyone
+        ],
         "pool_limit": state.pool.limit,
-        "models": [model.values() for model in state.model.models],
-        "scalers": state.model.scalers.tolist(),
-        "reach": state.cache.reach,
+        "landscapes": [
+            {
+                "models": [model.values() for model in one.model.models],
+                "scalers": one.model.scalers.tolist(),
+                "reach": one.cache.reach,
+            }
+            for one in state.landscapes
+        ],
         "rng": state.rng.bit_generator.state,
         "ended": None if state.ended is None else asdict(state.ended),
         "counters": {name: getattr(state, name) for name in _COUNTERS},
@@ -334,7 +360,11 @@ def _pack(
         "twin": np.stack([x.tree.twin for x in everyone]),
         "edge": np.stack([x.tree.edge for x in everyone]),
         "lengths": np.stack([x.tree.lengths for x in everyone]),
-        **{name: getattr(state.cache, name) for name in _CACHE_ARRAYS},
+        **{
+            f"{name} {number}": getattr(one.cache, name)
+            for number, one in enumerate(state.landscapes)
+            for name in _CACHE_ARRAYS
+        },
     }
 
 
@@ -348,19 +378,28 @@ def _unpack(
         for (twin, edge, lengths), row in zip(trees, meta["candidates"], strict=True)
     )
     candidates, copies, waiting, pooled = (list(islice(everyone, n)) for n in meta["counts"])
-    pairs = zip(model.models, meta["models"], strict=True)
-    models = [part.with_values(values) for part, values in pairs]
     rng = np.random.default_rng()
     rng.bit_generator.state = meta["rng"]
-    cached = {name: arrays[name] for name in _CACHE_ARRAYS}
+    landscapes = [
+        _landscape(kept, {name: arrays[f"{name} {number}"] for name in _CACHE_ARRAYS}, model)
+        for number, kept in enumerate(meta["landscapes"])
+    ]
     return SearchState(
         candidates=candidates,
         copies=copies,
         waiting=waiting,
-        cache=MoveCache(**cached, reach=tuple(meta["reach"])),
-        model=model.with_parts(models, np.array(meta["scalers"])),
+        landscapes=landscapes,
         rng=rng,
         pool=Pool(meta["pool_limit"], [PooledTree(x.lnl, x.tree) for x in pooled]),
         ended=None if meta["ended"] is None else StartsEnded(**meta["ended"]),
         **meta["counters"],
     )
+
+
+def _landscape(
+    kept: dict[str, Any], cached: dict[str, NDArray[Any]], model: PartitionModel
+) -> Landscape:
+    pairs = zip(model.models, kept["models"], strict=True)
+    models = [part.with_values(values) for part, values in pairs]
+    cache = MoveCache(**cached, reach=tuple(kept["reach"]))
+    return Landscape(model.with_parts(models, np.array(kept["scalers"])), cache)

@@ -10,6 +10,7 @@ Steps that need no likelihood are generators too, of no requests.
 from __future__ import annotations
 
 from collections.abc import Sequence
+from itertools import chain
 
 import numpy as np
 
@@ -40,6 +41,7 @@ from mltree.tree.topology import Tree
 from mltree.treesearch.checkpoint import (
     CandidateTree,
     Checkpoint,
+    Landscape,
     Pool,
     SearchState,
     best_of,
@@ -129,6 +131,7 @@ def perturb(search: SearchContext, *, refits: bool = False) -> Steps[None]:
         yield from search.step("copy", copy_best(search))
         while (yield from search.step("repair", repair_round(search))):
             pass
+        yield from search.step("fuse", fuse(search))
         yield from search.step("accept", accept_copies(search))
         if refits and state.batches > 0 and state.failures == 0:
             yield from search.step("refit", optimise_model(search))
@@ -149,7 +152,7 @@ def score(search: SearchContext) -> Steps[None]:
     for tree in trees:
         lengths = tree.lengths[..., : tree.n_branches]
         lengths[lengths == 0.0] = search.settings.branches.minimum
-    lnls = yield from part_log_likelihoods(trees, [search.case] * len(trees))
+    lnls = yield from part_log_likelihoods(trees, search.cases(candidates))
     for candidate, lnl in zip(candidates, lnls.sum(axis=1).tolist(), strict=True):
         candidate.lnl = lnl
         search.emit(StartTree(candidate.origin, lnl))
@@ -170,15 +173,17 @@ def smooth(search: SearchContext, epsilon: float | None = None) -> Steps[None]:
 
 
 def optimise_model(search: SearchContext) -> Steps[None]:
-    """Optimise the model on the best tree, from every start that its rates may need.
+    """Optimise each landscape's model on its best tree, from every start that its rates may need.
 
     The lnLs of the other trees are stale until they are smoothed.
     """
     model, branches = search.settings.model, search.settings.branches
-    best = best_of(search.state.candidates)
-    fits = search.fits(best)
-    yield from optimise_models(fits, model, branches, model.rough_epsilon)
-    search.adopt(best, best_fit(fits))
+    leaders = search.leaders()
+    fits = [search.fits(best) for best in leaders]
+    yield from optimise_models([*chain(*fits)], model, branches, model.rough_epsilon)
+    for best, of_one in zip(leaders, fits, strict=True):
+        search.adopt(best, best_fit(of_one))
+    search.tell_model()
 
 
 def phase_round(search: SearchContext, number: int, phase: PhaseSettings) -> Steps[bool]:
@@ -190,7 +195,8 @@ def phase_round(search: SearchContext, number: int, phase: PhaseSettings) -> Ste
     if state.phase_rounds == 0:
         for candidate in state.candidates:
             candidate.active, candidate.rounds = True, 0
-        state.cache.enter(phase)
+        for landscape in state.landscapes:
+            landscape.cache.enter(phase)
         search.emit(PhaseStarted(number, phase.radius, phase.cut, len(state.candidates)))
     goes_on = yield from search.round(state.candidates, phase)
     if not goes_on and number == 1:
@@ -217,7 +223,8 @@ def survivors(candidates: list[CandidateTree], settings: SearchSettings) -> list
     """Return the starts that can still win: distinct, near the best, not too many; best first.
 
     A start goes on if its lnL lies within ``cull_margin`` of the best, or in the better part
-    (``cull_factor``) of the range between the best and the worst.
+    (``cull_factor``) of the range between the best and the worst. A start in a landscape of its own
+    goes on too: its model is still that of a bad tree.
     """
     ranked = sorted(candidates, key=lambda candidate: -candidate.lnl)
     best, worst = ranked[0].lnl, ranked[-1].lnl
@@ -227,13 +234,14 @@ def survivors(candidates: list[CandidateTree], settings: SearchSettings) -> list
     for candidate, key in zip(ranked, keys, strict=True):
         if key in kept:
             kept[key].starts += candidate.starts
-        elif candidate.lnl >= floor:
+        elif candidate.lnl >= floor or candidate.landscape:
             kept[key] = candidate
-    return list(kept.values())[: settings.max_survivors]
+    shared = [one for one in kept.values() if not one.landscape][: settings.max_survivors]
+    return [*shared, *(one for one in kept.values() if one.landscape)]
 
 
 def end_starts(search: SearchContext) -> Steps[None]:
-    """Go on with the best tree alone, and report how many starts led to it."""
+    """Go on with the best tree alone, fused with others, and report how many starts led to it."""
     state, perturbation = search.state, search.settings.perturbation
     ended = sum(candidate.starts for candidate in state.candidates)
     search.pool(state.candidates)
@@ -242,16 +250,27 @@ def end_starts(search: SearchContext) -> Steps[None]:
         state.returned = int(perturbation.agreement_share * perturbation.returns)
     state.ended = StartsEnded(state.starts, ended, reached)
     search.emit(state.ended)
-    state.candidates = [best_of(state.candidates)]
-    yield from ()
+    yield from fuse(search)
+
+
+def fuse(search: SearchContext) -> Steps[None]:
+    """Go on with the best tree alone, which takes what is better in starts or copies."""
+    state = search.state
+    best = best_of(state.candidates)
+    others = [one for one in (*state.candidates, *state.copies) if one is not best]
+    fused = yield from search.fused(best, others)
+    state.moves += fused is not best
+    state.candidates = [fused]
 
 
 def copy_best(search: SearchContext) -> Steps[None]:
     """Make a batch of perturbed copies of the best tree, and smooth them."""
     state, perturbation = search.state, search.settings.perturbation
-    state.cache.enter(perturbation.phase)
+    for landscape in state.landscapes:
+        landscape.cache.enter(perturbation.phase)
+    (best,) = state.candidates
     state.copies = perturbed_copies(
-        state.candidates[0], perturbation, state.fraction, state.rng, search.constraint
+        best, perturbation, state.fraction, state.rng, search.constraint, search.unlike(best)
     )
     yield from search.smooth(state.copies, search.settings.rounds.smooth_epsilon)
 
@@ -301,11 +320,16 @@ def finish(search: SearchContext, *, looks_again: bool = False) -> Steps[bool]:
     fits += [fit for rival in rivals for fit in search.fits(rival)]
     fits[0].lnl = before = best.lnl
     search.adopt(best, (yield from ascend_best(fits, settings, search.emit)))
+    search.tell_model()
     search.pool([best])
     return looks_again and best.lnl > before + settings.phases[-1].min_round_gain
 
 
 # How a search begins, and what comes of it.
+
+
+RANDOM = "random"
+"""Kind of starts that are drawn, in their origin."""
 
 
 class StartingTree(Value):
@@ -314,6 +338,11 @@ class StartingTree(Value):
     tree: Tree
     origin: str
     """``parsimony 1``, ``random 2``, ``user 1``."""
+
+    @property
+    def is_random(self) -> bool:
+        """True for a topology that was drawn."""
+        return self.origin.startswith(RANDOM)
 
 
 class SearchOutcome(Value):
@@ -381,14 +410,22 @@ def beginning(
     settings: SearchSettings,
     rng: np.random.Generator,
 ) -> SearchState:
-    """Return the state before the first step."""
-    candidates = [CandidateTree(start.tree.copy(), -np.inf, start.origin) for start in starts]
+    """Return the state before the first step: random starts have landscapes of their own.
+
+    Rates of sites (+PSR) are the likelihood's, and so the same for all.
+    """
+    alone = np.cumsum([start.is_random and not model.has_site_rates for start in starts])
+    number = np.where(np.diff(alone, prepend=0), alone, 0).tolist()
+    candidates = [
+        CandidateTree(start.tree.copy(), -np.inf, start.origin, landscape=n)
+        for start, n in zip(starts, number, strict=True)
+    ]
     first = min(settings.starts_at_once or len(candidates), len(candidates))
     return SearchState(
         candidates=candidates[:first],
         waiting=candidates[first:],
         starts=first,
-        model=model,
+        landscapes=[Landscape(model) for _ in range(max(number) + 1)],
         rng=rng,
         pool=Pool(settings.pool),
         fraction=settings.perturbation.fraction,

@@ -16,7 +16,9 @@ from mltree.models.partitioned import Linkage, PartitionModel
 from mltree.models.rates import FittedRates, SiteRates
 from mltree.program.cases import Case
 from mltree.system.events import Emit, ModelOptimised, RoundDone, StartTree
-from mltree.tree.moves import random_nnis
+from mltree.tree.moves import Differences, random_nnis
+from mltree.tree.splits import edges_apart
+from mltree.tree.topology import Tree, resolved_at_random
 from mltree.treesearch.checkpoint import CandidateTree, Checkpoint, SearchState, best_of, shapes
 from mltree.treesearch.constraint import Constraint
 from mltree.treesearch.spr import spr_round
@@ -25,6 +27,9 @@ T = TypeVar("T")
 
 ENDED = "ended"
 """Name in the state of a search that has no step left."""
+
+FUSED = "fused"
+"""Origin of a tree that has parts of others."""
 
 RESOLVINGS = 3
 """Sweeps of random NNIs over edges without length: no two edges of one sweep share a node."""
@@ -38,13 +43,18 @@ def perturbed_copies(
     fraction: float,
     rng: np.random.Generator,
     constraint: Constraint | None = None,
+    unlike: Sequence[Tree] = (),
 ) -> list[CandidateTree]:
-    """Copy a tree, with random NNIs on a share of its inner edges; lnLs are not known yet.
+    """Copy a tree, with some of its inner edges changed at random; lnLs are not known yet.
+
+    A share of the edges gets a random NNI.  Where ``settings.resolves``, the edges whose splits one
+    of the ``unlike`` trees lacks are contracted instead, and the polytomies are resolved at random;
+    that tree is drawn for every copy.
 
     Edges without length are crossed in every copy: that costs nothing, and of the trees on such a
     plateau only some lie one move below a better one (50 taxa x 600 sites, 8 of 47 inner edges at
     the bound: some copies found that move, none of 32 without such crossings).  Edges that show a
-    split of the constraint are not crossed.
+    split of the constraint are not changed.
     """
     edges = best.tree.inner_edges
     if constraint is not None:
@@ -56,8 +66,13 @@ def perturbed_copies(
         tree = best.tree.copy()
         for _ in range(RESOLVINGS if free.size else 0):
             random_nnis(tree, 1.0, rng, among=free)
-        random_nnis(tree, fraction, rng, among=edges)
-        result.append(CandidateTree(tree, -np.inf, f"copy {number + 1}"))
+        if settings.resolves and unlike:
+            alone = edges_apart(tree, unlike[int(rng.integers(len(unlike)))])
+            tree = resolved_at_random(tree, alone[np.isin(alone, edges)], rng)
+        else:
+            random_nnis(tree, fraction, rng, among=edges)
+        origin = f"copy {number + 1}"
+        result.append(CandidateTree(tree, -np.inf, origin, landscape=best.landscape))
     return result
 
 
@@ -137,13 +152,34 @@ class SearchContext:
 
     @property
     def case(self) -> Case:
-        """Model and data that the trees are computed under now."""
-        return Case(self.state.model.arrays(), self.weights, self.first_part)
+        """Model and data that the best tree is computed under now."""
+        return self.cases([self.state.best])[0]
+
+    def cases(self, candidates: Sequence[CandidateTree]) -> list[Case]:
+        """Return the model and data that each candidate is computed under now."""
+        cases = [
+            Case(landscape.model.arrays(), self.weights, self.first_part)
+            for landscape in self.state.landscapes
+        ]
+        return [cases[candidate.landscape] for candidate in candidates]
+
+    def leaders(self) -> list[CandidateTree]:
+        """Return the best candidate of every landscape that has any."""
+        groups: dict[int, list[CandidateTree]] = {}
+        for candidate in self.state.candidates:
+            groups.setdefault(candidate.landscape, []).append(candidate)
+        return [best_of(group) for group in groups.values()]
+
+    def unlike(self, best: CandidateTree) -> list[Tree]:
+        """Return the pooled trees of other shapes than the best tree's."""
+        pooled = [CandidateTree(entry.tree, entry.lnl, "pool") for entry in self.state.pool.trees]
+        shape, *others = self.shapes([best, *pooled])
+        return [one.tree for one, key in zip(pooled, others, strict=True) if key != shape]
 
     def smooth(self, candidates: Sequence[CandidateTree], epsilon: float) -> Steps[None]:
         """Optimise the branch lengths of candidates until a pass gains less than epsilon (lnL)."""
         trees = [candidate.tree for candidate in candidates]
-        lnls = yield from smoothed(trees, [self.case] * len(trees), epsilon)
+        lnls = yield from smoothed(trees, self.cases(candidates), epsilon)
         for candidate, lnl in zip(candidates, lnls, strict=True):
             candidate.lnl = lnl
 
@@ -156,12 +192,13 @@ class SearchContext:
             return False
         topologies, active = list(unfinished), list(unfinished.values())
         rounds, free_length = self.settings.rounds, self.settings.perturbation.free_length
+        caches = [state.landscapes[candidate.landscape].cache for candidate in active]
         outcomes = yield from spr_round(
-            active, self.case, phase, rounds, self.constraint, state.cache, free_length
+            active, self.cases(active), phase, rounds, self.constraint, caches, free_length
         )
-        state.cache.add_converged(
-            key for key, outcome in zip(topologies, outcomes, strict=True) if outcome.moves == 0
-        )
+        for (_, topology), cache, outcome in zip(topologies, caches, outcomes, strict=True):
+            if outcome.moves == 0:
+                cache.add_converged([topology])
         insertions = sum(outcome.insertions for outcome in outcomes)
         moves = sum(outcome.moves for outcome in outcomes)
         state.rounds += 1
@@ -170,19 +207,25 @@ class SearchContext:
         self.emit(RoundDone(state.rounds, phase.radius, insertions, moves, state.best.lnl))
         return any(candidate.active for candidate in candidates)
 
-    def _unfinished(self, candidates: Sequence[CandidateTree]) -> Steps[dict[int, CandidateTree]]:
-        """Return the candidates that may gain more, by topology key; of equal ones the best.
+    def _unfinished(
+        self, candidates: Sequence[CandidateTree]
+    ) -> Steps[dict[tuple[int, int], CandidateTree]]:
+        """Return the candidates that may gain more, by landscape and topology; the best of equals.
 
         The others become inactive.
         """
-        best: dict[int, CandidateTree] = {}
+        best: dict[tuple[int, int], CandidateTree] = {}
         trees = [candidate.tree for candidate in candidates]
-        keys = (yield from topology_keys(trees, [self.case] * len(trees))) if trees else []
-        for candidate, key in zip(candidates, keys, strict=True):
+        keys = (yield from topology_keys(trees, self.cases(candidates))) if trees else []
+        for candidate, topology in zip(candidates, keys, strict=True):
             candidate.active = False
+            key = candidate.landscape, topology
             best[key] = max(best.get(key, candidate), candidate, key=lambda one: one.lnl)
-        is_over = self.state.cache.has_converged(list(best))
-        unfinished = {key: best[key] for key, over in zip(best, is_over, strict=True) if not over}
+        unfinished = {
+            (number, topology): candidate
+            for (number, topology), candidate in best.items()
+            if not self.state.landscapes[number].cache.has_converged([topology])[0]
+        }
         for candidate in unfinished.values():
             candidate.active = True
         return unfinished
@@ -226,7 +269,8 @@ class SearchContext:
         """
         settings = self.settings
         pooled = [
-            CandidateTree(entry.tree.copy(), entry.lnl, "pool") for entry in self.state.pool.trees
+            CandidateTree(entry.tree.copy(), entry.lnl, "pool", landscape=best.landscape)
+            for entry in self.state.pool.trees
         ]
         shape, *others = self.shapes([best, *pooled])
         distinct: dict[int, CandidateTree] = {}
@@ -237,20 +281,64 @@ class SearchContext:
         yield from self.smooth([best, *rivals], settings.final_smooth_epsilon)
         return [one for one in rivals if one.lnl > best.lnl - settings.cull_margin]
 
+    def fused(self, best: CandidateTree, others: Sequence[CandidateTree]) -> Steps[CandidateTree]:
+        """Return the best tree with the better parts of others (tree fusing, Goloboff 1999).
+
+        Every part in which another tree differs is tried alone, all side by side; then all parts
+        that gain, of the tree that brings most, together. A tree that differs in one part alone
+        has been scored, and is passed by.  Returns ``best`` itself where nothing gains.
+        """
+        rounds, case = self.settings.rounds, self.cases([best])
+        others = list(others)
+        while others:
+            differences = Differences.of_each(best.tree, [other.tree for other in others])
+            tried = [
+                (number, part)
+                for number, one in enumerate(differences)
+                if one.parts.size > 1
+                for part in one.parts
+            ]
+            trees = [differences[number].taken(part) for number, part in tried]
+            goal = best.lnl + rounds.min_gain
+            floors = [goal] * len(trees)
+            if not trees:
+                break
+            lnls = yield from smoothed(trees, case * len(trees), rounds.smooth_epsilon, floors)
+            gaining = [n for n, lnl in enumerate(lnls) if lnl >= goal]
+            if not gaining:
+                break
+            gains = np.zeros(len(others))
+            np.add.at(gains, [tried[n][0] for n in gaining], np.take(lnls, gaining) - best.lnl)
+            number = int(gains.argmax())
+            parts = [tried[n][1] for n in gaining if tried[n][0] == number]
+            first = max(gaining, key=lambda n: lnls[n])
+            best = CandidateTree(trees[first], lnls[first], FUSED, landscape=best.landscape)
+            if len(parts) > 1:
+                together = differences[number].taken(np.array(parts))
+                (lnl,) = yield from smoothed([together], case, rounds.smooth_epsilon)
+                if lnl > best.lnl:
+                    best = CandidateTree(together, lnl, FUSED, landscape=best.landscape)
+            del others[number]
+        return best
+
     def adopt(self, candidate: CandidateTree, fit: Fit) -> None:
-        """Give a candidate the tree of a fit, and the search its model."""
+        """Give a candidate the tree of a fit, and its landscape the model."""
         gain = fit.lnl - candidate.lnl
-        self.state.model = fit.model
-        self.state.cache.forget_converged(stalled=gain >= self.settings.rounds.min_gain)
+        landscape = self.state.landscapes[candidate.landscape]
+        landscape.model = fit.model
+        landscape.cache.forget_converged(stalled=gain >= self.settings.rounds.min_gain)
         candidate.tree, candidate.lnl = fit.tree, fit.lnl
-        self.emit(ModelOptimised(fit.model.text, fit.lnl))
+
+    def tell_model(self) -> None:
+        """Report the best tree's model, which was fitted."""
+        self.emit(ModelOptimised(self.state.model.text, self.state.best.lnl))
 
     def fits(self, candidate: CandidateTree, *, distant: bool = False) -> list[Fit]:
         """Return fits of a tree that begin at the model, and at other starts that it may have.
 
         ``distant``: at distant ones too, since lnL has several maxima in branch lengths.
         """
-        tree, model = candidate.tree, self.state.model
+        tree, model = candidate.tree, self.state.landscapes[candidate.landscape].model
         starts = [(tree.copy(), start) for start in starts_of(model)]
         for length, start in distant_starts(model) if distant else ():
             starts.append((tree.with_lengths(np.full_like(tree.lengths, length)), start))
@@ -306,12 +394,13 @@ def fit_site_rates(search: SearchContext) -> Steps[None]:
     lnl = sum(part.lnl for part in fitted)
     if lnl < best.lnl:
         return
-    state.model, factor = _with_rates(state.model, fitted)
+    landscape = state.landscapes[best.landscape]
+    landscape.model, factor = _with_rates(landscape.model, fitted)
     for candidate in (*state.candidates, *state.waiting):
         candidate.tree.lengths = search.settings.branches.scaled(candidate.tree.lengths, factor)
     best.lnl = lnl
     yield from group_patterns(search)
-    search.emit(ModelOptimised(state.model.text, lnl))
+    search.tell_model()
 
 
 def _with_rates(

@@ -43,22 +43,23 @@ class RoundOutcome(NamedTuple):
 
 def spr_round(
     candidates: Sequence[CandidateTree],
-    case: Case,
+    cases: Sequence[Case],
     phase: PhaseSettings,
     settings: RoundSettings,
     constraint: Constraint | None = None,
-    cache: MoveCache | None = None,
+    caches: Sequence[MoveCache] | None = None,
     free_length: float = 0.0,
 ) -> Steps[list[RoundOutcome]]:
     """Do an SPR round on all candidates; their trees and lnLs change in place.
 
-    A candidate stays active while its rounds gain enough.  ``cache``: read, and added to.
+    A candidate stays active while its rounds gain enough.  ``caches``: a cache for each candidate,
+    or one that several share; read, and added to.
     ``free_length``: trees that differ in branches up to here alone are one.
     """
-    cache = MoveCache() if cache is None else cache
+    caches = [MoveCache()] * len(candidates) if caches is None else caches
     before, trees = [one.lnl for one in candidates], [one.tree for one in candidates]
-    caches, rules = [cache] * len(trees), MoveRules(phase, settings, constraint)
-    answer = yield ScoreMoves(trees, [case] * len(trees), before, caches, rules)
+    rules = MoveRules(phase, settings, constraint)
+    answer = yield ScoreMoves(trees, cases, before, caches, rules)
     scored: list[ScoredMoves] = list(answer)
     better = [
         best_moves(around.moves, lnl, settings.min_gain)
@@ -70,7 +71,7 @@ def spr_round(
         stalled = [n for n, moves in enumerate(better) if moves.prune.size == 0]
         redeemed = yield from fully_smoothed_moves(
             [candidates[n] for n in stalled],
-            case,
+            [cases[n] for n in stalled],
             [scored[n].moves for n in stalled],
             phase.fully_smoothed,
             settings,
@@ -78,10 +79,12 @@ def spr_round(
         )
         for n, moves in zip(stalled, redeemed, strict=True):
             better[n] = moves
-    counts = yield from _apply_guarded(candidates, case, better, epsilon, constraint)
-    updates = [around.update for around in scored]
-    counting = [phase.skips_stalled or count == 0 for count in counts]
-    cache.add(updates, stalled=list(compress(updates, counting)))
+    counts = yield from _apply_guarded(candidates, cases, better, epsilon, constraint)
+    for cache in {id(cache): cache for cache in caches}.values():
+        known = [n for n, one in enumerate(caches) if one is cache]
+        updates = [scored[n].update for n in known]
+        counting = [phase.skips_stalled or counts[n] == 0 for n in known]
+        cache.add(updates, stalled=list(compress(updates, counting)))
     for candidate, lnl, count in zip(candidates, before, counts, strict=True):
         candidate.rounds += 1
         gains = count > 0 and candidate.lnl - lnl >= least_gain
@@ -94,7 +97,7 @@ def spr_round(
 
 def _apply_guarded(
     candidates: Sequence[CandidateTree],
-    case: Case,
+    cases: Sequence[Case],
     better: Sequence[RescoredMoves],
     epsilon: float,
     constraint: Constraint | None,
@@ -111,7 +114,7 @@ def _apply_guarded(
         for n, moves in pending.items():
             applied[n] = apply_moves(candidates[n].tree, moves, constraint)
         trees = [candidates[n].tree for n in pending]
-        lnls = yield from smoothed(trees, [case] * len(trees), epsilon)
+        lnls = yield from smoothed(trees, [cases[n] for n in pending], epsilon)
         failed = {}
         for (n, moves), lnl in zip(applied.items(), lnls, strict=True):
             if moves.prune.size and lnl > candidates[n].lnl:
@@ -182,7 +185,7 @@ def _applied(tree: Tree, moves: RescoredMoves) -> RescoredMoves:
 
 def fully_smoothed_moves(
     candidates: Sequence[CandidateTree],
-    case: Case,
+    cases: Sequence[Case],
     rescored: Sequence[RescoredMoves],
     limit: int,
     settings: RoundSettings,
@@ -194,18 +197,19 @@ def fully_smoothed_moves(
     in shape: by more than inner branches up to ``free_length``.  One move is returned for each
     candidate, or none: together, two such moves gained less than either (R_Laurasiatherian).
     """
-    chosen, trees = [], []
-    for candidate, moves in zip(candidates, rescored, strict=True):
+    chosen, trees, under = [], [], []
+    for candidate, case, moves in zip(candidates, cases, rescored, strict=True):
         near = best_moves(moves, candidate.lnl, -settings.smoothing_margin)
         index, moved = yield from _different(candidate.tree, case, near, limit, free_length)
         chosen.append(near.at(index))
         trees += moved
+        under += [case] * len(moved)
     if not trees:
         return chosen
     counts = [moves.prune.size for moves in chosen]
     goals = np.array([candidate.lnl + settings.min_gain for candidate in candidates])
     floors = np.repeat(goals, counts).tolist()
-    lnls = yield from smoothed(trees, [case] * len(trees), settings.full_epsilon, floors)
+    lnls = yield from smoothed(trees, under, settings.full_epsilon, floors)
     return [
         best_moves(moves._replace(lnl=lnl), candidate.lnl, settings.min_gain).at(slice(1))
         for candidate, moves, lnl in zip(

@@ -51,7 +51,7 @@ def searched(engine: Any, problem: Problem) -> list[np.ndarray]:
     lnls = likelihood.smooth(trees, [problem.case] * len(trees), 0.1)
     candidates = [CandidateTree(tree, lnl, "start") for tree, lnl in zip(trees, lnls, strict=True)]
     phase, settings = PhaseSettings(8, 60.0, fully_smoothed=3), RoundSettings(keep=4, window=60.0)
-    perform(likelihood, spr_round(candidates, problem.case, phase, settings))
+    perform(likelihood, spr_round(candidates, [problem.case] * len(candidates), phase, settings))
     return [lnls, *(tree.lengths for tree in trees), np.array([one.lnl for one in candidates])]
 
 

@@ -2,7 +2,7 @@ from itertools import pairwise
 
 import pytest
 
-from mltree.fit.settings import PRESETS, REPLICATE, SearchSettings, preset
+from mltree.fit.settings import HARD_SPREAD, PRESETS, REPLICATE, SearchSettings, preset
 
 
 def test_the_window_widens_with_the_alignment_and_never_narrows() -> None:
@@ -79,3 +79,24 @@ def test_an_unperturbed_search_has_its_rounds() -> None:
     assert bare.perturbation.patience == 0
     assert bare.most_trees == bare.parsimony_starts
     assert bare.phases == REPLICATE.phases
+
+
+@pytest.mark.parametrize("name", ["default", "thorough"])
+def test_where_parsimony_trees_differ_random_ones_are_searched_to_the_end(name: str) -> None:
+    easy = preset(name).for_data(100, 1_000)
+    assert easy.for_spread(HARD_SPREAD - 0.01) is easy
+    hard = easy.for_spread(HARD_SPREAD)
+    starts = hard.parsimony_starts, hard.random_starts
+    assert starts == easy.hard_starts
+    assert sum(starts) <= easy.most_trees
+    assert hard.agreement > sum(starts)
+    assert hard.phases[0].breadth < easy.phases[0].breadth
+    assert hard.phases[1:] == easy.phases[1:]
+    assert hard.perturbation.resolves
+    assert not easy.perturbation.resolves
+
+
+@pytest.mark.parametrize(("name", "taxa"), [("default", 101), ("thorough", 101), ("fast", 50)])
+def test_many_taxa_and_the_fast_preset_get_no_random_starts(name: str, taxa: int) -> None:
+    fitted = preset(name).for_data(taxa, 1_000)
+    assert fitted.for_spread(1.0) is fitted

@@ -71,7 +71,9 @@ def everything(likelihood: TreeLikelihood, problem: Problem) -> list[np.ndarray]
     ]
     phase, settings = PhaseSettings(8, 60.0, fully_smoothed=3), RoundSettings(keep=4, window=60.0)
     for _ in range(2):
-        outcomes = perform(likelihood, spr_round(candidates, problem.case, phase, settings))
+        outcomes = perform(
+            likelihood, spr_round(candidates, [problem.case] * len(candidates), phase, settings)
+        )
         results += [np.array(outcomes), np.array([one.lnl for one in candidates])]
     assert any(outcome.moves for outcome in outcomes)
     return results + [array for tree in trees for array in (tree.twin, tree.edge, tree.lengths)]

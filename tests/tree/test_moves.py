@@ -5,6 +5,7 @@ from hypothesis import strategies as st
 
 from mltree.system.arrays import Int32
 from mltree.tree.moves import (
+    Differences,
     SprLengths,
     apply_sprs,
     compatible,
@@ -16,7 +17,7 @@ from mltree.tree.moves import (
     spr,
     undo,
 )
-from mltree.tree.splits import robinson_foulds, same_topology, topology_key
+from mltree.tree.splits import robinson_foulds, same_topology, splits, topology_key
 from mltree.tree.topology import Tree, random_topology, siblings
 
 SEEDS = st.integers(0, 2**32 - 1)
@@ -236,3 +237,59 @@ def test_moves_made_at_once_are_those_made_one_by_one(n_tips: int, seed: int) ->
             at_once.validate()
     links.restore(at_once.twin, at_once.edge)
     assert identical(at_once, tree)
+
+
+def lengths_of_splits(tree: Tree) -> dict[bytes, float | tuple[float, ...]]:
+    lengths = tree.lengths.T.tolist()
+    own = [tuple(one) if isinstance(one, list) else one for one in lengths]
+    return dict(zip((row.tobytes() for row in splits(tree)), own, strict=True))
+
+
+@given(st.integers(4, 60), SEEDS, st.integers(0, 8), st.sampled_from([0, 3]))
+def test_every_part_is_taken_alone_with_its_lengths(
+    n_tips: int, seed: int, sweeps: int, parts: int
+) -> None:
+    """Near trees, and where no sweep makes one of the other, unrelated ones."""
+    tree, rng = start(n_tips, seed)
+    other = tree.copy() if sweeps else random_topology(n_tips, rng)
+    for _ in range(sweeps):
+        random_nnis(other, 0.1, rng)
+    size = (parts, tree.n_edges) if parts else tree.n_edges
+    tree.lengths, other.lengths = rng.random(size), rng.random(size)
+    here, there = lengths_of_splits(tree), lengths_of_splits(other)
+    before = tree.copy()
+    (differences,) = Differences.of_each(tree, [other])
+    met: set[bytes] = set()
+    for part in differences.parts:
+        taken = differences.taken(part)
+        taken.validate()
+        every = lengths_of_splits(taken)
+        new = every.keys() - here.keys()
+        assert new
+        assert new <= there.keys() - met
+        assert len(here.keys() - every.keys()) == len(new)
+        assert here.keys() & there.keys() <= every.keys()
+        assert all(every[split] == there[split] for split in new)
+        assert all(every[split] in (here[split], there.get(split)) for split in every.keys() - new)
+        met |= new
+    assert met == there.keys() - here.keys()
+    whole = lengths_of_splits(differences.taken(differences.parts))
+    assert whole.keys() == there.keys()
+    assert all(whole[split] == there[split] for split in met)
+    assert identical(tree, before)
+
+
+def test_differences_from_many_trees_are_those_from_each_alone() -> None:
+    tree, rng = start(40, 3)
+    others = [tree.copy() for _ in range(6)]
+    for number, other in enumerate(others):
+        for _ in range(number):
+            random_nnis(other, 0.1, rng)
+    together = Differences.of_each(tree, others)
+    assert not together[0].parts.size
+    assert identical(together[0].taken(together[0].parts), tree)
+    for one, other in zip(together, others, strict=True):
+        (alone,) = Differences.of_each(tree, [other])
+        assert (one.parts == alone.parts).all()
+        assert identical(one.taken(one.parts), alone.taken(alone.parts))
+        assert same_topology(one.taken(one.parts), other)

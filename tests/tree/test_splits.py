@@ -1,4 +1,5 @@
 import time
+from itertools import combinations
 
 import numpy as np
 import pytest
@@ -6,7 +7,15 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from mltree.tree.moves import nni, random_nnis
-from mltree.tree.splits import lengths_in, robinson_foulds, same_topology, splits, topology_key
+from mltree.tree.splits import (
+    edges_apart,
+    lengths_in,
+    mean_distance,
+    robinson_foulds,
+    same_topology,
+    splits,
+    topology_key,
+)
 from mltree.tree.topology import Tree, random_topology, siblings, tree_from_edges
 
 SEEDS = st.integers(0, 2**32 - 1)
@@ -82,3 +91,31 @@ def test_lengths_of_another_numbering_are_those_of_the_splits(n_tips: int, seed:
     nni(other, int(other.inner_edges[0]), 0)
     with pytest.raises(ValueError, match="different topologies"):
         lengths_in(tree, other)
+
+
+@given(st.integers(4, 90), SEEDS)
+def test_edges_apart_show_the_splits_that_another_tree_lacks(n_tips: int, seed: int) -> None:
+    rng = np.random.default_rng(seed)
+    tree, other = random_topology(n_tips, rng), random_topology(n_tips, rng)
+    known = {row.tobytes() for row in splits(other)}
+    lacking = [edge for edge, row in enumerate(splits(tree)) if row.tobytes() not in known]
+    assert edges_apart(tree, other).tolist() == lacking
+    assert not edges_apart(tree, renumbered(tree, rng)).size
+
+
+@given(st.integers(4, 40), SEEDS, st.integers(2, 6))
+def test_the_mean_distance_is_half_of_robinson_and_foulds(
+    n_tips: int, seed: int, count: int
+) -> None:
+    """As a share of the inner splits, over all pairs."""
+    rng = np.random.default_rng(seed)
+    trees = [random_topology(n_tips, rng) for _ in range(count)]
+    distances = [robinson_foulds(*pair) for pair in combinations(trees, 2)]
+    expected = np.mean(distances) / 2 / (n_tips - 3)
+    np.testing.assert_allclose(mean_distance(trees), expected, atol=1e-12)
+
+
+def test_trees_without_another_or_without_inner_splits_do_not_differ() -> None:
+    rng = np.random.default_rng(1)
+    assert mean_distance([]) == mean_distance([random_topology(9, rng)]) == 0.0
+    assert mean_distance([random_topology(3, rng) for _ in range(2)]) == 0.0

@@ -20,6 +20,7 @@ from mltree.treesearch.checkpoint import (
     VERSION,
     CandidateTree,
     Checkpoint,
+    Landscape,
     Pool,
     SearchState,
     fingerprint,
@@ -31,6 +32,7 @@ ALWAYS = CheckpointSettings(first=0.0, growth=0.0, share=math.inf)
 READ = Checkpoint.read_layouts
 
 MODEL = alone(parse_model("GTR{1/2.5/0.3/1.1/4.7/1}+FU{0.1/0.2/0.3/0.4}+G4{0.123456789}", DNA))
+OTHER = parse_model("GTR{1/1.5/0.7/1.1/9.7/1}+FU{0.3/0.1/0.2/0.4}+G4{9.87654321}", DNA)
 
 
 PARTS = PartitionModel(
@@ -55,13 +57,17 @@ def state_of(model: PartitionModel, parts: int) -> SearchState:
         tree.lengths = rng.random((parts, tree.n_edges) if parts > 1 else tree.n_edges)
     pool = Pool(4)
     pool.add(trees[0], -1 / 3)
-    candidates = [CandidateTree(trees[0], -np.pi, "parsimony 1", False, 3, 2)]
+    candidates = [CandidateTree(trees[0], -np.pi, "random 1", False, 3, 2, 1)]
     copies = [CandidateTree(trees[1], -np.inf, "copy 1"), CandidateTree(trees[2], -2.0, "copy 2")]
-    keys = np.sort(rng.integers(0, 2**64, (4, 5), np.uint64))
+    keys = np.sort(rng.integers(0, 2**64, (2, 4, 5), np.uint64))
+    landscapes = [
+        Landscape(model, MoveCache(*some, reach=(25.0, np.inf, 1.5, 8.0 * n)))
+        for n, some in enumerate(keys)
+    ]
+    landscapes[0].model = model.with_parts([OTHER, *model.models[1:]], model.scalers)
     return SearchState(
-        candidates, model, rng, pool, 0.15,
+        candidates, landscapes, rng, pool, 0.15,
         waiting=[CandidateTree(trees[1].copy(), -np.inf, "parsimony 2")], starts=3,
-        cache=MoveCache(*keys, reach=(25.0, np.inf, 1.5, 8.0)),
         copies=copies, step="phase 2", phase_rounds=3, batches=2, failures=1, returned=6,
         rounds=17, insertions=4711, moves=42,
     )  # fmt: skip
@@ -93,15 +99,16 @@ def test_reads_back_the_same_bits(
         assert (mine.tree.lengths == theirs.tree.lengths).all()
         theirs.tree = mine.tree
         assert mine == theirs
-    for own, theirs in zip(model.models, again.model.models, strict=True):
-        assert theirs.values() == own.values()
-    assert (again.model.scalers == model.scalers).all()
-    assert (again.model.names, again.model.linkage) == (model.names, model.linkage)
+    for own, read in zip(state.landscapes, again.landscapes, strict=True):
+        mine, theirs = own.model, read.model
+        assert [one.values() for one in theirs.models] == [one.values() for one in mine.models]
+        assert (theirs.scalers == mine.scalers).all()
+        assert (theirs.names, theirs.linkage) == (mine.names, mine.linkage)
+        for name in ("moves", "prunes", "stalled", "converged"):
+            assert (getattr(read.cache, name) == getattr(own.cache, name)).all()
+        assert read.cache.reach == own.cache.reach
     assert again.rng.random() == state.rng.random()
     assert [e.key for e in again.pool.trees] == [e.key for e in state.pool.trees]
-    for name in ("moves", "prunes", "stalled", "converged"):
-        assert (getattr(again.cache, name) == getattr(state.cache, name)).all()
-    assert again.cache.reach == state.cache.reach
     counters = (
         "fraction", "step", "phase_rounds", "batches", "failures", "returned", "starts", "rounds",
         "moves",

@@ -12,6 +12,7 @@ import pytest
 from mltree.fit.settings import PerturbationSettings
 from mltree.system.errors import InputError
 from mltree.tree.moves import spr
+from mltree.tree.splits import same_topology
 from mltree.tree.topology import random_topology
 from mltree.treesearch.checkpoint import CandidateTree
 from mltree.treesearch.constraint import (
@@ -117,6 +118,20 @@ def test_perturbation_keeps_every_split() -> None:
         CandidateTree(tree, 0.0, "start"), settings, 0.5, np.random.default_rng(2), constraint
     )
     assert all(constraint.satisfied(copy.tree) for copy in copies)
+
+
+@pytest.mark.cases(5, 60)
+def test_copies_that_are_resolved_anew_keep_every_split(case: int) -> None:
+    """Where pooled trees differ, whose own splits need not be the constraint's."""
+    rng = np.random.default_rng(case)
+    constraint = read_constraint(TEXT, TAXA)
+    tree = constrained_start(constraint, rng)
+    unlike = [random_topology(tree.n_tips, rng) for _ in range(3)]
+    settings = PerturbationSettings(copies=10, resolves=True)
+    best = CandidateTree(tree, 0.0, "start")
+    copies = perturbed_copies(best, settings, 0.5, rng, constraint, unlike)
+    assert all(constraint.satisfied(copy.tree) for copy in copies)
+    assert any(not same_topology(copy.tree, tree) for copy in copies)
 
 
 def test_a_tree_satisfies_its_own_splits_only() -> None:

@@ -328,7 +328,8 @@ def test_no_step_of_a_search_loses(case: int, make_rugged: MakeRugged, open_nati
     assert len(told) > 5
     assert any(isinstance(event, TreePerturbed) for event in events)
     assert found.rounds == len(rounds)
-    assert found.moves == sum(event.moves for event in rounds)
+    fused = found.moves - sum(event.moves for event in rounds)
+    assert 0 <= fused <= 1 + sum(isinstance(event, TreePerturbed) for event in events)
     assert found.insertions == sum(event.candidates for event in rounds)
     again = likelihood.log_likelihoods([found.tree], [Case(found.model.arrays())])[0]
     assert told[-1] == found.lnl == pytest.approx(again, abs=ROUNDING)

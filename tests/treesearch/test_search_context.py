@@ -9,9 +9,13 @@ from typing import TYPE_CHECKING
 import numpy as np
 import pytest
 
+from mltree.data.alphabet import DNA
 from mltree.fit.settings import PerturbationSettings, PhaseSettings, SearchSettings
 from mltree.likelihood.requests import perform
+from mltree.models.grammar import parse_model
+from mltree.models.partitioned import alone
 from mltree.system.events import Event, ModelOptimised, StartTree, TreePerturbed
+from mltree.tree.moves import nni
 from mltree.tree.splits import topology_key
 from mltree.tree.topology import random_topology
 from mltree.treesearch.checkpoint import CandidateTree
@@ -56,7 +60,7 @@ def test_a_tree_from_which_nothing_was_found_is_not_asked_again(
     data: Simulated, make_context: Make
 ) -> None:
     context = make_context()
-    context.state.cache.add_converged([topology_key(data.tree)])
+    context.state.landscapes[0].cache.add_converged([topology_key(data.tree)])
     candidate = CandidateTree(data.tree.copy(), -9e3, "x")
     assert not perform(data.likelihood, context.round([candidate], PHASE))
     assert (candidate.rounds, context.state.rounds) == (0, 0)
@@ -120,10 +124,11 @@ def test_a_search_that_ends_on_another_tree_looks_again(
     state = context.state
     state.candidates = state.candidates[:1]
     state.pool.add(data.tree, -9e3)
-    state.cache.add_converged([1])
+    cache = state.landscapes[state.best.landscape].cache
+    cache.add_converged([1])
     assert perform(data.likelihood, finish(context, looks_again=True))
     assert topology_key(state.best.tree) == topology_key(data.tree)
-    assert state.cache.has_converged([1]) == [False]
+    assert cache.has_converged([1]) == [False]
     assert not perform(data.likelihood, finish(context, looks_again=True))
 
 
@@ -132,7 +137,8 @@ def test_under_a_model_that_is_better_by_much_stalled_prunes_are_forgotten(
     make_context: Make, gain: float, kept: int
 ) -> None:
     context = make_context()
-    cache, candidate = context.state.cache, context.state.candidates[0]
+    candidate = context.state.candidates[0]
+    cache = context.state.landscapes[candidate.landscape].cache
     nothing, one = np.empty(0, np.uint64), np.ones(1, np.uint64)
     cache.add([], stalled=[CacheUpdate(nothing, nothing, one)])
     cache.add_converged([1])
@@ -203,3 +209,51 @@ def test_a_copy_that_is_better_has_a_model_of_its_own(
         for one, after in pairwise(told)
         if isinstance(one, TreePerturbed) and isinstance(after, ModelOptimised)
     )
+
+
+def test_parts_of_two_trees_are_taken_into_a_third(make_case: Callable[..., Simulated]) -> None:
+    """The tree that made the data, spoilt at two ends that are far apart: each other tree is right
+    at one of them and wrong somewhere else."""
+    data = make_case(24, 2_000, 5)
+    truth, rng = data.tree, np.random.default_rng(3)
+
+    def spoilt(*edges: int) -> CandidateTree:
+        tree = truth.copy()
+        for edge in edges:
+            nni(tree, edge, 0)
+        (lnl,) = data.likelihood.smooth([tree], [data.under], 0.1)
+        return CandidateTree(tree, float(lnl), "x")
+
+    nodes = truth.edge_halves // 3
+    apart: list[int] = []
+    for edge in rng.permutation(truth.inner_edges).tolist():
+        around = {int(node) for one in apart for node in nodes[one]}
+        near = nodes[np.isin(nodes, nodes[edge]).any(axis=1)]
+        if around.isdisjoint(near.ravel().tolist()):
+            apart.append(edge)
+    one, other, third, fourth = apart[:4]
+    best, *others = spoilt(one, other), spoilt(one, third), spoilt(other, fourth)
+    chosen = SearchSettings(phases=(PHASE,))
+    starts = [StartingTree(truth.copy(), "user 1")]
+    state = beginning(starts, data.model, chosen, rng)
+    context = SearchContext(chosen, state, lambda _: None)
+    before = best.tree.copy()
+    fused = perform(data.likelihood, context.fused(best, others))
+    assert topology_key(fused.tree) == topology_key(truth)
+    own = data.likelihood.log_likelihoods([fused.tree], [data.under])[0]
+    assert fused.lnl == pytest.approx(own, abs=1e-6)
+    assert best.tree.is_same(before)
+    again = perform(data.likelihood, context.fused(fused, [best, *others]))
+    assert again is fused
+
+
+def test_random_starts_alone_have_landscapes_of_their_own(data: Simulated) -> None:
+    rng, kinds = np.random.default_rng(1), ["parsimony 1", "random 1", "user 1", "random 2"]
+    starts = [StartingTree(random_topology(8, rng), kind) for kind in kinds]
+    state = beginning(starts, data.model, SearchSettings(), rng)
+    assert [one.landscape for one in state.candidates] == [0, 1, 0, 2]
+    assert len(state.landscapes) == 3
+    rates = alone(parse_model("JC+PSR", DNA))
+    state = beginning(starts, rates, SearchSettings(), rng)
+    assert [one.landscape for one in state.candidates] == [0] * 4
+    assert len(state.landscapes) == 1

@@ -6,7 +6,8 @@ import numpy as np
 import pytest
 
 from mltree.fit.settings import PerturbationSettings
-from mltree.tree.splits import robinson_foulds, same_topology, topology_key
+from mltree.tree.moves import random_nnis
+from mltree.tree.splits import robinson_foulds, same_topology, splits, topology_key
 from mltree.tree.topology import random_topology
 from mltree.treesearch.checkpoint import CandidateTree
 from mltree.treesearch.constraint import tips_behind_edges
@@ -70,3 +71,26 @@ def test_the_share_grows_when_most_fall_back(fell_back: int, expected: float) ->
     )
     assert next_fraction(0.2, fell_back, settings) == pytest.approx(expected)
     assert next_fraction(0.3, 10, settings) == 0.35
+
+
+@pytest.mark.cases(5, 60)
+def test_copies_are_resolved_anew_where_another_tree_differs_and_nowhere_else(case: int) -> None:
+    rng = np.random.default_rng(case)
+    best = candidate(20, case)
+    best.landscape = 3
+    other = best.tree.copy()
+    random_nnis(other, 0.3, rng)
+    settings = PerturbationSettings(copies=20, resolves=True)
+    copies = perturbed_copies(best, settings, 0.15, rng, unlike=[other])
+    common = {row.tobytes() for row in splits(best.tree)} & {row.tobytes() for row in splits(other)}
+    for copy in copies:
+        copy.tree.validate()
+        assert common <= {row.tobytes() for row in splits(copy.tree)}
+        assert copy.landscape == 3
+    assert any(not same_topology(copy.tree, best.tree) for copy in copies)
+
+
+def test_copies_without_another_tree_are_made_by_interchanges() -> None:
+    best, settings = candidate(), PerturbationSettings(copies=3, resolves=True)
+    for copy in perturbed_copies(best, settings, 0.1, np.random.default_rng(2)):
+        assert robinson_foulds(copy.tree, best.tree) == 6

@@ -81,7 +81,8 @@ def fit(when: str) -> list[str]:
     return [f"model {when}", f"smooth {when}"]
 
 
-LAST = ["copy", "repair", "accept", "last look"]
+BATCH = ["copy", "repair", "fuse", "accept"]
+LAST = [*BATCH, "last look"]
 
 
 @pytest.mark.parametrize(
@@ -118,22 +119,21 @@ def test_rates_of_sites_come_before_the_model_and_no_maximum_is_sought() -> None
     own = [[f"site rates {when}", *fit(when)] for when in whens]
     assert names(fixed, model=model) == ["smooth starts", *own[0], *own[1]]
     whole = names(preset("default"), model=model, better=(True, False))
-    assert whole[-4:] == LAST
+    assert whole[-len(LAST) :] == LAST
     assert "refit" not in whole
 
 
 def test_a_copy_that_is_better_has_a_model_of_its_own() -> None:
     every = names(preset("default"), better=(True, False, True, False))
     first = every.index("copy")
-    batch, refit = ["copy", "repair", "accept"], ["refit", "smooth refitted"]
-    assert every[first:] == [*batch, *refit, *batch, "last look", "finish"]
+    refit = ["refit", "smooth refitted"]
+    assert every[first:] == [*BATCH, *refit, *LAST, "finish"]
 
 
 def test_a_replicate_is_a_search_without_its_model() -> None:
     every = names(REPLICATE, replicate_search, better=(True, False))
     phases = [f"phase {number}" for number in range(1, len(REPLICATE.phases) + 1)]
-    batch = ["copy", "repair", "accept"]
-    expected = ["smooth starts", "smooth", *phases, "end starts", *batch, *batch, "last look"]
+    expected = ["smooth starts", "smooth", *phases, "end starts", *BATCH, *LAST]
     assert every == [*expected, "smooth at the end"]
 
 

@@ -63,6 +63,10 @@ def candidates_of(case: Simulated, trees: Sequence[Tree]) -> list[CandidateTree]
     return [CandidateTree(tree, float(lnl), "user") for tree, lnl in zip(copies, lnls, strict=True)]
 
 
+def under(case: Simulated, candidates: Sequence[CandidateTree]) -> list[Case]:
+    return [case.under] * len(candidates)
+
+
 def true_lnl(case: Simulated, tree: Tree) -> float:
     return float(case.likelihood.log_likelihoods([tree], [case.under])[0])
 
@@ -78,7 +82,9 @@ def test_no_round_loses(
     before = [candidate.copy() for candidate in candidates]
     phase = PhaseSettings(25, np.inf, fully_smoothed=fully_smoothed)
     likelihood = Flatterer(data, rng)
-    outcomes = perform(likelihood, spr_round(candidates, data.under, phase, RoundSettings()))
+    outcomes = perform(
+        likelihood, spr_round(candidates, under(data, candidates), phase, RoundSettings())
+    )
     for candidate, old, outcome in zip(candidates, before, outcomes, strict=True):
         assert candidate.lnl >= old.lnl
         assert true_lnl(data, candidate.tree) == pytest.approx(candidate.lnl, abs=ROUNDING)
@@ -103,7 +109,7 @@ def test_a_batch_that_fails_is_halved(make_case: Callable[..., Simulated], refus
 
     likelihood = Stubborn(data, np.random.default_rng(1), most=0.0)
     settings = RoundSettings(window=1e3)
-    (outcome,) = perform(likelihood, spr_round([start], data.under, PHASE, settings))
+    (outcome,) = perform(likelihood, spr_round([start], [data.under], PHASE, settings))
     assert away == sorted(away, reverse=True)
     assert away[0] > away[-1] > 0
     if refusals < 9:
@@ -135,7 +141,7 @@ def test_full_smoothing_redeems_what_scores_too_low(
     likelihood = Doubter(data, np.random.default_rng(1))
     phase = PhaseSettings(2, np.inf, fully_smoothed=fully_smoothed)
     settings = RoundSettings(window=1e3)
-    (outcome,) = perform(likelihood, spr_round([start], data.under, phase, settings))
+    (outcome,) = perform(likelihood, spr_round([start], [data.under], phase, settings))
     assert outcome.moves == moves
     assert (start.lnl > before + 1.0) == bool(moves)
     assert start.active == bool(moves)
@@ -154,7 +160,7 @@ def test_nothing_is_looked_at_again_where_nothing_gained(
     candidates, cache = candidates_of(data, [tree]), MoveCache()
 
     def round_() -> RoundOutcome:
-        steps = spr_round(candidates, data.under, phase, settings, cache=cache)
+        steps = spr_round(candidates, under(data, candidates), phase, settings, caches=[cache])
         (outcome,) = perform(data.likelihood, steps)
         return outcome
 
@@ -172,7 +178,9 @@ def test_outcomes_count_what_was_done(case: Simulated) -> None:
     candidates = candidates_of(case, [wrong, case.tree])
     keep = 2
     settings = RoundSettings(keep=keep, window=1e9, waves=())
-    outcomes = perform(case.likelihood, spr_round(candidates, case.under, PHASE, settings))
+    outcomes = perform(
+        case.likelihood, spr_round(candidates, under(case, candidates), PHASE, settings)
+    )
     n_tips = case.tree.n_tips
     assert [outcome.insertions for outcome in outcomes] == [4 * (n_tips - 3) * (n_tips - 2)] * 2
     prunes = 3 * (n_tips - 2)
@@ -190,7 +198,7 @@ def test_a_lineage_rests_when_rounds_gain_little_or_are_spent(
     (candidate,) = candidates_of(case, [random_topology(8, np.random.default_rng(3))])
     phase = PhaseSettings(2, np.inf, min_round_gain=gain)
     settings = RoundSettings(max_rounds=max_rounds)
-    (outcome,) = perform(case.likelihood, spr_round([candidate], case.under, phase, settings))
+    (outcome,) = perform(case.likelihood, spr_round([candidate], [case.under], phase, settings))
     assert outcome.moves > 0
     assert candidate.active == active
 
@@ -200,7 +208,7 @@ def test_a_lineage_without_a_move_rests(case: Simulated) -> None:
     phase = PhaseSettings(25, np.inf, min_round_gain=0.0)
     for _ in range(5):
         before = candidate.lnl
-        steps = spr_round([candidate], case.under, phase, RoundSettings())
+        steps = spr_round([candidate], [case.under], phase, RoundSettings())
         (outcome,) = perform(case.likelihood, steps)
         if not candidate.active:
             break
@@ -225,7 +233,7 @@ def test_rounds_on_parts_tell_the_lnl_of_their_trees(
     moves = 0
     while active := [candidate for candidate in candidates if candidate.active]:
         before = [candidate.lnl for candidate in active]
-        outcomes = perform(data.likelihood, spr_round(active, data.under, PHASE, settings))
+        outcomes = perform(data.likelihood, spr_round(active, under(data, active), PHASE, settings))
         for candidate, old in zip(active, before, strict=True):
             candidate.tree.validate()
             lnls = textbook_lnls(data.patterns, candidate.tree, data.under.models)

@@ -75,7 +75,7 @@ def distinct_near(tree: Tree, moves: RescoredMoves) -> list[int]:
 def smoothed_of(
     oracle: Oracle, own: CandidateTree, moves: RescoredMoves, count: int
 ) -> RescoredMoves:
-    (found,) = perform(oracle, fully_smoothed_moves([own], UNDER, [moves], count, SETTINGS))  # type: ignore[arg-type]
+    (found,) = perform(oracle, fully_smoothed_moves([own], [UNDER], [moves], count, SETTINGS))  # type: ignore[arg-type]
     return found
 
 
@@ -117,7 +117,7 @@ def test_the_order_of_branches_without_length_is_not_smoothed(case: int) -> None
         expected.append(shape(moved))
     distinct = [found for found in dict.fromkeys(expected) if found != shape(own.tree)]
     oracle = Oracle()
-    perform(oracle, fully_smoothed_moves([own], UNDER, [moves], 1000, SETTINGS, FREE))  # type: ignore[arg-type]
+    perform(oracle, fully_smoothed_moves([own], [UNDER], [moves], 1000, SETTINGS, FREE))  # type: ignore[arg-type]
     assert [shape(tree) for tree in oracle.trees] == distinct
     assert 5 < len(distinct) < len(expected)
 
@@ -156,7 +156,7 @@ def test_every_tree_has_candidates_of_its_own() -> None:
         for own, lnl in zip(every, depths, strict=True)
     ]
     oracle = Oracle([BEFORE, BEFORE + 1.0, BEFORE + 4.0, BEFORE + 3.0])
-    found = perform(oracle, fully_smoothed_moves(every, UNDER, moves, 2, SETTINGS))  # type: ignore[arg-type]
+    found = perform(oracle, fully_smoothed_moves(every, [UNDER] * 3, moves, 2, SETTINGS))  # type: ignore[arg-type]
     assert [part.lnl.tolist() for part in found] == [[BEFORE + 1.0], [], [BEFORE + 4.0]]
 
 
