@@ -223,8 +223,8 @@ def survivors(candidates: list[CandidateTree], settings: SearchSettings) -> list
     """Return the starts that can still win: distinct, near the best, not too many; best first.
 
     A start goes on if its lnL lies within ``cull_margin`` of the best, or in the better part
-    (``cull_factor``) of the range between the best and the worst. A start in a landscape of its own
-    goes on too: its model is still that of a bad tree.
+    (``cull_factor``) of the range between the best and the worst. Starts in landscapes of their own
+    are behind so far, since their models are those of bad trees: the best few go on as they are.
     """
     ranked = sorted(candidates, key=lambda candidate: -candidate.lnl)
     best, worst = ranked[0].lnl, ranked[-1].lnl
@@ -236,8 +236,10 @@ def survivors(candidates: list[CandidateTree], settings: SearchSettings) -> list
             kept[key].starts += candidate.starts
         elif candidate.lnl >= floor or candidate.landscape:
             kept[key] = candidate
-    shared = [one for one in kept.values() if not one.landscape][: settings.max_survivors]
-    return [*shared, *(one for one in kept.values() if one.landscape)]
+    shared = [one for one in kept.values() if not one.landscape]
+    alone = [one for one in kept.values() if one.landscape]
+    few = max(settings.max_survivors, settings.random_starts)
+    return [*shared[: settings.max_survivors], *alone[:few]]
 
 
 def end_starts(search: SearchContext) -> Steps[None]:

@@ -6,18 +6,18 @@ import pytest
 from budget import ROOT, circles_of, count
 
 CEILINGS = {
-    "files": 150,
-    "lines": 48687,
+    "files": 154,
+    "lines": 54200,
     "rooms": 16,
-    "files of the fullest room": 16,
+    "files of the fullest room": 18,
     "loose modules": 1,
     "circles of imports": 0,
-    "modules whose only importer stands beside them": 5,
+    "modules whose only importer stands beside them": 3,
     "array aliases outside their module": 1,
     "lists of eight names or more written twice": 0,
     "parameters of the widest function of the command line": 4,
     "docstrings that begin with What, Whether or Of": 0,
-    "docstrings of three words or fewer": 50,
+    "docstrings of three words or fewer": 45,
     "class names that occur twice": 0,
 }
 
