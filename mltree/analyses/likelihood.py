@@ -15,7 +15,7 @@ Newton's method; :func:`nj_tree` makes a tree of distances.
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from contextlib import AbstractContextManager
 from functools import cached_property
 from html import escape
@@ -591,6 +591,9 @@ def nj_tree(
             taxa = getattr(distances, rows) if taxa is None else taxa
             distances = getattr(distances, values)
             break
+    if isinstance(distances, (str, bytes, Path, Mapping)):
+        hint = "mltree.distances(alignment) makes them"
+        raise InputError("nj_tree takes distances, not an alignment", hint=hint)
     if taxa is None:
         raise InputError("an array has no names", hint="name its rows: taxa=[...]")
     known, matrix = tuple(map(str, taxa)), np.asarray(distances, np.float64)

@@ -167,6 +167,7 @@ def test_neighbour_joining_is_scikit_bios(case: int) -> None:
 @pytest.mark.parametrize(
     ("matrix", "taxa", "line"),
     [
+        ({"A": "ACGT"}, None, "nj_tree takes distances"),
         (np.zeros((3, 3)), None, "an array has no names"),
         (np.zeros((3, 2)), "abc", "of the shape"),
         (np.zeros((2, 2)), "ab", "three taxa at least"),
