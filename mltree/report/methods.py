@@ -144,7 +144,8 @@ def methods_text(done: Methods) -> str:
     if done.on_pocl:
         sentences.append(f"Likelihoods were computed on CPUs through PoCL{cite('PoCL')}.")
     references = [_folded(f"[{n}] {text}", "    ") for n, text in enumerate(cited, 1)]
-    paragraph = _folded(" ".join(sentences))
+    glued = " ".join(sentences).replace(" [", NO_BREAK + "[")
+    paragraph = _folded(glued).replace(NO_BREAK, " ")
     return "\n".join(["", "Methods", "", paragraph, "", *references])
 
 

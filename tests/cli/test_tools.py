@@ -185,7 +185,7 @@ def test_a_result_tells_what_its_supports_are(run: Run, tmp_path: Path) -> None:
     [
         (("--outgroup", "Nobody"), "the tree has no taxon 'Nobody'"),
         (("--outgroup", "Pan", "--midpoint"), "choose one"),
-        (("--width", "0"), "no length of a picture"),
+        (("--width", "0"), "not a length of a picture"),
         (("--width", "20", "--font-size", "9"), "too small"),
         (("--cutoff", "a/b"), "--cutoff: 'a/b'"),
         (("--columns", "0"), "--columns: '0'"),
@@ -195,7 +195,7 @@ def test_a_result_tells_what_its_supports_are(run: Run, tmp_path: Path) -> None:
         (("--collapse", "nofile"), "the tree has no taxon 'nofile'"),
         (("--layout", "unrooted", "--axis", "time"), "no time axis"),
         (("--latest", "2020"), "--latest goes with --axis time"),
-        (("--font-size", "0"), "no font size"),
+        (("--font-size", "0"), "not a font size"),
         (("--dpi", "3"), "3 is not in the range"),
     ],
 )
@@ -413,7 +413,7 @@ def test_styles_from_python_are_read_as_the_command_line_reads_them() -> None:
     style = style_of(DrawOptions(tree="t", out="t.svg", width="174mm"))  # type: ignore[arg-type]
     assert style.size == (pytest.approx(493.228, abs=1e-3), None)
     for wrong, message in (
-        ({"width": "wide"}, "width: 'wide' is no length"),
+        ({"width": "wide"}, "width: 'wide' is not a length"),
         ({"layout": "radial"}, "layout='radial' is not one of rectangular, circular, unrooted"),
         ({"order": "up"}, "order='up' is not one of"),
     ):
