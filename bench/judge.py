@@ -1,4 +1,4 @@
-"""One judge for the trees of all programs.
+"""The judge of the trees of all programs.
 
 A tree comes in as a topology. Branch lengths and the model are optimised the same way for each
 (fp64, `TIGHT`), and the lnL of the result is what the NumPy reference engine computes.

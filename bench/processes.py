@@ -72,7 +72,7 @@ def run(
 
 
 def _wait(process: subprocess.Popen[bytes], timeout: float) -> tuple[bool, resource.struct_rusage]:
-    """Whether the process had to be stopped, and what it and its children have used.
+    """Wait for the process; tell if it had to be stopped, and what it and its children used.
 
     The wait itself blocks, so that the clock stops with the process; a thread keeps the deadline.
     Counted by process, CPU seconds stay apart when several run side by side.

@@ -173,7 +173,7 @@ ANALYSED = (
 """Alignments of 12 to 200 taxa, of DNA and of proteins."""
 
 REPLICATES = 1000
-"""Of SH-aLRT and of the ultrafast bootstrap."""
+"""Replicates of SH-aLRT and of the ultrafast bootstrap."""
 
 HALF = 0.5
 """CPU seconds of mltree, at most, as a share of IQ-TREE's."""

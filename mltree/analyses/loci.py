@@ -446,7 +446,7 @@ class LocusTree(NamedTuple):
     tree_length: float
     """Expected substitutions per site."""
     newick: str
-    """One line, without its end; with supports as labels where those were asked for."""
+    """Newick in one line, without its end; supports are labels where they were asked for."""
 
 
 @dataclass(frozen=True)

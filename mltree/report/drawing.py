@@ -8,6 +8,7 @@ follows from the tree unless it is given.
 from __future__ import annotations
 
 import math
+from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import replace
 from itertools import pairwise
@@ -154,7 +155,7 @@ def _spare(
     return across, math.inf if height is None else height - 2.0 * MARGIN - (bottom - top)
 
 
-class _Layout:
+class _Layout(ABC):
     """Base of the layouts: branches, names, supports, clades, legend."""
 
     def __init__(self, plan: TreePlan, style: Style, growth: float) -> None:
@@ -216,19 +217,17 @@ class _Layout:
         """Points for a unit of depth."""
         return self.length / float(self.plan.depth.max())
 
+    @abstractmethod
     def bare(self) -> Scene:
         """Everything but supports' labels; fills the crowd with what they must not touch."""
-        raise NotImplementedError
 
+    @abstractmethod
     def resize(self, across: float, down: float) -> bool:
         """Take up spare points, or give up points where they are below 0; False for no change."""
-        raise NotImplementedError
 
+    @abstractmethod
     def heading(self, node: int) -> tuple[Point, float]:
         """Place of a node, and the direction of the branch that ends there, degrees."""
-        raise NotImplementedError
-
-    # Lines and words.
 
     def line(self, scene: Scene, *points: Point, colour: str = INK) -> None:
         """Draw a branch, or a part of one."""
@@ -795,5 +794,6 @@ class _Unrooted(_Layout):
         scene.ground(grounds)
 
 
-LAYOUTS = {"rectangular": _Rectangular, "circular": _Circular, "unrooted": _Unrooted}
+_KINDS: list[Callable[..., _Layout]] = [_Rectangular, _Circular, _Unrooted]
+LAYOUTS = dict(zip(("rectangular", "circular", "unrooted"), _KINDS, strict=True))
 """Layouts by name."""

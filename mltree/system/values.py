@@ -26,7 +26,7 @@ else:
 
 
 class Word(str, Enum):
-    """One of a few words, which is itself as text: ``enum.StrEnum``, which Python 3.10 lacks."""
+    """A word of a few, equal to its text: ``enum.StrEnum``, which Python 3.10 lacks."""
 
     __str__ = str.__str__
 

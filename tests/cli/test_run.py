@@ -181,7 +181,7 @@ def test_data_without_constant_sites_have_all_supports(run: Run, correction: str
 def test_replicates_that_told_the_time_are_not_left(
     run: Run, data: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """They take as long as they take: what all of them would is said, and none is kept."""
+    """Replicates that take too long are not kept; the time of all of them is told."""
     monkeypatch.setattr("mltree.analyses.search.LEAST_SHARE", 0.0)
     monkeypatch.setattr("mltree.analyses.search.CHEAP", 1e-3)
     monkeypatch.setattr("mltree.analyses.run.CHEAP", 1e-3)

@@ -111,7 +111,7 @@ def test_conda_makes_this_version(project: dict[str, Any], recipe: dict[str, Any
 
 
 def test_the_readme_can_be_followed() -> None:
-    """That its commands work, test_console.py tells; follow_readme.py runs all, pip's too."""
+    """Commands are run by test_console.py; follow_readme.py runs all, pip's too."""
     found = commands((ROOT / "README.md").read_text(encoding="utf-8"))
     for command in (
         "python3 -m venv",
