@@ -1,0 +1,1 @@
+"""Bayesian sampling of trees: priors, chains on devices, tempering, and what samples tell."""
