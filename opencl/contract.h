@@ -60,6 +60,7 @@
 #define CHAIN_RATIO 13
 #define CHAIN_TRIED 14
 #define CHAIN_TAKEN 18
+#define CHAIN_ATTEMPT 22
 #define FAULT_NONE 0
 #define FAULT_BARRIER 1
 #define FAULT_NOT_FINITE 2

@@ -76,7 +76,7 @@ static inline void decide_model(chain_t *c, int proposed) {
   if (is_proposed) {
     c->model = proposed;
     c->lnl = whole_lnl(c);
-    stream_t stream = stream_of(c, MOVE_MODEL, 0);
+    stream_t stream = stream_of(c, MOVE_MODEL, (int)words[CHAIN_ATTEMPT]);
     if (is_accepted(&stream, c->heat * (c->lnl - before) + words[CHAIN_RATIO])) {
       if (ITEM == 0) words[CHAIN_PROPOSAL] = 2;
       return;

@@ -132,6 +132,8 @@ class Chain(enum.IntEnum):
     """How often each counted move was tried, from here on."""
     TAKEN = 18
     """How often each was accepted, or changed something, from here on."""
+    ATTEMPT = 22
+    """Number of the proposed model, which has a random number of its own."""
 
 
 CHAIN_WORDS = 24

@@ -49,6 +49,24 @@ def uniforms_of(words: UInt32) -> npt.NDArray[np.float64]:
     return numbers
 
 
+def normals(
+    seed: int, counters: npt.NDArray[np.int64], move: int, count: int
+) -> npt.NDArray[np.float64]:
+    """Numbers f64[n, count] of the standard normal distribution (Box and Muller 1958).
+
+    counters  i64[n, 3]: run, replica and sweep
+    """
+    run, replica, sweep = counters.T[..., None].astype(np.uint32)
+    draws = np.arange(-(-count // 2), dtype=np.uint32)
+    words = np.broadcast_arrays(replica, sweep, np.uint32(move), draws)
+    keys = np.broadcast_arrays(np.uint32(seed), run, draws)[:2]
+    first, second = np.moveaxis(uniforms_of(philox(np.stack(words, -1), np.stack(keys, -1))), -1, 0)
+    radius, angle = np.sqrt(-2 * np.log(first)), 2 * np.pi * second
+    both = np.stack([radius * np.cos(angle), radius * np.sin(angle)], axis=-1)
+    numbers: npt.NDArray[np.float64] = both.reshape(len(counters), -1)[:, :count]
+    return numbers
+
+
 class Stream:
     """The draws of one move of a replica, one after the other."""
 

@@ -289,7 +289,8 @@ class Replica:
             self._model = proposed
             self.lnl = self.whole_lnl()
             ratio = self._heat * (self.lnl - before) + self.words[Chain.RATIO]
-            if _is_accepted(self._stream(Move.MODEL), float(ratio)):
+            stream = self._stream(Move.MODEL, int(self.words[Chain.ATTEMPT]))
+            if _is_accepted(stream, float(ratio)):
                 self.words[Chain.PROPOSAL] = 2
                 return
             self._model = model

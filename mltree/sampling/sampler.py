@@ -1,0 +1,279 @@
+"""The sampler: ladders of chains on an engine, adapted in burn-in, sampled afterwards.
+
+An *iteration* is a step of every group of model parameters, some sweeps of every chain's tree, and a
+round of swaps. Burn-in goes in rounds, each twice as long as the one before; behind each the heats
+of the ladder and the walks of the parameters are fitted anew. Then all of that stays as it is, and
+the chains on the first rungs are sampled.
+
+Everything random is drawn by counter from (seed, run, replica, iteration), so that a sampler that
+goes on from its state makes the same samples. Letters: R runs, N rungs, C = R N chains.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import Any, NamedTuple
+
+import numpy as np
+
+from mltree.models.eigen import ModelArrays
+from mltree.models.partitioned import PartitionModel
+from mltree.program import builders
+from mltree.program.contract import COUNTED_MOVES, MOVE_STRIDE, Chain, Move
+from mltree.program.engine import NO_CONTROL, Engine
+from mltree.program.ops.sweeps import ChainTree
+from mltree.program.program import Program
+from mltree.program.random_numbers import Stream
+from mltree.sampling.chains import empty_words, hang_tree, tree_of
+from mltree.sampling.model_space import ModelSpace
+from mltree.sampling.priors import Priors
+from mltree.sampling.proposals import Walks
+from mltree.sampling.tempering import Ladders
+from mltree.system.arrays import Float64, Int64
+from mltree.system.values import Value
+from mltree.tree.topology import Tree, random_topology
+
+FIRST_ROUND = 50
+"""Iterations of the first round of burn-in."""
+
+LEAST_ROUNDS, MOST_ROUNDS = 4, 12
+"""Rounds of a burn-in that ends by itself."""
+
+FIRST_WINDOW = 0.5
+"""Width of ln(factor) of all lengths, before it is adapted."""
+
+SCALE_TARGET = 0.3
+"""Share of such scalings that is best accepted."""
+
+REGRAFTS = 2
+"""Subtrees that a sweep regrafts. DS1: slowest split's ESS a CPU second hardly depends on it."""
+
+IMPOSSIBLE = -1e300
+"""Natural log of a ratio that is never accepted."""
+
+SMALL_WORK = 2e6
+"""Patterns x categories x states x taxa of all chains from which on an iteration is one sweep."""
+
+MOST_SWEEPS = 16
+"""Sweeps of an iteration at most."""
+
+
+class SamplerSettings(Value):
+    """Shape of a sampler."""
+
+    runs: int
+    rungs: int
+    seed: int
+    sweeps: int = 1
+    """Sweeps of an iteration."""
+    regrafts: int = REGRAFTS
+
+
+class Sample(NamedTuple):
+    """A state of a chain on the first rung."""
+
+    run: int
+    iteration: int
+    lnl: float
+    log_prior: float
+    values: Float64
+    """Natural values of the model's parameters."""
+    tree: Tree
+
+
+def sweeps_at_once(work: float) -> int:
+    """Sweeps of an iteration of so much work, so that launches are worth their time."""
+    return int(np.clip(round(SMALL_WORK / max(1.0, work)), 1, MOST_SWEEPS))
+
+
+class Sampler:
+    """Ladders of chains over one alignment."""
+
+    def __init__(
+        self,
+        engine: Engine,
+        tips: int,
+        model: PartitionModel,
+        priors: Priors,
+        settings: SamplerSettings,
+    ) -> None:
+        """Raises: ModelError where a parameter of the model cannot be sampled."""
+        self.engine, self.tips, self.priors, self.settings = engine, tips, priors, settings
+        self.space = ModelSpace(model, priors)
+        runs, rungs, seed = settings.runs, settings.rungs, settings.seed
+        self.ladders = Ladders(runs, rungs, seed)
+        self.walks = Walks(self.space.groups, rungs, seed)
+        self.iteration = 0
+        self.attempts = 0
+        self.window: Float64 = np.full(rungs, FIRST_WINDOW)
+        """f64[N]: width of ln(factor) of the scalings on each rung."""
+        self.counts: Float64 = np.zeros((rungs, 2, COUNTED_MOVES))
+        """f64[N, 2, moves]: moves tried and taken on each rung."""
+        chains = runs * rungs
+        self.words = empty_words(chains, tips)
+        """f64[C, words]: states of the chains, those of a run side by side."""
+        self.points: Float64 = np.tile(self.space.start, (chains, 1))
+        """f64[C, n]: model parameters of the chains."""
+        self._begin_words()
+        self._arrays: list[list[ModelArrays]] = []
+        self._sweeps = self._program(settings.sweeps)
+        self._decision = self._program(0)
+
+    def _program(self, sweeps: int) -> Program:
+        settings, parts = self.settings, self.space.model.n_parts
+        chains = settings.runs * settings.rungs
+        return builders.sweeps(chains, self.tips, parts, sweeps, settings.regrafts)
+
+    def _begin_words(self) -> None:
+        settings, words = self.settings, self.words
+        run, replica = np.divmod(np.arange(len(words)), settings.rungs)
+        words[:, Chain.RUN], words[:, Chain.REPLICA] = run, replica
+        words[:, Chain.SEED_LOW] = settings.seed & 0xFFFF
+        words[:, Chain.SEED_HIGH] = settings.seed >> 16 & 0xFFFF
+        self.priors.branch_lengths.write(words, self.tips)
+        for row, (r, n) in zip(words, zip(run.tolist(), replica.tolist(), strict=True), strict=True):
+            tree = first_tree(self.tips, self.priors, Stream(settings.seed, r, n, 0, _FIRST))
+            hang_tree(row, tree)
+
+    @property
+    def rungs(self) -> Int64:
+        """i64[C]: rung of each chain."""
+        return self.ladders.rung.ravel()
+
+    @property
+    def lnl(self) -> Float64:
+        """f64[R, N]: lnL of each chain."""
+        return self.words[:, Chain.LNL].reshape(self.settings.runs, -1)
+
+    @property
+    def cold(self) -> Int64:
+        """i64[R]: chain on the first rung of each run."""
+        run = np.arange(self.settings.runs)
+        return run * self.settings.rungs + self.ladders.chains[:, 0]
+
+    def iterate(self, *, adapts: bool = False) -> None:
+        """Do one iteration; ``adapts`` in burn-in only."""
+        if not self._arrays:
+            self._arrays = self.space.arrays(self.points)
+            self._load(self._arrays)
+        self.words[:, Chain.HEAT] = self.ladders.chain_heats.ravel()
+        self.words[:, Chain.WINDOW] = self.window[self.rungs]
+        groups = len(self.space.groups)
+        for group in range(groups - 1):
+            self._step(self._decision, group, adapts=adapts)
+        if groups:
+            self._step(self._sweeps, groups - 1, adapts=adapts)
+        else:
+            self._run(self._sweeps)
+        if adapts and groups:
+            self.walks.learn(self.points, self.rungs)
+        self.ladders.swap(self.lnl)
+        self.iteration += 1
+
+    def burn_in(self, iterations: int) -> None:
+        """Do one round of burn-in, and fit what is adapted."""
+        self.ladders.begin()
+        self.counts[:] = 0
+        for _ in range(iterations):
+            self.iterate(adapts=True)
+        self.fit()
+
+    def fit(self) -> None:
+        """Fit heats, walks and windows to what was met since the last fit."""
+        tried, taken = self.counts[:, 0, Move.SCALE], self.counts[:, 1, Move.SCALE]
+        share = np.divide(taken, tried, np.full_like(tried, SCALE_TARGET), where=tried > 0)
+        self.window *= np.exp(2 * (share - SCALE_TARGET))
+        self.ladders.refit()
+        self.walks.refit()
+        self.counts[:] = 0
+
+    def begin_sampling(self) -> None:
+        """Forget the counts of burn-in; nothing is adapted from here on."""
+        self.ladders.begin()
+        self.walks.forget()
+        self.counts[:] = 0
+
+    def samples(self) -> Iterator[Sample]:
+        """The states of the chains on the first rungs, run by run."""
+        cold = self.cold
+        values = self.space.values(self.points[cold])
+        of_model = self.space.log_prior(self.points[cold])
+        for run, chain in enumerate(cold.tolist()):
+            row = self.words[chain]
+            log_prior = float(of_model[run]) + self._log_prior_of_tree(row)
+            lnl = float(row[Chain.LNL])
+            yield Sample(run, self.iteration, lnl, log_prior, values[run], tree_of(row))
+
+    def _log_prior_of_tree(self, words: Float64) -> float:
+        """Natural log of the prior of lengths; and of topologies, all (2T - 5)!! alike."""
+        chain = ChainTree(words)
+        is_outer = np.arange(1, chain.nodes) < self.tips
+        is_outer |= chain.parent[1:] == 0
+        lengths, prior = chain.lengths[1:], self.priors.branch_lengths
+        of_lengths = prior.log_density(lengths, is_outer.astype(np.float64), self.tips)
+        return of_lengths - float(np.log(np.arange(3, 2 * self.tips - 4, 2)).sum())
+
+    def _step(self, program: Program, group: int, *, adapts: bool) -> None:
+        """Propose a step of a group of parameters for every chain, and run the program."""
+        run, replica = (self.words[:, word].astype(np.int64) for word in (Chain.RUN, Chain.REPLICA))
+        counters = np.column_stack([run, replica, np.full(len(run), self.attempts)])
+        proposed = self.walks.propose(self.points, counters, self.rungs, group)
+        ratio = self.space.log_prior(proposed) - self.space.log_prior(self.points)
+        self.words[:, Chain.RATIO] = np.maximum(ratio, IMPOSSIBLE)
+        self.words[:, Chain.PROPOSAL] = 1
+        self.words[:, Chain.ATTEMPT] = self.attempts % MOVE_STRIDE
+        self.attempts += 1
+        arrays = self.space.arrays(proposed)
+        self._load(arrays)
+        self._run(program)
+        taken = self.words[:, Chain.PROPOSAL] == 2
+        self.words[:, Chain.PROPOSAL] = 0
+        self.points[taken] = proposed[taken]
+        for chain in np.flatnonzero(taken).tolist():
+            self._arrays[chain] = arrays[chain]
+        self.walks.tell(self.rungs, group, taken, adapts=adapts)
+
+    def _load(self, proposed: list[list[ModelArrays]]) -> None:
+        """Load the models of each chain, and behind them those that are proposed."""
+        pairs = zip(self._arrays, proposed, strict=True)
+        self.engine.load_models([arrays for both in pairs for own in both for arrays in own])
+
+    def _run(self, program: Program) -> None:
+        words = self.words
+        counted = slice(Chain.TRIED, Chain.TRIED + 2 * COUNTED_MOVES)
+        words[:, counted] = 0
+        result = self.engine.run(program, words.ravel(), NO_CONTROL)
+        self.words = result.lengths.reshape(words.shape).copy()
+        counts = self.words[:, counted].reshape(-1, 2, COUNTED_MOVES)
+        np.add.at(self.counts, self.rungs, counts)
+
+    def state(self) -> dict[str, Any]:
+        """All that a resumed run needs, as arrays by name."""
+        own = ("iteration", "attempts", "window", "counts", "words", "points")
+        every = {name: np.copy(getattr(self, name)) for name in own}
+        for room, part in (("ladders", self.ladders), ("walks", self.walks)):
+            every |= {f"{room}.{name}": value for name, value in part.state().items()}
+        return every
+
+    def restore(self, state: dict[str, Any]) -> None:
+        """Go on from a state of a sampler of the same settings."""
+        self.iteration, self.attempts = int(state["iteration"]), int(state["attempts"])
+        for name in ("window", "counts", "words", "points"):
+            setattr(self, name, np.array(state[name]))
+        for room, part in (("ladders", self.ladders), ("walks", self.walks)):
+            start = f"{room}."
+            own = {name.removeprefix(start): v for name, v in state.items() if name.startswith(start)}
+            part.restore(own)
+        self._arrays = []
+
+
+_FIRST = Move.STATE * MOVE_STRIDE
+
+
+def first_tree(tips: int, priors: Priors, stream: Stream) -> Tree:
+    """A topology drawn uniformly from all, with lengths drawn from their prior."""
+    rng = np.random.default_rng([int(stream.uniform() * 2**53), int(stream.uniform() * 2**53)])
+    tree = random_topology(tips, rng)
+    is_outer = (tree.edge_halves // 3 < tips).any(axis=1).astype(np.float64)
+    tree.lengths[:] = priors.branch_lengths.draw(tips, is_outer, stream)
+    return tree
