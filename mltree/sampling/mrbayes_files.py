@@ -9,6 +9,7 @@ A sampler that was killed may leave a line or a tree that has no end: it is left
 
 from __future__ import annotations
 
+import json
 import re
 import zlib
 from collections.abc import Iterable, Iterator, Sequence
@@ -21,7 +22,7 @@ import numpy as np
 
 from mltree.data.nexus import is_nexus, nexus_commands
 from mltree.data.source import unpacked
-from mltree.sampling.summaries import Moments, Posterior, Run, SummaryTree
+from mltree.sampling.summaries import Evidence, Moments, Posterior, Run, SummaryTree
 from mltree.supports.consensus import members
 from mltree.system.arrays import Float64
 from mltree.system.errors import InputError
@@ -346,6 +347,41 @@ def _newick_trees(
         data = b";\n".join(tree.rstrip(b";\r ") for tree in trees) + b";\n"
     data = _COMMENT.sub(b"", _whole(path, data, notices))
     return read_clades(data.decode("utf-8", "replace"), like, origin)
+
+
+# Marginal likelihoods.
+
+
+def read_evidence(name: str) -> Evidence | None:
+    """The marginal likelihood that a prefix's run has found; None where it has found none.
+
+    Of mltree's ``.sample.json``, or of the contributions in MrBayes' ``.ss``: the mean of its runs.
+    Raises: InputError: the file is broken.
+    """
+    for file in (f"{name}.mltree.sample.json", f"{name}.sample.json"):
+        if Path(file).is_file():
+            return _sampled_evidence(name, file)
+    steps = f"{name}.ss"
+    if not Path(steps).is_file():
+        return None
+    columns, values, _ = read_table(steps, [])
+    runs = [at for at, column in enumerate(columns) if re.fullmatch(r"run[0-9]+", column)]
+    if not runs:
+        raise InputError("no contributions of runs in it", file=steps)
+    lnz = values[:, runs].sum(axis=0)
+    error = float(lnz.std(ddof=1)) / len(runs) ** 0.5 if len(runs) > 1 else float("nan")
+    mean = float(lnz.max() + np.log(np.exp(lnz - lnz.max()).mean()))  # as MrBayes has it
+    return Evidence(name, mean, error)
+
+
+def _sampled_evidence(name: str, file: str) -> Evidence | None:
+    try:
+        found = json.loads(unpacked(file))
+        if found.get("lnz") is None:
+            return None
+        return Evidence(name, float(found["lnz"]), float(found.get("lnz_error", "nan")))
+    except (ValueError, TypeError, AttributeError):
+        raise InputError("not the result of mltree sample", file=file) from None
 
 
 # MrBayes' own files. Numbers have seven digits, as MrBayes' have.

@@ -61,6 +61,16 @@ class Run(Value, eq=False):
     is_rooted: bool
 
 
+class Evidence(Value):
+    """The marginal likelihood of a model."""
+
+    name: str
+    lnz: float
+    """Natural log."""
+    error: float
+    """Standard error; NaN where it is unknown."""
+
+
 class Moments(NamedTuple):
     """A sampled quantity: mean, variance, interval of highest density, median, PSRF."""
 
