@@ -8,6 +8,7 @@ choice       ``model``: which model suits the data
 results      what they give back
 likelihood   ``Likelihood``: lnL, gradient and Hessian of one tree
 comparing    ``rf`` and ``support``: trees against trees
+Bayesian     ``summarize``: samples of MrBayes, BEAST and others
 
 Alignments and trees may be files, or objects of other libraries (:mod:`mltree.runs.inputs`).
 Errors are those of :mod:`mltree.system.errors`, one line each. Threads may call all of it: they
@@ -27,6 +28,7 @@ if TYPE_CHECKING:
     from mltree.analyses.likelihood import Likelihood
     from mltree.analyses.model_selection import ModelChoice, model
     from mltree.analyses.search import search
+    from mltree.analyses.summarize import PosteriorSummary, summarize
     from mltree.analyses.tree_sets import support
     from mltree.runs.results import BootstrapResult, Evaluation, PhyloTree, SearchResult, rf
     from mltree.system.errors import MltreeError
@@ -38,6 +40,7 @@ __all__ = [
     "MltreeError",
     "ModelChoice",
     "PhyloTree",
+    "PosteriorSummary",
     "SearchResult",
     "__version__",
     "bootstrap",
@@ -45,6 +48,7 @@ __all__ = [
     "model",
     "rf",
     "search",
+    "summarize",
     "support",
 ]
 
@@ -54,6 +58,7 @@ _HOMES = {
     "analyses.likelihood": ("Likelihood",),
     "analyses.model_selection": ("ModelChoice", "model"),
     "analyses.search": ("search",),
+    "analyses.summarize": ("PosteriorSummary", "summarize"),
     "analyses.tree_sets": ("support",),
     "runs.results": ("BootstrapResult", "Evaluation", "PhyloTree", "SearchResult", "rf"),
     "system.errors": ("MltreeError",),

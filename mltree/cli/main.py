@@ -266,6 +266,8 @@ ANALYSES = {
     "concordance": Analysis(options.ConcordanceOptions, "tree_sets:run_concordance",
         "primates.mltree.bestTree --gene-trees datasets/primates.bootstraps "
         "--alignment datasets/primates.phy"),
+    "summarize": Analysis(options.SummarizeOptions, "summarize:run_summarize",
+        "datasets/primates --prefix primates"),
     "report": Analysis(options.ReportOptions, "html_report:run_report", "primates"),
     "draw": Analysis(options.DrawOptions, "convert:run_draw",
         "primates.mltree.bestTree -o primates.svg"),

@@ -172,9 +172,10 @@ class Sampler:
 
     def burn_in(self, iterations: int) -> None:
         """Do one round of burn-in, and fit what is adapted."""
-        self.ladders.begin()
-        self.counts[:] = 0
-        for _ in range(iterations):
+        for number in range(iterations):
+            if number in (0, iterations // 2):  # what chains go through first is left out
+                self.ladders.begin()
+                self.counts[:] = 0
             self.iterate(adapts=True)
         self.fit()
 

@@ -21,6 +21,14 @@ LEAST_RATE = 1e-6
 """Least barrier per unit of heat, so that no two heats become one where lnL do not differ."""
 
 
+HOTTEST_STEP = 4.0
+"""Barrier between the last two rungs, over that between the first two. Chains that have left a mode
+come back to the first rung sooner where rungs are dense there; ln Z needs all of them."""
+
+BARRIER_A_RUNG = 1.25
+"""Mean barrier between rungs that are chosen freely: 30 % of swaps are taken then."""
+
+
 def first_heats(rungs: int) -> Float64:
     """f64[N]: heats before anything is known, from 1 to 0; 1 for a lone rung.
 
@@ -52,12 +60,18 @@ def barriers(heats: Float64, deviation: Float64) -> Float64:
 
 
 def refitted(heats: Float64, deviation: Float64) -> Float64:
-    """f64[N]: heats with equal barriers between neighbours, from deviations of lnL f64[N]."""
-    if len(heats) < 3:
-        return heats
+    """f64[N]: heats with barriers that rise evenly, from deviations of lnL f64[N]."""
+    return spaced(heats, deviation, len(heats))
+
+
+def spaced(heats: Float64, deviation: Float64, rungs: int) -> Float64:
+    """f64[rungs]: heats within those of f64[N], with barriers that rise by equal factors."""
+    if len(heats) < 2 or rungs < 2:
+        return heats[:rungs]
     each = barriers(heats, deviation)
     before = np.append(0.0, np.cumsum(each))
-    wanted = np.linspace(0.0, before[-1], len(heats))[1:-1]
+    steps = np.cumsum(HOTTEST_STEP ** np.linspace(0.0, 1.0, rungs - 1))
+    wanted = before[-1] * steps[:-1] / steps[-1]
     at = np.clip(np.searchsorted(before, wanted, side="right") - 1, 0, len(each) - 1)
     inverse = 1 / np.maximum(deviation / math.sqrt(math.pi), LEAST_RATE)
     gap = heats[:-1] - heats[1:]
@@ -66,9 +80,7 @@ def refitted(heats: Float64, deviation: Float64) -> Float64:
     is_flat = np.abs(slope) * gap[at] < 1e-6 * start
     step = np.where(is_flat, rest * start, start * np.expm1(slope * rest))
     step /= np.where(is_flat, 1.0, slope)
-    fitted = heats.copy()
-    fitted[1:-1] = heats[at] - np.minimum(step, gap[at])
-    return fitted
+    return np.concatenate([heats[:1], heats[at] - np.minimum(step, gap[at]), heats[-1:]])
 
 
 class Ladders:
@@ -146,7 +158,7 @@ class Ladders:
         self.rounds += 1
 
     def refit(self) -> None:
-        """Move the heats to where all pairs of rungs have the same barrier between them."""
+        """Move the heats to where barriers between rungs rise evenly."""
         self.heats[:] = refitted(self.heats[0], self.deviation)
         self.begin()
 

@@ -162,7 +162,7 @@ def read_clades(source: str | Path, like: Clades | None = None, origin: str = ""
     taxa, origin = (like.taxa, origin) if like else (None, "the first tree")
     pieces = []
     for parsed in parsed_trees(text, file, signed=True):
-        pieces.append(_clades_of(parsed, taxa, file, origin))
+        pieces.append(clades_of(parsed, taxa, file, origin))
         taxa = pieces[0].taxa
     return Clades.joined(pieces[0].taxa, pieces)
 
@@ -174,7 +174,7 @@ def read_gene_trees(source: str | Path) -> Iterator[Clades]:
     """
     text, file = text_of(source)
     for parsed in parsed_trees(text, file, signed=True, size=1):
-        yield _clades_of(parsed, None, file)
+        yield clades_of(parsed, None, file)
 
 
 def read_labelled(source: str | Path) -> tuple[Clades, list[str]]:
@@ -185,10 +185,10 @@ def read_labelled(source: str | Path) -> tuple[Clades, list[str]]:
     text, file = text_of(source)
     parsed = next(parsed_trees(text, file, signed=True, size=1))
     is_proper, *_ = _intervals(parsed, parsed.tips.size)
-    return _clades_of(parsed, None, file), parsed.labels(parsed.pairs[1][is_proper] + 1)
+    return clades_of(parsed, None, file), parsed.labels(parsed.pairs[1][is_proper] + 1)
 
 
-def _clades_of(
+def clades_of(
     parsed: ParsedTrees, taxa: tuple[str, ...] | None, file: str | None, origin: str = ""
 ) -> Clades:
     """The clades of parsed trees over the taxa; None takes those of the first tree."""
@@ -212,7 +212,7 @@ def _intervals(parsed: ParsedTrees, n_tips: int) -> tuple[Bool, Int32, Int32, In
 def _taxa_of_tips(
     parsed: ParsedTrees, taxa: tuple[str, ...] | None, file: str | None, origin: str
 ) -> tuple[tuple[str, ...], Int32]:
-    """The taxa, and int32 [n, T]: the taxon of every tip; see :func:`_clades_of`."""
+    """The taxa, and int32 [n, T]: the taxon of every tip; see :func:`clades_of`."""
     labels = parsed.cut(parsed.tips)
     starts = np.searchsorted(parsed.tree[parsed.tips], np.arange(parsed.n_trees + 1))
     if taxa is None:

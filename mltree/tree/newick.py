@@ -15,6 +15,7 @@ from collections import deque
 from collections.abc import Iterator, Mapping, Sequence
 from functools import cached_property
 from pathlib import Path
+from warnings import catch_warnings, simplefilter
 
 import numpy as np
 
@@ -107,7 +108,8 @@ def _is_newick(source: str) -> bool:
 
 _OPEN, _CLOSE, _COMMA, _COLON, _SEMICOLON = b"(),:;"
 _IS_MARK = np.isin(np.arange(256), list(b"(),:;"))
-_IN_NUMBERS = np.isin(np.arange(256), list(b"0123456789+-.eE \t\n\r\v\f"))
+_IS_LETTER = ~np.isin(np.arange(256), list(b"(),:;0123456789+-.eE \t\n\r\v\f"))
+"""Bytes that are neither marks nor in numbers."""
 _BLANK = 32
 """The last of ASCII's blanks and control characters."""
 _RARE_BLANK = re.compile(r"[^\S\x00-\x20]")
@@ -176,7 +178,7 @@ class ParsedTrees:
         self.start: Index = np.concatenate(([0], self.end[:-1] + 1))
         self.before = np.concatenate(([_SEMICOLON], self.mark[:-1])).astype(np.uint8)
         """uint8: the mark in front of each gap."""
-        self.is_filled = self._count(self.codes > _BLANK) > 0
+        self.is_filled = self.end - self.start > self._count(self.codes <= _BLANK)
         self.step = (self.mark == _OPEN).astype(np.int32) - (self.mark == _CLOSE)
         self.depth: Int32 = np.cumsum(self.step, dtype=np.int32)
         """int32: open parentheses behind the mark of each gap."""
@@ -195,7 +197,7 @@ class ParsedTrees:
             | (self.depth < 0)
             | ((self.mark == _COMMA) & (self.depth == 0))
             | ((self.mark == _SEMICOLON) & (self.depth != 0))
-            | (length & (self._count(~_IN_NUMBERS[self.codes]) > 0))
+            | (length & (self._count(_IS_LETTER[self.codes]) > 0))
         )
         if wrong.any() or self.codes[self.end[-1] + 1 :].max(initial=0) > _BLANK:
             return False
@@ -205,9 +207,10 @@ class ParsedTrees:
             return False
         return bool(((lengths >= shortest) & (abs(lengths) <= MAX_LENGTH)).all())
 
-    def _count(self, is_counted: Bool) -> Int32:
-        total = np.concatenate(([0], np.cumsum(is_counted, dtype=np.int32)))
-        return total[self.end] - total[self.start]
+    def _count(self, is_counted: Bool) -> Index:
+        """Number of characters of a kind in each gap; a mark is none of them."""
+        gaps = np.searchsorted(self.end, np.flatnonzero(is_counted))
+        return np.bincount(gaps, minlength=self.end.size)[: self.end.size]
 
     @property
     def n_trees(self) -> int:
@@ -240,8 +243,30 @@ class ParsedTrees:
         """
         gaps = np.flatnonzero(self.before == _COLON)
         lengths = np.full(self.mark.size, np.nan)
-        lengths[gaps - 1] = [float(text) + 0.0 for text in self.cut(gaps)]  # no -0.0
+        lengths[gaps - 1] = self.numbers(gaps) + 0.0  # no -0.0
         return lengths
+
+    def numbers(self, gaps: Index) -> Float64:
+        """The numbers that some gaps hold, float64.
+
+        Raises: ValueError where one holds none, or something else.
+        """
+        if not gaps.size:
+            return np.empty(0)
+        inside = np.zeros(self.codes.size + 1, np.int8)
+        inside[self.start[gaps]] += 1
+        inside[self.end[gaps]] -= 1
+        np.cumsum(inside, dtype=np.int8, out=inside)
+        text = np.where(inside[:-1].view(np.bool_), self.codes, _BLANK).tobytes()
+        with catch_warnings():
+            simplefilter("error", DeprecationWarning)  # what is no number
+            try:
+                numbers = np.fromstring(text, sep=" ")
+            except DeprecationWarning as error:
+                raise ValueError(str(error)) from None
+        if numbers.size != gaps.size:
+            raise ValueError("gaps without a number, or with several")
+        return numbers
 
     @cached_property
     def pairs(self) -> tuple[Index, Index]:
