@@ -8,7 +8,7 @@ choice       ``model``: which model suits the data
 results      what they give back
 likelihood   ``Likelihood``: lnL, gradient and Hessian of one tree
 comparing    ``rf`` and ``support``: trees against trees
-Bayesian     ``summarize``: samples of MrBayes, BEAST and others
+Bayesian     ``sample``: the posterior of trees; ``summarize``: samples of MrBayes, BEAST and others
 
 Alignments and trees may be files, or objects of other libraries (:mod:`mltree.runs.inputs`).
 Errors are those of :mod:`mltree.system.errors`, one line each. Threads may call all of it: they
@@ -27,6 +27,7 @@ if TYPE_CHECKING:
     from mltree.analyses.evaluate import evaluate
     from mltree.analyses.likelihood import Likelihood
     from mltree.analyses.model_selection import ModelChoice, model
+    from mltree.analyses.sample import sample
     from mltree.analyses.search import search
     from mltree.analyses.summarize import PosteriorSummary, summarize
     from mltree.analyses.tree_sets import support
@@ -47,6 +48,7 @@ __all__ = [
     "evaluate",
     "model",
     "rf",
+    "sample",
     "search",
     "summarize",
     "support",
@@ -57,6 +59,7 @@ _HOMES = {
     "analyses.evaluate": ("evaluate",),
     "analyses.likelihood": ("Likelihood",),
     "analyses.model_selection": ("ModelChoice", "model"),
+    "analyses.sample": ("sample",),
     "analyses.search": ("search",),
     "analyses.summarize": ("PosteriorSummary", "summarize"),
     "analyses.tree_sets": ("support",),

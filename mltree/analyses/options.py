@@ -283,6 +283,81 @@ class ModelChoiceOptions(SeedOptions, ExactOptions, kw_only=True):
         return True
 
 
+class SampleOptions(SeedOptions, ExactOptions, kw_only=True):
+    """Sample trees and parameters from their posterior: Bayesian inference by heated chains.
+
+    Writes PREFIX.mltree.run1.p, .run1.t and so on, samples of each run as MrBayes has them, without
+    burn-in, .sample.json with ln Z, its standard error and all settings, and .sampleLog; mltree
+    summarize PREFIX sums them up. Ends when every parameter and every split has an effective sample
+    size of 625 and runs agree (Fabreti and Höhna 2022). A run that was stopped, by whatever means,
+    goes on with the same command; a later --stop adds samples.
+    """
+
+    partitions: Partitions = None
+    prior: Annotated[
+        str | None,
+        Option(
+            "--prior FILE",
+            'Priors, a TOML file such as branch_lengths = "Exponential(10)"; those that are used '
+            "are printed. Default: MrBayes', GammaDirichlet(1, 0.1, 1, 1) for branch lengths.",
+            reads="file",
+        ),
+    ] = None
+    prior_only: Annotated[
+        bool, Option("--prior-only", "Sample the prior: the data do not count.")
+    ] = False
+    runs: Annotated[
+        int | None,
+        Option(
+            "--runs N",
+            "Independent runs, which have to agree. Default: 2 on a CPU, 4 on a GPU.",
+            parse=whole_of,
+            least=1,
+        ),
+    ] = None
+    rungs: Annotated[
+        str,
+        Option(
+            "--rungs N|auto",
+            "Chains of a run, from the posterior to the prior, 1 to sample without the others; "
+            "auto: as many as chains need to change places.",
+        ),
+    ] = AUTO
+    stop: Annotated[
+        str,
+        Option(
+            "--stop N|auto",
+            "Samples of each run; auto: until they have converged.",
+            is_incidental=True,
+        ),
+    ] = AUTO
+    burnin: Annotated[
+        str,
+        Option(
+            "--burnin N|auto",
+            "Iterations before samples are taken, in which all is tuned; auto: until lnL has "
+            "settled.",
+        ),
+    ] = AUTO
+    every: Annotated[
+        int,
+        Option("--every N", "Iterations from a sample to the next.", parse=whole_of, least=1),
+    ] = 1
+
+    def number_of(self, name: str) -> int | None:
+        """The number that an option gives; None for auto. Raises: InputError."""
+        text = str(getattr(self, name)).strip().lower()
+        if text == AUTO:
+            return None
+        try:
+            number = whole_of(text)
+        except ValueError:
+            number = 0
+        if number < 1:
+            raise InputError(f"--{name} {text}: a number from 1 on, or auto")
+        return number
+
+
 class EvaluateOptions(FitOptions, ExactOptions, SiteFrequencyOptions, kw_only=True):
     """Compute the log-likelihood of a tree: topology fixed, or everything fixed.
 

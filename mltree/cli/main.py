@@ -266,6 +266,8 @@ ANALYSES = {
     "concordance": Analysis(options.ConcordanceOptions, "tree_sets:run_concordance",
         "primates.mltree.bestTree --gene-trees datasets/primates.bootstraps "
         "--alignment datasets/primates.phy"),
+    "sample": Analysis(options.SampleOptions, "sample:run_sample",
+        "datasets/primates.phy --model HKY+G4 --prefix primates"),
     "summarize": Analysis(options.SummarizeOptions, "summarize:run_summarize",
         "datasets/primates --prefix primates"),
     "report": Analysis(options.ReportOptions, "html_report:run_report", "primates"),

@@ -161,6 +161,23 @@ def _bootstrap(event: events.BootstrapFinished) -> str:
     return f"{counted(event.replicates, 'replicate')}{verdicts[event.converged]}"
 
 
+def _checked(event: events.SamplesChecked) -> str:
+    """What samples so far tell of convergence."""
+    lowest = "" if math.isnan(event.ess) else f"  lowest ESS {event.ess:.0f} ({event.where})"
+    of_runs = "" if math.isnan(event.asdsf) else f"  ASDSF {event.asdsf:.4f}"
+    return (
+        f"{counted(event.samples, 'sample')} a run{lowest}  R-hat {event.rhat:.3f}{of_runs}  "
+        f"{counted(event.trips, 'round trip')}, {event.sweeps:.0f} sweeps/s"
+    )
+
+
+def _sampled(event: events.Sampled) -> str:
+    """The end of a sampler."""
+    lnz = "" if math.isnan(event.lnz) else f", ln Z {event.lnz:.3f} ± {event.error:.3f}"
+    state = f"not converged: {'; '.join(event.unmet)}" if event.unmet else "converged"
+    return f"{counted(event.runs, 'run')} of {counted(event.samples, 'sample')}{lnz}; {state}"
+
+
 LINES: dict[type[Event], str | Callable[[Any], str]] = {
     events.Notice: "note: {text}",
     events.Unsaved: lambda event: f"not written, {event.path}: {event.content.strip()}",
@@ -210,6 +227,11 @@ LINES: dict[type[Event], str | Callable[[Any], str]] = {
     events.LocusSkipped: "locus {number}  {name}  skipped: {why}",
     events.LociFinished: _loci,
     events.BootstrapFinished: _bootstrap,
+    events.PriorsChosen: lambda event: "\n".join(["priors:", *event.priors]),
+    events.BurnInRound: "burn-in round {round}, {iterations:iteration}  lnL {lnl:.2f}  {rungs:rung}, "
+    "barrier {barrier:.1f}",
+    events.SamplesChecked: _checked,
+    events.Sampled: _sampled,
     events.TreesOffered: "looked around {around:tree}: {offered:,} offered, {held:,} held, "
     "correlation of supports {correlation:.3f}",
 }

@@ -8,12 +8,12 @@ from __future__ import annotations
 
 import math
 import re
-import tomllib
 from abc import ABC, abstractmethod
 from dataclasses import asdict, fields, replace
 from typing import ClassVar
 
 import numpy as np
+import tomllib
 
 from mltree.program.contract import Chain
 from mltree.program.random_numbers import Stream
@@ -37,7 +37,9 @@ class Distribution(Value, ABC):
         """A value at random."""
 
     def __str__(self) -> str:
-        return f"{type(self).__name__}({', '.join(f'{value:g}' for value in asdict(self).values())})"
+        return (
+            f"{type(self).__name__}({', '.join(f'{value:g}' for value in asdict(self).values())})"
+        )
 
 
 class Exponential(Distribution):
@@ -147,7 +149,7 @@ class LengthPrior(Value, ABC):
     @property
     @abstractmethod
     def shapes(self) -> tuple[float, float]:
-        """k of the branches of tips, and of the others."""
+        """K of the branches of tips, and of the others."""
 
     @abstractmethod
     def of_total(self, tips: int) -> tuple[float, float]:
@@ -297,7 +299,9 @@ def read_priors(text: str, path: str) -> Priors:
     known = [field.name for field in fields(Priors)]
     for name, value in table.items():
         if name not in known:
-            raise InputError(f"no such prior: {name}", path=path, hint=f"there are {', '.join(known)}")
+            raise InputError(
+                f"no such prior: {name}", path=path, hint=f"there are {', '.join(known)}"
+            )
         priors = replace(priors, **{name: _parsed(name, value, getattr(priors, name), path)})
     return priors
 

@@ -98,6 +98,13 @@ class Walks:
         self._told[:] = np.minimum(self._told, OWN_WEIGHT)
         self.forget()
 
+    def of_rungs(self, rungs: Int64) -> Walks:
+        """The walks of other rungs, each as that of the rung i64[N] whose number it has here."""
+        walks = Walks(self.groups, len(rungs), self._seed)
+        walks.size, walks._told = self.size[rungs], self._told[rungs]
+        walks._covariance = [each[rungs] for each in self._covariance]
+        return walks
+
     def state(self) -> dict[str, Any]:
         """All that a resumed run needs."""
         every = {"size": self.size, "tried": self.tried, "taken": self.taken, "told": self._told}

@@ -12,6 +12,7 @@ goes on from its state makes the same samples. Letters: R runs, N rungs, C = R N
 from __future__ import annotations
 
 from collections.abc import Iterator
+from dataclasses import replace
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -28,7 +29,7 @@ from mltree.sampling.chains import empty_words, hang_tree, tree_of
 from mltree.sampling.model_space import ModelSpace
 from mltree.sampling.priors import Priors
 from mltree.sampling.proposals import Walks
-from mltree.sampling.tempering import Ladders
+from mltree.sampling.tempering import BARRIER_A_RUNG, Ladders, spaced
 from mltree.system.arrays import Float64, Int64
 from mltree.system.values import Value
 from mltree.tree.topology import Tree, random_topology
@@ -38,6 +39,12 @@ FIRST_ROUND = 50
 
 LEAST_ROUNDS, MOST_ROUNDS = 4, 12
 """Rounds of a burn-in that ends by itself."""
+
+LEAST_RUNGS, FIRST_RUNGS, CHOOSING_ROUND = 4, 8, 2
+"""Rungs at least, and to begin with, where their number is chosen; the rounds after which it is."""
+
+SETTLED = 0.7
+"""Largest difference of mean lnL, between runs or halves of a round, over lnL's deviation."""
 
 FIRST_WINDOW = 0.5
 """Width of ln(factor) of all lengths, before it is adapted."""
@@ -64,6 +71,10 @@ class SamplerSettings(Value):
     runs: int
     rungs: int
     seed: int
+    most_rungs: int = 0
+    """Rungs to choose, up to this, once the barrier is known; 0 where they stay as they are."""
+    burn_in: int | None = None
+    """Iterations of burn-in; None to end it once lnL has settled."""
     sweeps: int = 1
     """Sweeps of an iteration."""
     regrafts: int = REGRAFTS
@@ -101,13 +112,21 @@ class Sampler:
         self.engine, self.tips, self.priors, self.settings = engine, tips, priors, settings
         self.space = ModelSpace(model, priors)
         runs, rungs, seed = settings.runs, settings.rungs, settings.seed
-        self.ladders = Ladders(runs, rungs, seed)
+        self._lay_out()
         self.walks = Walks(self.space.groups, rungs, seed)
         self.iteration = 0
         self.attempts = 0
+        self.round, self.in_round = 0, 0
+        """Rounds of burn-in done, and iterations of the present one."""
+        self.is_sampling = False
+        """True behind the burn-in."""
+        self.last_barrier = 0.0
+        """Communication barrier in the last round."""
+        self.trace: Float64 = np.zeros((0, runs))
+        """f64[iterations of the round, R]: lnL on the first rungs."""
         self.window: Float64 = np.full(rungs, FIRST_WINDOW)
         """f64[N]: width of ln(factor) of the scalings on each rung."""
-        self.counts: Float64 = np.zeros((rungs, 2, COUNTED_MOVES))
+        self.counts: Float64
         """f64[N, 2, moves]: moves tried and taken on each rung."""
         chains = runs * rungs
         self.words = empty_words(chains, tips)
@@ -115,9 +134,6 @@ class Sampler:
         self.points: Float64 = np.tile(self.space.start, (chains, 1))
         """f64[C, n]: model parameters of the chains."""
         self._begin_words()
-        self._arrays: list[list[ModelArrays]] = []
-        self._sweeps = self._program(settings.sweeps)
-        self._decision = self._program(0)
 
     def _program(self, sweeps: int) -> Program:
         settings, parts = self.settings, self.space.model.n_parts
@@ -131,7 +147,9 @@ class Sampler:
         words[:, Chain.SEED_LOW] = settings.seed & 0xFFFF
         words[:, Chain.SEED_HIGH] = settings.seed >> 16 & 0xFFFF
         self.priors.branch_lengths.write(words, self.tips)
-        for row, (r, n) in zip(words, zip(run.tolist(), replica.tolist(), strict=True), strict=True):
+        for row, (r, n) in zip(
+            words, zip(run.tolist(), replica.tolist(), strict=True), strict=True
+        ):
             tree = first_tree(self.tips, self.priors, Stream(settings.seed, r, n, 0, _FIRST))
             hang_tree(row, tree)
 
@@ -170,29 +188,82 @@ class Sampler:
         self.ladders.swap(self.lnl)
         self.iteration += 1
 
-    def burn_in(self, iterations: int) -> None:
-        """Do one round of burn-in, and fit what is adapted."""
-        for number in range(iterations):
-            if number in (0, iterations // 2):  # what chains go through first is left out
-                self.ladders.begin()
-                self.counts[:] = 0
-            self.iterate(adapts=True)
-        self.fit()
+    def advance(self) -> None:
+        """Do one iteration, of burn-in or of sampling, and what ends a round or the burn-in."""
+        if self.is_sampling:
+            self.iterate()
+            return
+        length = FIRST_ROUND << self.round
+        if self.in_round in (0, length // 2):  # what chains go through first is left out
+            self.ladders.begin()
+            self.counts[:] = 0
+        self.iterate(adapts=True)
+        self.trace = np.vstack([self.trace, self.words[self.cold, Chain.LNL]])
+        self.in_round += 1
+        limit = self.settings.burn_in
+        if self.in_round == length or self.iteration == limit:
+            self._end_round()
 
-    def fit(self) -> None:
-        """Fit heats, walks and windows to what was met since the last fit."""
+    def _end_round(self) -> None:
+        """Fit what is adapted; choose the rungs, end the burn-in where that is due."""
+        limit, rungs = self.settings.burn_in, self.settings.rungs
+        self.round, self.in_round = self.round + 1, 0
+        self.last_barrier = self.ladders.barrier
+        if self.settings.most_rungs and self.round == CHOOSING_ROUND:
+            wanted = 1 + round(self.ladders.barrier / BARRIER_A_RUNG)
+            rungs = int(np.clip(wanted, LEAST_RUNGS, self.settings.most_rungs))
+        self.fit(rungs)
+        is_over = self.round >= LEAST_ROUNDS and (self.is_settled or self.round >= MOST_ROUNDS)
+        if is_over if limit is None else self.iteration >= limit:
+            self.is_sampling = True
+            self.ladders.begin()
+            self.walks.forget()
+        self.trace = self.trace[:0]
+
+    @property
+    def is_settled(self) -> bool:
+        """True where runs, and both halves of the last round, have about the same mean lnL."""
+        first, second = np.array_split(self.trace[len(self.trace) // 3 :], 2)
+        deviation = float(second.std(axis=0).mean())
+        means = np.array([first.mean(axis=0), second.mean(axis=0)])
+        return float(np.ptp(means)) <= SETTLED * deviation
+
+    def fit(self, rungs: int) -> None:
+        """Fit heats of so many rungs, walks and windows to what was met since the last fit."""
         tried, taken = self.counts[:, 0, Move.SCALE], self.counts[:, 1, Move.SCALE]
         share = np.divide(taken, tried, np.full_like(tried, SCALE_TARGET), where=tried > 0)
         self.window *= np.exp(2 * (share - SCALE_TARGET))
-        self.ladders.refit()
         self.walks.refit()
-        self.counts[:] = 0
+        if rungs == self.settings.rungs:
+            self.ladders.refit()
+            self.counts[:] = 0
+        else:
+            self._take_rungs(rungs)
 
-    def begin_sampling(self) -> None:
-        """Forget the counts of burn-in; nothing is adapted from here on."""
-        self.ladders.begin()
-        self.walks.forget()
-        self.counts[:] = 0
+    def _take_rungs(self, rungs: int) -> None:
+        """Go on with another number of rungs, each from the chain of the nearest heat."""
+        before, runs = self.ladders, self.settings.runs
+        heats = spaced(before.heats[0], before.deviation, rungs)
+        nearest = np.abs(before.heats[0][None, :] - heats[:, None]).argmin(axis=1)
+        chains = (before.chains[:, nearest] + np.arange(runs)[:, None] * before.rungs).ravel()
+        self.settings = replace(self.settings, rungs=rungs)
+        self._lay_out()
+        self.ladders.heats[:] = heats
+        self.ladders.rounds = before.rounds
+        self.walks = self.walks.of_rungs(nearest)
+        self.window, self.points = self.window[nearest], self.points[chains]
+        own = self.words[chains]
+        own[:, Chain.RUN], own[:, Chain.REPLICA] = np.divmod(np.arange(len(own)), rungs)
+        self.words = own
+
+    def _lay_out(self) -> None:
+        """Make programs and counts for the settings' number of chains."""
+        settings = self.settings
+        self.ladders = Ladders(settings.runs, settings.rungs, settings.seed)
+        self.counts = np.zeros((settings.rungs, 2, COUNTED_MOVES))
+        self._arrays: list[list[ModelArrays]] = []
+        self._sweeps = self._program(settings.sweeps)
+        self._decision = self._program(0)
 
     def samples(self) -> Iterator[Sample]:
         """The states of the chains on the first rungs, run by run."""
@@ -250,24 +321,31 @@ class Sampler:
 
     def state(self) -> dict[str, Any]:
         """All that a resumed run needs, as arrays by name."""
-        own = ("iteration", "attempts", "window", "counts", "words", "points")
-        every = {name: np.copy(getattr(self, name)) for name in own}
+        every = {name: np.copy(getattr(self, name)) for name in (*_NUMBERS, *_TABLES)}
+        every["rungs"] = np.array(self.settings.rungs)
         for room, part in (("ladders", self.ladders), ("walks", self.walks)):
             every |= {f"{room}.{name}": value for name, value in part.state().items()}
         return every
 
     def restore(self, state: dict[str, Any]) -> None:
         """Go on from a state of a sampler of the same settings."""
-        self.iteration, self.attempts = int(state["iteration"]), int(state["attempts"])
-        for name in ("window", "counts", "words", "points"):
+        self.settings = replace(self.settings, rungs=int(state["rungs"]))
+        self._lay_out()
+        self.walks = Walks(self.space.groups, self.settings.rungs, self.settings.seed)
+        for name in _NUMBERS:
+            setattr(self, name, int(state[name]))
+        for name in _TABLES:
             setattr(self, name, np.array(state[name]))
         for room, part in (("ladders", self.ladders), ("walks", self.walks)):
             start = f"{room}."
-            own = {name.removeprefix(start): v for name, v in state.items() if name.startswith(start)}
+            own = {
+                name.removeprefix(start): v for name, v in state.items() if name.startswith(start)
+            }
             part.restore(own)
-        self._arrays = []
 
 
+_NUMBERS = ("iteration", "attempts", "round", "in_round", "is_sampling")
+_TABLES = ("window", "counts", "words", "points", "trace")
 _FIRST = Move.STATE * MOVE_STRIDE
 
 

@@ -21,12 +21,12 @@ LEAST_RATE = 1e-6
 """Least barrier per unit of heat, so that no two heats become one where lnL do not differ."""
 
 
-HOTTEST_STEP = 4.0
+HOTTEST_STEP = 2.5
 """Barrier between the last two rungs, over that between the first two. Chains that have left a mode
 come back to the first rung sooner where rungs are dense there; ln Z needs all of them."""
 
-BARRIER_A_RUNG = 1.25
-"""Mean barrier between rungs that are chosen freely: 30 % of swaps are taken then."""
+BARRIER_A_RUNG = 1.0
+"""Mean barrier between rungs that are chosen freely: half of the swaps are taken then."""
 
 
 def first_heats(rungs: int) -> Float64:

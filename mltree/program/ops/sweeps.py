@@ -118,7 +118,7 @@ class Sweeps(TableStage):
         for row in self.records:
             self.formula(state, Row(row))
 
-    def jobs(self, shape: LaunchShape) -> int:  # noqa: ARG002
+    def jobs(self, shape: LaunchShape) -> int:
         return len(self.records)
 
     @property
