@@ -114,14 +114,14 @@ def run_sample(options: SampleOptions, reporter: Reporter) -> None:
         begin_log(log, options, reporter, append=is_resumed)
         reporter(PriorsChosen(tuple(run.prior_lines)))
         run.sample()
-        run.finish()
+        run.finish(reporter)
 
 
 @taking(SampleOptions, "model", without=("redo",))
 def sample(options: SampleOptions, source: Source, call: Call) -> PosteriorSummary:
     """Sample trees and parameters from their posterior, as ``mltree sample``."""
     with TemporaryDirectory() as folder:
-        prefix = options.prefix or os.path.join(folder, "sample")
+        prefix = options.prefix or str(Path(folder, "sample"))
         run = _Run(replace(options, prefix=prefix), call, source)
         run.take_up()
         run.sample()
@@ -178,7 +178,7 @@ class _Run:
             self._workspace = options.workspace
         priors = Priors()
         if options.prior is not None:
-            priors = read_priors(read_text(options.prior), options.prior)
+            priors = read_priors(read_text(options.prior).decode(errors="replace"), options.prior)
         self._problem = load(options, reporter, source, expect=partial(_expect, options))
         model = _sampled_frequencies(options, self._problem)
         self._space = ModelSpace(model, priors)  # raises what cannot be sampled
@@ -419,9 +419,9 @@ class _Run:
         write_whole(self._workspace.path(RESULT), result_text(values).encode())
         return values
 
-    def finish(self) -> None:
+    def finish(self, reporter: Reporter) -> None:
         """Write the result, and tell of it."""
-        reporter, options, workspace = self._emit, self._options, self._workspace
+        options, workspace = self._options, self._workspace
         values = self.write_result()
         files = {path.name.rpartition(".mltree.")[2]: str(path) for path in self._files.paths}
         files[RESULT] = str(workspace.path(RESULT))

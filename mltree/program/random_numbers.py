@@ -21,7 +21,7 @@ _LOW, _HALF_WORD = np.uint64(0xFFFFFFFF), np.uint64(32)
 
 
 def philox(counter: UInt32, key: UInt32) -> UInt32:
-    """Four random words uint32[..., 4] of each counter uint32[..., 4] under a key uint32[..., 2]."""
+    """Four random words uint32[..., 4] of counters uint32[..., 4] under keys uint32[..., 2]."""
     words, key = np.array(counter, np.uint32), np.array(key, np.uint32)
     for number in range(_ROUNDS):
         if number:
@@ -45,8 +45,7 @@ def uniforms_of(words: UInt32) -> npt.NDArray[np.float64]:
     """Numbers f64[..., 2] within (0, 1) of words uint32[..., 4], 53 bits each."""
     wide = words.astype(np.uint64)
     bits = ((wide[..., [1, 3]] << _HALF_WORD) | wide[..., [0, 2]]) >> np.uint64(11)
-    numbers: npt.NDArray[np.float64] = (bits + 0.5) * 2.0**-53
-    return numbers
+    return np.asarray((bits + 0.5) * 2.0**-53, np.float64)
 
 
 def normals(
@@ -85,7 +84,7 @@ class Stream:
         return self.uniforms()[0]
 
     def gumbel(self) -> float:
-        """A number of the standard Gumbel distribution: its maximum over weights chooses by them."""
+        """A number of the standard Gumbel distribution."""
         return -math.log(-math.log(self.uniform()))
 
     def normal(self) -> float:

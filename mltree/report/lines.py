@@ -228,8 +228,8 @@ LINES: dict[type[Event], str | Callable[[Any], str]] = {
     events.LociFinished: _loci,
     events.BootstrapFinished: _bootstrap,
     events.PriorsChosen: lambda event: "\n".join(["priors:", *event.priors]),
-    events.BurnInRound: "burn-in round {round}, {iterations:iteration}  lnL {lnl:.2f}  {rungs:rung}, "
-    "barrier {barrier:.1f}",
+    events.BurnInRound: "burn-in round {round}, {iterations:iteration}  lnL {lnl:.2f}  "
+    "{rungs:rung}, barrier {barrier:.1f}",
     events.SamplesChecked: _checked,
     events.Sampled: _sampled,
     events.TreesOffered: "looked around {around:tree}: {offered:,} offered, {held:,} held, "

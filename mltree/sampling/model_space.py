@@ -1,9 +1,9 @@
 """The parameters of a partition model as points of a space in which chains take symmetric steps.
 
 Coordinates are those of :mod:`mltree.models.parameters`: logs of positive numbers, logits of
-proportions, logs of ratios to one of several shares; behind them the ratios of parts' rates. A prior
-is a density of natural values; in these coordinates it has the Jacobian too, so that a symmetric
-step needs no Hastings ratio. Letters: C chains, n coordinates.
+proportions, logs of ratios to one of several shares; behind them the ratios of parts' rates. A
+prior is a density of natural values; in these coordinates it has the Jacobian too, so that a
+symmetric step needs no Hastings ratio. Letters: C chains, n coordinates.
 """
 
 from __future__ import annotations
@@ -11,7 +11,7 @@ from __future__ import annotations
 import math
 from abc import ABC, abstractmethod
 from collections.abc import Iterator, Sequence
-from itertools import chain, combinations
+from itertools import chain, combinations, pairwise
 
 import numpy as np
 
@@ -21,7 +21,6 @@ from mltree.models.parameters import (
     arrays_of,
     bounds,
     free_classes,
-    names,
     sizes,
     vector,
 )
@@ -153,7 +152,7 @@ class ModelSpace:
     def groups(self) -> list[slice]:
         """Coordinates that are proposed together: those of a part, and rates of parts."""
         ends = [0, *self._ends, self.size]
-        spans = [slice(a, b) for a, b in zip(ends[:-1], ends[1:], strict=True)]
+        spans = [slice(a, b) for a, b in pairwise(ends)]
         return [span for span in spans if span.stop > span.start]
 
     @property
@@ -222,13 +221,7 @@ def _blocks_of(model: Model, priors: Priors, first: int, of_part: str) -> Iterat
             hint="fix their values, or sample under profiles such as LG+C20",
         )
     exchangeabilities, frequencies, *_, weights, invariable, among = widths
-    if model.codon is not None:
-        for number, name in enumerate(names(model)[:exchangeabilities]):
-            is_omega = name.lower().startswith(("omega", "ω"))
-            prior = priors.omega if is_omega else priors.kappa
-            yield Positive((name + of_part,), first + number, prior)
-    elif exchangeabilities:
-        yield _exchangeabilities(model, priors, first, of_part)
+    yield from _exchangeabilities(model, priors, first, of_part)
     first += exchangeabilities
     if frequencies:
         labels = tuple(f"pi({state}){of_part}" for state in model.alphabet.states)
@@ -241,16 +234,30 @@ def _blocks_of(model: Model, priors: Priors, first: int, of_part: str) -> Iterat
     if invariable:
         yield Proportion((f"pinvar{of_part}",), first, priors.p_invariant)
     first += invariable
-    if isinstance(model.heterogeneity, FreeRates) and among:
-        half = among // 2
+    yield from _among_sites(model, priors, first, of_part) if among else ()
+
+
+def _among_sites(model: Model, priors: Priors, first: int, of_part: str) -> Iterator[Block]:
+    """Blocks of rates among sites, invariable ones left out."""
+    if isinstance(model.heterogeneity, FreeRates):
+        half = len(model.heterogeneity.rates) - 1
         for name, start in (("rate", first), ("weight", first + half)):
             labels = tuple(f"{name}[{k}]{of_part}" for k in range(1, half + 2))
             yield Shares(labels, start, priors.free_rates, half)
-    elif among:
+    else:
         yield Positive((f"alpha{of_part}",), first, priors.alpha)
 
 
-def _exchangeabilities(model: Model, priors: Priors, first: int, of_part: str) -> Block:
+def _exchangeabilities(model: Model, priors: Priors, first: int, of_part: str) -> Iterator[Block]:
+    """Blocks of exchangeabilities, or of codons' ω and κ."""
+    if model.codon is not None:
+        for number, variable in enumerate(model.codon.variables()):
+            is_omega = variable.name.lower().startswith(("omega", "ω"))
+            prior = priors.omega if is_omega else priors.kappa
+            yield Positive((variable.name + of_part,), first + number, prior)
+        return
+    if not free_classes(model):
+        return
     classes = n_classes(model.rate_classes)
     if classes > MANY_CLASSES:
         raise ModelError(
@@ -258,11 +265,12 @@ def _exchangeabilities(model: Model, priors: Priors, first: int, of_part: str) -
             hint="an empirical matrix such as LG has fixed ones",
         )
     if classes == 2:
-        return Positive((f"kappa{of_part}",), first, priors.kappa)
+        yield Positive((f"kappa{of_part}",), first, priors.kappa)
+        return
     (reference,) = set(range(classes)) - set(free_classes(model))
     own = float(unique_rates(model.rate_classes, model.rates)[reference])
     labels = tuple(label + of_part for label in _class_labels(model))
-    return Shares(labels, first, priors.exchangeabilities, reference, math.log(own))
+    yield Shares(labels, first, priors.exchangeabilities, reference, math.log(own))
 
 
 def _class_labels(model: Model) -> Sequence[str]:

@@ -9,8 +9,9 @@ from __future__ import annotations
 import math
 import re
 from abc import ABC, abstractmethod
+from collections.abc import Mapping
 from dataclasses import asdict, fields, replace
-from typing import ClassVar
+from typing import Any, ClassVar
 
 import numpy as np
 import tomllib
@@ -20,6 +21,11 @@ from mltree.program.random_numbers import Stream
 from mltree.system.arrays import Float64
 from mltree.system.errors import InputError
 from mltree.system.values import Value
+
+
+def _listed(prior: Value) -> str:
+    """The arguments of a distribution, in order."""
+    return ", ".join(f"{value:g}" for value in asdict(prior).values())
 
 
 class Distribution(Value, ABC):
@@ -37,9 +43,7 @@ class Distribution(Value, ABC):
         """A value at random."""
 
     def __str__(self) -> str:
-        return (
-            f"{type(self).__name__}({', '.join(f'{value:g}' for value in asdict(self).values())})"
-        )
+        return f"{type(self).__name__}({_listed(self)})"
 
 
 class Exponential(Distribution):
@@ -179,7 +183,7 @@ class LengthPrior(Value, ABC):
 
     def __str__(self) -> str:
         name = type(self).__name__.removesuffix("Lengths")
-        return f"{name}({', '.join(f'{value:g}' for value in asdict(self).values())})"
+        return f"{name}({_listed(self)})"
 
 
 class GammaLengths(LengthPrior):
@@ -192,13 +196,13 @@ class GammaLengths(LengthPrior):
     def shapes(self) -> tuple[float, float]:
         return self.shape, self.shape
 
-    def of_total(self, tips: int) -> tuple[float, float]:  # noqa: ARG002
+    def of_total(self, tips: int) -> tuple[float, float]:
         return 0.0, self.rate
 
     def constant(self, tips: int) -> float:
         return (2 * tips - 3) * (self.shape * math.log(self.rate) - math.lgamma(self.shape))
 
-    def draw(self, tips: int, is_outer: Float64, stream: Stream) -> Float64:  # noqa: ARG002
+    def draw(self, tips: int, is_outer: Float64, stream: Stream) -> Float64:
         each = [gamma_draw(stream, self.shape) / self.rate for _ in range(2 * tips - 3)]
         return np.array(each)
 
@@ -212,7 +216,7 @@ class ExponentialLengths(LengthPrior):
     def shapes(self) -> tuple[float, float]:
         return 1.0, 1.0
 
-    def of_total(self, tips: int) -> tuple[float, float]:  # noqa: ARG002
+    def of_total(self, tips: int) -> tuple[float, float]:
         return 0.0, self.rate
 
     def constant(self, tips: int) -> float:
@@ -250,7 +254,7 @@ class GammaDirichletLengths(LengthPrior):
         of_shares = tips * math.lgamma(outer) + (tips - 3) * math.lgamma(inner)
         return of_total + math.lgamma(self._sum(tips)) - of_shares
 
-    def draw(self, tips: int, is_outer: Float64, stream: Stream) -> Float64:  # noqa: ARG002
+    def draw(self, tips: int, is_outer: Float64, stream: Stream) -> Float64:
         outer, inner = self.shapes
         each = [gamma_draw(stream, outer if k else inner) for k in is_outer.tolist()]
         total = gamma_draw(stream, self.shape) / self.rate
@@ -294,40 +298,41 @@ def read_priors(text: str, path: str) -> Priors:
     try:
         table = tomllib.loads(text)
     except tomllib.TOMLDecodeError as error:
-        raise InputError(f"no TOML: {error}", path=path) from error
+        raise InputError(f"no TOML: {error}", file=path) from error
     priors = Priors()
     known = [field.name for field in fields(Priors)]
     for name, value in table.items():
         if name not in known:
             raise InputError(
-                f"no such prior: {name}", path=path, hint=f"there are {', '.join(known)}"
+                f"no such prior: {name}", file=path, hint=f"there are {', '.join(known)}"
             )
-        priors = replace(priors, **{name: _parsed(name, value, getattr(priors, name), path)})
+        found: Any = _parsed(name, value, getattr(priors, name), path)
+        priors = replace(priors, **{name: found})
     return priors
 
 
 def _parsed(name: str, value: object, default: object, path: str) -> object:
     """The distribution that a text names, of the kind that its parameter takes."""
     matched = _CALL.fullmatch(value) if isinstance(value, str) else None
-    kinds: dict[str, type] = _NUMBERS
+    kinds: Mapping[str, type] = _NUMBERS
     if isinstance(default, LengthPrior):
         kinds = _LENGTHS
     elif isinstance(default, Dirichlet):
         kinds = {"Dirichlet": Dirichlet}
     if matched is None or matched[1] not in kinds:
         hint = f"it is one of {', '.join(kinds)}, such as {default}"
-        raise InputError(f"{name}: no such distribution: {value}", path=path, hint=hint)
+        raise InputError(f"{name}: no such distribution: {value}", file=path, hint=hint)
     kind = kinds[matched[1]]
     try:
         numbers = [float(number) for number in matched[2].split(",")]
         made: object = kind(*numbers)
     except (ValueError, TypeError) as error:
         wanted = ", ".join(field.name for field in fields(kind))
-        raise InputError(f"{name}: {value} does not give {wanted}", path=path) from error
+        raise InputError(f"{name}: {value} does not give {wanted}", file=path) from error
     if not _is_proper(made, numbers):
-        raise InputError(f"{name}: {value} is improper", path=path, hint=f"such as {default}")
+        raise InputError(f"{name}: {value} is improper", file=path, hint=f"such as {default}")
     if name == "p_invariant" and not (isinstance(made, Beta) or _is_within(made, 0.0, 1.0)):
-        raise InputError(f"{name}: {value} is not within 0 and 1", path=path, hint="Beta(1, 1)")
+        raise InputError(f"{name}: {value} is not within 0 and 1", file=path, hint="Beta(1, 1)")
     return made
 
 

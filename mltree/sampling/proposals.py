@@ -1,8 +1,8 @@
 """Random walks of model parameters, fitted to each rung of a ladder in burn-in.
 
 A group of coordinates takes a normal step of the covariance that its rung has shown (Haario,
-Saksman and Tamminen 2001, Bernoulli 7:223-242), of a size that has 0.234 of the steps accepted (0.44
-of a lone coordinate). Afterwards both stay as they are. Letters: N rungs, C chains.
+Saksman and Tamminen 2001, Bernoulli 7:223-242), of a size that has 0.234 of the steps accepted
+(0.44 of a lone coordinate). Afterwards both stay as they are. Letters: N rungs, C chains.
 """
 
 from __future__ import annotations

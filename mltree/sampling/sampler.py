@@ -1,9 +1,9 @@
 """The sampler: ladders of chains on an engine, adapted in burn-in, sampled afterwards.
 
-An *iteration* is a step of every group of model parameters, some sweeps of every chain's tree, and a
-round of swaps. Burn-in goes in rounds, each twice as long as the one before; behind each the heats
-of the ladder and the walks of the parameters are fitted anew. Then all of that stays as it is, and
-the chains on the first rungs are sampled.
+An *iteration* is a step of every group of model parameters, some sweeps of every chain's tree, and
+a round of swaps. Burn-in goes in rounds, each twice as long as the one before; behind each the
+heats of the ladder and the walks of the parameters are fitted anew. Then all of that stays as it
+is, and the chains on the first rungs are sampled.
 
 Everything random is drawn by counter from (seed, run, replica, iteration), so that a sampler that
 goes on from its state makes the same samples. Letters: R runs, N rungs, C = R N chains.
@@ -114,6 +114,10 @@ class Sampler:
         runs, rungs, seed = settings.runs, settings.rungs, settings.seed
         self._lay_out()
         self.walks = Walks(self.space.groups, rungs, seed)
+        self._arrays: list[list[ModelArrays]]
+        self._sweeps: Program
+        self._decision: Program
+        self.ladders: Ladders
         self.iteration = 0
         self.attempts = 0
         self.round, self.in_round = 0, 0
@@ -261,7 +265,7 @@ class Sampler:
         settings = self.settings
         self.ladders = Ladders(settings.runs, settings.rungs, settings.seed)
         self.counts = np.zeros((settings.rungs, 2, COUNTED_MOVES))
-        self._arrays: list[list[ModelArrays]] = []
+        self._arrays = []
         self._sweeps = self._program(settings.sweeps)
         self._decision = self._program(0)
 
@@ -338,10 +342,8 @@ class Sampler:
             setattr(self, name, np.array(state[name]))
         for room, part in (("ladders", self.ladders), ("walks", self.walks)):
             start = f"{room}."
-            own = {
-                name.removeprefix(start): v for name, v in state.items() if name.startswith(start)
-            }
-            part.restore(own)
+            names = [name for name in state if name.startswith(start)]
+            part.restore({name.removeprefix(start): state[name] for name in names})
 
 
 _NUMBERS = ("iteration", "attempts", "round", "in_round", "is_sampling")
@@ -353,6 +355,6 @@ def first_tree(tips: int, priors: Priors, stream: Stream) -> Tree:
     """A topology drawn uniformly from all, with lengths drawn from their prior."""
     rng = np.random.default_rng([int(stream.uniform() * 2**53), int(stream.uniform() * 2**53)])
     tree = random_topology(tips, rng)
-    is_outer = (tree.edge_halves // 3 < tips).any(axis=1).astype(np.float64)
+    is_outer = np.asarray((tree.edge_halves // 3 < tips).any(axis=1), np.float64)
     tree.lengths[:] = priors.branch_lengths.draw(tips, is_outer, stream)
     return tree

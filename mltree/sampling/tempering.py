@@ -32,8 +32,8 @@ BARRIER_A_RUNG = 1.0
 def first_heats(rungs: int) -> Float64:
     """f64[N]: heats before anything is known, from 1 to 0; 1 for a lone rung.
 
-    They are as quantiles of Beta(0.3, 1) at equal distances (Xie et al. 2011): most are small, where
-    lnL changes most.
+    They are as quantiles of Beta(0.3, 1) at equal distances (Xie et al. 2011): most are small,
+    where lnL changes most.
     """
     if rungs == 1:
         return np.ones(1)
@@ -101,7 +101,7 @@ class Ladders:
         """Forget how swaps went, and what lnL were met."""
         shape = self.runs, max(0, self.rungs - 1)
         self.rejected, self.tried = np.zeros((2, *shape))
-        """f64[R, N - 1]: sums of the probabilities of rejection, and swaps, of rungs n and n + 1."""
+        """f64[R, N - 1]: sums of the probabilities of rejection, and swaps, of neighbours."""
         self.trips = np.zeros(self.runs, np.int64)
         """i64[R]: round trips from the first rung to the last and back."""
         self._forth = np.full(shape, -np.inf)
@@ -140,7 +140,8 @@ class Ladders:
     @property
     def mean_lnl(self) -> Float64:
         """f64[R, N]: mean lnL on each rung."""
-        return self._shift + self._shifted_sum / max(1, self._steps)
+        means: Float64 = self._shift + self._shifted_sum / max(1, self._steps)
+        return means
 
     def swap(self, lnl: Float64) -> None:
         """Exchange heats between neighbours, given the chains' lnL f64[R, N]."""
@@ -168,7 +169,8 @@ class Ladders:
         if self.rungs < 2 or not self._steps:
             return np.full(self.runs, math.nan)
         each: Float64 = (self._forth - self._back) / 2
-        return each.sum(axis=1) + 0.0
+        totals: Float64 = each.sum(axis=1)
+        return totals
 
     def state(self) -> dict[str, Any]:
         """All that a resumed run needs."""

@@ -181,10 +181,7 @@ class Replica:
         return list(self._state.parts_of(self._chain.case))
 
     def _operand(self, x: int) -> list[ScaledCla]:
-        made = []
-        for _ in self._state.parts_of(self._chain.case):
-            made.append(self._state.operand(~x))
-        return made
+        return [self._state.operand(~x) for _ in self._state.parts_of(self._chain.case)]
 
     def _below(self, v: int) -> Side:
         sides = self._operand(v) if v < self.tree.tips else self._up[v]
