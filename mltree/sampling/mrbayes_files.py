@@ -15,7 +15,7 @@ import zlib
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import replace
 from pathlib import Path
-from typing import TypeAlias
+from typing import NamedTuple, TypeAlias
 from warnings import catch_warnings, simplefilter
 
 import numpy as np
@@ -39,6 +39,9 @@ BOOKKEEPING = {"gen", "state", "sample", "iteration", "iter", "generation", "cyc
 
 IDLE = {"replicate_id", "time", "treegen", "t/g", "acc"}
 """Other columns that are no parameters: RevBayes' and PhyloBayes'."""
+
+LONGEST_END = 1 << 10
+"""Bytes at the end of a file in which the end of its block is looked for."""
 
 MOST_TOPOLOGIES = 10_000
 """Trees in a .trprobs file, at most."""
@@ -224,7 +227,7 @@ def _distinct(names: Sequence[str]) -> list[str]:
 _MARKED = re.compile(rb"\[&([RU])\]", re.IGNORECASE)
 _COMMENT = re.compile(rb"\[[^\[\]]*\]")
 _FIRST_TREE = re.compile(rb"^[ \t]*(?:[0-9]+\t)?U?TREE\b[^;]*?=", re.IGNORECASE | re.MULTILINE)
-_END = re.compile(rb"^\s*END(?:BLOCK)?\s*;", re.IGNORECASE | re.MULTILINE)
+_END = re.compile(rb"\s*END(?:BLOCK)?\s*;\s*\Z", re.IGNORECASE)
 _HEAD = re.compile(rb";[^;=(]*=\s*")
 """Everything in front of a tree: ``TREE name =``."""
 
@@ -283,7 +286,7 @@ def _translated(
     path: str, body: bytes, names: dict[str, str], notices: list[str], line: int
 ) -> Clades:
     """The trees of a NEXUS body, whose labels stand for names."""
-    if (end := _END.search(body)) is not None:
+    if (end := _END.search(body, max(len(body) - LONGEST_END, 0))) is not None:
         body = body[: end.start()]
     body = _whole(path, body, notices)
     pieces = []
@@ -507,9 +510,9 @@ def consensus_text(posterior: Posterior, tree: SummaryTree, name: str) -> str:
         [("prob", p), ("prob_stddev", _deviation(runs)), ("prob_range", (min(runs), max(runs))),
          ("prob(percent)", f'"{100 * p:.0f}"'),
          ("prob+-sd", f'"{100 * p:.0f}+-{100 * _deviation(runs):.0f}"')],
-        heights, "95%HPD", "height")
+        _MRBAYES, height=heights)
         for p, runs, heights in _nodes(tree)]  # fmt: skip
-    behind = [_note((), moments, "95%HPD", "length") for moments in tree.lengths]
+    behind = [_note((), _MRBAYES, length=moments) for moments in tree.lengths]
     return _nexus_tree(posterior, tree, name, lines, behind, "")
 
 
@@ -517,10 +520,10 @@ def mcc_text(posterior: Posterior, tree: SummaryTree, name: str) -> str:
     """A summary tree in NEXUS as BEAST's TreeAnnotator writes it."""
     lengths: Sequence[Moments | None] = tree.lengths or [None] * tree.n_branches
     notes = [
-        _note([("posterior", p)], heights, "95%_HPD", "height", length)
+        _note([("posterior", p)], _BEAST, height=heights, length=length)
         for (p, _, heights), length in zip(_nodes(tree), lengths, strict=True)
     ]
-    root = _note([("posterior", 1.0)], tree.root_height, "95%_HPD", "height")
+    root = _note([("posterior", 1.0)], _BEAST, height=tree.root_height)
     return _nexus_tree(posterior, tree, name, notes, (), root if tree.is_rooted else "")
 
 
@@ -534,16 +537,26 @@ def _nodes(tree: SummaryTree) -> Iterator[tuple[float, Float64, Moments | None]]
         yield probability, by_run, next(heights, None)
 
 
+class _Style(NamedTuple):
+    """How a program names means and intervals."""
+
+    mean: str
+    interval: str
+
+
+_MRBAYES, _BEAST = _Style("{}_mean", "{}_95%HPD"), _Style("{}", "{}_95%_HPD")
+
+
 def _note(
-    values: Iterable[tuple[str, float | str | tuple[float, float]]],
-    moments: Moments | None, interval: str, name: str, length: Moments | None = None,
+    values: Iterable[tuple[str, float | str | tuple[float, float]]], style: _Style,
+    **quantities: Moments | None,
 ) -> str:  # fmt: skip
     """A comment that FigTree reads: ``[&name=value,name={low,high}]``."""
     written = list(values)
-    for what, of in ((name, moments), ("length", length)):
+    for name, of in quantities.items():
         if of is not None:
-            written += [(f"{what}_mean", of.mean), (f"{what}_median", of.median)]
-            written.append((f"{what}_{interval}", (of.low, of.high)))
+            written += [(style.mean.format(name), of.mean), (f"{name}_median", of.median)]
+            written.append((style.interval.format(name), (of.low, of.high)))
     return f"[&{','.join(f'{key}={_value(value)}' for key, value in written)}]" if written else ""
 
 
