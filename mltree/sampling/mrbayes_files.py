@@ -16,7 +16,6 @@ from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import replace
 from pathlib import Path
 from typing import NamedTuple, TypeAlias
-from warnings import catch_warnings, simplefilter
 
 import numpy as np
 
@@ -28,7 +27,7 @@ from mltree.system.arrays import Float64
 from mltree.system.errors import InputError
 from mltree.system.values import Value
 from mltree.tree.clades import Clades, clades_of, read_clades
-from mltree.tree.newick import PIECE, ParsedTrees, listed, quoted
+from mltree.tree.newick import PIECE, ParsedTrees, listed, numbers_in, quoted
 
 TREE_ENDINGS = ("t", "trees", "treelist")
 TABLE_ENDINGS = ("p", "log", "trace")
@@ -135,7 +134,7 @@ def read_table(path: str, notices: list[str]) -> Table:
     """
     lines = unpacked(path).decode("utf-8", "replace").splitlines()
     head, separator, rows = _table_lines(path, lines)
-    names = [name.strip().lstrip("#") for name in head.split(separator)]
+    names = [name.strip().lstrip("#") for name in _cells(head, separator)]
     cells = _cells(rows[0][1], separator)
     if len(cells) != len(names):
         problem = f"{len(cells)} values for {len(names)} names"
@@ -182,13 +181,11 @@ def _values(
 ) -> Float64:  # fmt: skip
     """The values of the columns of numbers, float64 [n, P]."""
     if len(numeric) == width:
-        text = "\t".join(line for _, line in rows).replace(",", "\t")
-        with catch_warnings():
-            simplefilter("error", DeprecationWarning)
-            try:
-                values = np.fromstring(text, sep="\t")
-            except DeprecationWarning:
-                values = np.empty(0)
+        text = "\n".join(line for _, line in rows).replace(",", " ")
+        try:
+            values = numbers_in(text.encode())
+        except ValueError:
+            values = np.empty(0)
         if values.size == width * len(rows):
             return values.reshape(len(rows), width)
     table = np.empty((len(rows), len(numeric)))
@@ -245,19 +242,25 @@ def read_trees(
     data = unpacked(path)
     text = data[: 1 << 16].decode("utf-8", "replace")
     if not is_nexus(text):
-        trees = _newick_trees(path, data, notices, like, origin)
-        return trees, _are_rooted(trees)
+        listed_trees = _newick_trees(path, data, notices, like, origin)
+        return listed_trees, _are_rooted(listed_trees)
     first = _FIRST_TREE.search(data)
     names = _translation(data[: first.start()].decode("utf-8", "replace"), path) if first else {}
-    if first is None or not names or b'"' in data or b"[&W" in data:
-        trees = read_clades(path, like, origin)  # what is rare is read slowly
-        return trees, _are_rooted(trees)
-    body = data[first.start() :]
-    marks = {mark.upper() for mark in _MARKED.findall(body)}
-    trees = _translated(path, body, names, notices, data.count(b"\n", 0, first.start()) + 1)
-    if like is not None:
+    marks = {mark.upper() for mark in _MARKED.findall(data)}
+    trees: Clades | None = None
+    if first is not None and names and b"[&W" not in data:
+        line = data.count(b"\n", 0, first.start()) + 1
+        trees = _translated(path, data[first.start() :], names, notices, line)
+    if trees is None:  # what is rare is read slowly
+        trees = read_clades(path, like or _star(names), origin or "TRANSLATE")
+    elif like is not None:
         trees = _renumbered(trees, like, path, origin)
     return trees, marks == {b"R"} if marks else _are_rooted(trees)
+
+
+def _star(names: dict[str, str]) -> Clades | None:
+    """A tree without clades whose taxa are in the order of TRANSLATE; None without any."""
+    return read_clades(f"({','.join(map(quoted, names.values()))});") if names else None
 
 
 def _are_rooted(trees: Clades) -> bool:
@@ -284,19 +287,18 @@ def _pairs(text: str) -> Iterator[tuple[str, str]]:
 
 def _translated(
     path: str, body: bytes, names: dict[str, str], notices: list[str], line: int
-) -> Clades:
-    """The trees of a NEXUS body, whose labels stand for names."""
+) -> Clades | None:
+    """The trees of a NEXUS body, whose labels stand for names; None where they are written else."""
     if (end := _END.search(body, max(len(body) - LONGEST_END, 0))) is not None:
         body = body[: end.start()]
     body = _whole(path, body, notices)
     pieces = []
-    labels = tuple(names)
+    labels, known = tuple(names), {name.encode() for name in names}
     for piece in _pieces(body):
         plain = _HEAD.sub(b";", b";" + _COMMENT.sub(b"", piece))[1:]
         parsed = ParsedTrees(plain, line)
-        if not parsed.is_sound(-np.inf):
-            read_clades(path)  # names the error and its line
-            raise InputError("not a tree", file=path)
+        if not parsed.is_sound(-np.inf) or not set(parsed.cut(parsed.tips)) <= known:
+            return None
         pieces.append(clades_of(parsed, labels, path, "TRANSLATE"))
         line += piece.count(b"\n")
     trees = Clades.joined(labels, pieces)

@@ -258,12 +258,7 @@ class ParsedTrees:
         inside[self.end[gaps]] -= 1
         np.cumsum(inside, dtype=np.int8, out=inside)
         text = np.where(inside[:-1].view(np.bool_), self.codes, _BLANK).tobytes()
-        with catch_warnings():
-            simplefilter("error", DeprecationWarning)  # what is no number
-            try:
-                numbers = np.fromstring(text, sep=" ")
-            except DeprecationWarning as error:
-                raise ValueError(str(error)) from None
+        numbers = numbers_in(text)
         if numbers.size != gaps.size:
             raise ValueError("gaps without a number, or with several")
         return numbers
@@ -352,6 +347,16 @@ class ParsedTrees:
             if unlike:
                 problem = f"{listed(unlike)} {where}"
                 raise InputError(problem, file=file, line=line, taxon=unlike[0])
+
+
+def numbers_in(text: bytes) -> Float64:
+    """The numbers of a text, between blanks, float64. Raises: ValueError for anything else."""
+    with catch_warnings():
+        simplefilter("error", DeprecationWarning)  # NumPy before 2.3 only warns
+        try:
+            return np.fromstring(text, sep=" ")
+        except DeprecationWarning as error:
+            raise ValueError(str(error)) from None
 
 
 def listed(names: Sequence[str]) -> str:

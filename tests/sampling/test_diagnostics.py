@@ -58,7 +58,8 @@ def test_any_chains_have_arvizs_values(case: int) -> None:
                 diagnostics.ess_of_mean: arviz.ess(row, method="mean"),
                 diagnostics.ess_of_tails: arviz.ess(row, method="tail"),
             }
-            if variable > 0:  # a quantile of ties is one of them, which SciPy's rounding misses
+            # A quantile that is one of the values: SciPy's rounding may miss it.
+            if variable > 0 or (row.size - 1) % 20 == 0:
                 del of_arviz[diagnostics.ess_of_tails]
             for function, expected in of_arviz.items():
                 assert function(values)[variable] == pytest.approx(
