@@ -50,6 +50,7 @@ from mltree.sampling.mrbayes_files import (
     pstat_text,
     read_evidence,
     read_runs,
+    result_of,
     trprobs_text,
     tstat_text,
     vstat_text,
@@ -302,7 +303,8 @@ def _summarised(
         if run.trees is not None:
             path = one.trees or str(one.table)
             emit(TreesLoaded(path, run.trees.n_trees, run.trees.n_tips))
-    share = None if burnin == AUTO else share_of(burnin)
+    is_burnt_in = burnin == AUTO and result_of(prefix) is not None  # mltree's own
+    share = 0.0 if is_burnt_in else None if burnin == AUTO else share_of(burnin)
     posterior = Posterior.of(runs, share)
     for text in (*notices, *posterior.notices):
         emit(Notice(text))

@@ -363,9 +363,8 @@ def read_evidence(name: str) -> Evidence | None:
     Of mltree's ``.sample.json``, or of the contributions in MrBayes' ``.ss``: the mean of its runs.
     Raises: InputError: the file is broken.
     """
-    for file in (f"{name}.mltree.sample.json", f"{name}.sample.json"):
-        if Path(file).is_file():
-            return _sampled_evidence(name, file)
+    if (file := result_of(name)) is not None:
+        return _sampled_evidence(name, file)
     steps = f"{name}.ss"
     if not Path(steps).is_file():
         return None
@@ -379,12 +378,19 @@ def read_evidence(name: str) -> Evidence | None:
     return Evidence(name, mean, error)
 
 
+def result_of(name: str) -> str | None:
+    """The ``.sample.json`` of mltree's own sample with a prefix; None of another program's."""
+    files = (f"{name}.mltree.sample.json", f"{name}.sample.json")
+    return next((file for file in files if Path(file).is_file()), None)
+
+
 def _sampled_evidence(name: str, file: str) -> Evidence | None:
     try:
         found = json.loads(unpacked(file))
         if found.get("lnz") is None:
             return None
-        return Evidence(name, float(found["lnz"]), float(found.get("lnz_error", "nan")))
+        error = found.get("lnz_error")
+        return Evidence(name, float(found["lnz"]), float("nan") if error is None else float(error))
     except (ValueError, TypeError, AttributeError):
         raise InputError("not the result of mltree sample", file=file) from None
 

@@ -433,6 +433,10 @@ def test_ln_z_of_samples_is_read(tmp_path: Path) -> None:
     found = read_evidence(str(tmp_path / "x"))
     assert found is not None
     assert (found.lnz, found.error) == (-7.5, 0.25)
+    file.write_text('{"lnz": -7.5, "lnz_error": null}')
+    found = read_evidence(str(tmp_path / "x"))
+    assert found is not None
+    assert np.isnan(found.error)
     file.write_text("{}")
     assert read_evidence(str(tmp_path / "x")) is None
     file.write_text("[1]")
