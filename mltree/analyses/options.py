@@ -7,7 +7,6 @@ Options that several analyses have are in :mod:`mltree.runs.options`.
 from typing import TYPE_CHECKING, Annotated, Literal
 
 from mltree.runs.options import (
-    AUTO,
     OUTPUT,
     SUPPORTS,
     AnalysisOptions,
@@ -32,7 +31,6 @@ from mltree.runs.options import (
     Tree,
     UltrafastOptions,
     WrittenOptions,
-    burnin_of,
     length_of,
     mean_length_of,
     share_of,
@@ -551,91 +549,6 @@ class ConcordanceOptions(SeedOptions, TreesOptions, kw_only=True):
         ),
     ] = 100
     data_type: DataType = None
-
-
-class SummarizeOptions(TreesOptions, kw_only=True):
-    """Sum up Bayesian samples, of MrBayes, BEAST, RevBayes or PhyloBayes too: trees, parameters.
-
-    Writes MrBayes' files, PREFIX.mltree.con.tre (the consensus with probabilities, lengths and
-    their intervals, for FigTree), .parts, .tstat, .vstat, .trprobs and .pstat; .mcc.tre, the tree
-    of maximum clade credibility as TreeAnnotator writes it; .splits.tsv and .parameters.tsv, tables
-    with ESS and R-hat. Says whether runs have converged, by the rules of Fabreti and Höhna (2022).
-
-    SAMPLE is a prefix: that of primates.run1.t and primates.run1.p is primates. Files instead of a
-    prefix are runs of one analysis. Several prefixes are compared by their marginal likelihoods.
-    """
-
-    sample: Annotated[
-        str,
-        Option(
-            "SAMPLE...",
-            "Prefix of the files of all runs (.run1.t, .run1.p), or files, one of each run (.t, "
-            ".trees, .log, .p); or several prefixes, for Bayes factors.",
-            rest="samples",
-        ),
-    ]
-    samples: tuple[str, ...] = ()
-    """All that were typed."""
-    burnin: Annotated[
-        str,
-        Option(
-            "--burnin SHARE|auto",
-            "Share of each run to leave out at its beginning, such as 0.25; auto: where the "
-            "lowest effective sample size is highest.",
-            parse=burnin_of,
-        ),
-    ] = AUTO
-    kind: Annotated[
-        str,
-        Option(
-            "--type majority|extended",
-            "Consensus in .con.tre: splits of more than half of the trees, or the most frequent "
-            "others that fit too (MrBayes' allcompat).",
-            choices=("majority", "extended"),
-        ),
-    ] = "majority"
-    tree: Annotated[
-        str | None,
-        Option(
-            "-t, --tree FILE",
-            "Trees, of any shape, whose posterior probability is wanted: the share of the sampled "
-            "trees that have all of their splits.",
-            reads="trees",
-        ),
-    ] = None
-    split: Annotated[
-        str | None,
-        Option(
-            "--split TAXA",
-            "Group of taxa, separated by commas, whose posterior probability is wanted; several "
-            "with semicolons.",
-        ),
-    ] = None
-    prior_sample: Annotated[
-        str | None,
-        Option(
-            "--prior-sample PREFIX",
-            "Samples of the prior, to be drawn beside the posterior in the report.",
-            only_with=("report",),
-        ),
-    ] = None
-    report: Annotated[
-        bool,
-        Option(
-            "--report",
-            "Also write .posterior.html: the consensus, traces, densities, frequencies of splits "
-            "by run.",
-            panel=OUTPUT,
-        ),
-    ] = False
-    netcdf: Annotated[
-        bool,
-        Option(
-            "--netcdf",
-            "Also write .nc, ArviZ's InferenceData. Needs pip install 'mltree[sample]'.",
-            panel=OUTPUT,
-        ),
-    ] = False
 
 
 # Tools, and this machine.

@@ -15,7 +15,7 @@ from warnings import catch_warnings, simplefilter
 
 import numpy as np
 
-from mltree.analyses.options import SummarizeOptions
+from mltree.analyses.sample_options import SummarizeOptions
 from mltree.analyses.tree_sets import writing
 from mltree.report.page import (
     Scale,
@@ -138,10 +138,10 @@ class Wanted(NamedTuple):
 
 
 class SplitRow(NamedTuple):
-    """What the sample says of a split, or of a clade where trees are rooted."""
+    """Statistics of a split, or of a clade where trees are rooted."""
 
     taxa: tuple[str, ...]
-    """Of the clade, or of the smaller side."""
+    """Taxa of the clade, or of the smaller side."""
     probability: float
     error: float
     """Standard error, by the effective sample size; NaN without one."""
@@ -260,7 +260,7 @@ class PosteriorSummary:
         return _facts(self)
 
     def to_json(self) -> str:
-        """As JSON."""
+        """Return :meth:`to_dict` as JSON."""
         return json.dumps(plain(self.to_dict()), indent=1)
 
     def take_prior(self, prefix: str | None) -> None:
@@ -570,7 +570,7 @@ class Compared(NamedTuple):
     error: float
     """Standard error of the Bayes factor's log."""
     probability: float
-    """Of the model, if all are as probable before."""
+    """Posterior probability of the model, all being as probable before."""
 
 
 def compared(models: Sequence[Evidence]) -> list[Compared]:

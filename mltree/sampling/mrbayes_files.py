@@ -21,7 +21,7 @@ import numpy as np
 
 from mltree.data.nexus import is_nexus, nexus_commands
 from mltree.data.source import unpacked
-from mltree.sampling.summaries import Evidence, Moments, Posterior, Run, SummaryTree
+from mltree.sampling.summaries import Evidence, Moments, Posterior, RunSamples, SummaryTree
 from mltree.supports.consensus import members
 from mltree.system.arrays import Float64
 from mltree.system.errors import InputError
@@ -54,7 +54,7 @@ class RunFiles(Value):
     """The files of one run."""
 
     name: str
-    """What the names have in common."""
+    """Beginning that the names have in common."""
     trees: str | None
     table: str | None
 
@@ -100,12 +100,12 @@ def _run_files(folder: Path, stem: str) -> RunFiles:
     return RunFiles(str(folder / stem), trees, table)
 
 
-def read_runs(files: Sequence[RunFiles]) -> tuple[list[Run], list[str]]:
+def read_runs(files: Sequence[RunFiles]) -> tuple[list[RunSamples], list[str]]:
     """The samples of runs of one analysis, and notices of what was left out.
 
     Raises: InputError: a file is broken, or trees are of other taxa than the first ones.
     """
-    runs: list[Run] = []
+    runs: list[RunSamples] = []
     notices: list[str] = []
     like: Clades | None = None
     origin = ""
@@ -120,7 +120,7 @@ def read_runs(files: Sequence[RunFiles]) -> tuple[list[Run], list[str]]:
         elif one.table is not None and _is_tree_table(one.table):
             trees, is_rooted = read_trees(one.table, notices, like, origin)
             like, origin = like or trees.part(0, 1), origin or one.table
-        runs.append(Run(one.name, *table, trees, is_rooted))
+        runs.append(RunSamples(one.name, *table, trees, is_rooted))
     return runs, notices
 
 

@@ -42,10 +42,10 @@ CREDIBLE = (0.5, 0.9, 0.95, 0.99)
 """Probabilities of the credible sets of trees that are told of, as in MrBayes."""
 
 _SEED = 0
-"""Of the keys that tell topologies apart: two share a sum with a probability of 2^-64."""
+"""Seed of the keys that tell topologies apart: two share a sum with a probability of 2^-64."""
 
 
-class Run(Value, eq=False):
+class RunSamples(Value, eq=False):
     """The samples of one run, first to last."""
 
     name: str
@@ -111,7 +111,7 @@ class Posterior(Value, eq=False):
     notices: tuple[str, ...] = ()
 
     @classmethod
-    def of(cls, runs: Sequence[Run], burn_in: float | None = None) -> Posterior:
+    def of(cls, runs: Sequence[RunSamples], burn_in: float | None = None) -> Posterior:
         """The posterior of runs of one analysis; without a burn-in it is chosen.
 
         Raises: InputError: runs of other taxa, or without a common parameter; too few samples.
@@ -143,7 +143,7 @@ class Posterior(Value, eq=False):
 
     @property
     def n_runs(self) -> int:
-        """R."""
+        """Number of runs, R."""
         return len(self.runs)
 
     @property
@@ -349,7 +349,7 @@ class Posterior(Value, eq=False):
 
     @cached_property
     def topologies(self) -> Topologies:
-        """The distinct topologies."""
+        """The distinct topologies, the most frequent first."""
         return Topologies.of(self.splits)
 
     def splits_of(self, tree: int) -> Index:
@@ -442,7 +442,7 @@ def _skipped(n: int, share: float) -> int:
 
 
 def _parameters(
-    runs: Sequence[Run], notices: list[str]
+    runs: Sequence[RunSamples], notices: list[str]
 ) -> tuple[tuple[str, ...], Float64, Float64]:
     """Columns that all runs have, their values [P, R, n], and generations [n]."""
     columns = [name for name in runs[0].columns if all(name in run.columns for run in runs)]
@@ -459,7 +459,7 @@ def _parameters(
     return tuple(columns), values, first[first.size - n :]
 
 
-def _trees(runs: Sequence[Run], notices: list[str]) -> tuple[Clades | None, bool]:
+def _trees(runs: Sequence[RunSamples], notices: list[str]) -> tuple[Clades | None, bool]:
     """Trees of all runs, equally many of each, and whether they are rooted."""
     of_runs = [run.trees for run in runs if run.trees is not None]
     if not of_runs:
@@ -666,7 +666,7 @@ class SummaryTree(Value, eq=False):
 
     @property
     def n_branches(self) -> int:
-        """T + C."""
+        """Number of branches, T + C."""
         return len(self.taxa) + len(self.tree.tree)
 
     def branch_lengths(self) -> Float64:

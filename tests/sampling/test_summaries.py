@@ -11,7 +11,7 @@ import pytest
 from mltree.sampling.summaries import (
     Moments,
     Posterior,
-    Run,
+    RunSamples,
     SummaryTree,
     with_root,
     without_root,
@@ -40,7 +40,9 @@ def grown(taxa: list[str], rng: random.Random, is_rooted: bool) -> str:
     return f"({','.join(f'{part}:{rng.random()!r}' for part in parts)});"
 
 
-def sample(case: int, is_rooted: bool, n_taxa: int | None = None) -> tuple[list[Run], list[str]]:
+def sample(
+    case: int, is_rooted: bool, n_taxa: int | None = None
+) -> tuple[list[RunSamples], list[str]]:
     """Runs of a few topologies each, and the trees of all in their order."""
     rng = random.Random(case)
     taxa = list(NAMES[: n_taxa or rng.randint(4, len(NAMES))])
@@ -53,7 +55,7 @@ def sample(case: int, is_rooted: bool, n_taxa: int | None = None) -> tuple[list[
         like = read_clades("(" + ",".join(map(quoted, taxa)) + ");")
         trees = read_clades("\n".join(drawn), like=like)
         values = np.random.default_rng(case + number).normal(size=(n, 2))
-        runs.append(Run(f"run{number}", ("x", "y"), values, np.arange(n), trees, is_rooted))
+        runs.append(RunSamples(f"run{number}", ("x", "y"), values, np.arange(n), trees, is_rooted))
     return runs, texts
 
 
@@ -181,7 +183,7 @@ def test_rooted_summaries_are_drawn_by_heights() -> None:
         "((a:2,b:2):2,(c:1,d:1):3);",
     ]
     trees = read_clades("\n".join(texts))
-    posterior = Posterior.of([Run("r", (), np.empty((0, 0)), np.empty(0), trees, True)], 0.0)
+    posterior = Posterior.of([RunSamples("r", (), np.empty((0, 0)), np.empty(0), trees, True)], 0.0)
     assert posterior.mcc.newick() == "((c:2,d:2):2,(a:1,b:1):3);"
     assert posterior.mcc.root_height == Moments(
         11 / 3, pytest.approx(1 / 3), 3.0, 4.0, 4.0, pytest.approx(math.nan, nan_ok=True)
@@ -283,7 +285,9 @@ def test_nothing_is_left_behind_a_burn_in_of_all() -> None:
 
 def test_trees_without_lengths_have_none() -> None:
     trees = read_clades("((a,b),(c,d),e);\n((a,c),(b,d),e);\n")
-    posterior = Posterior.of([Run("r", (), np.empty((0, 0)), np.empty(0), trees, False)], 0.0)
+    posterior = Posterior.of(
+        [RunSamples("r", (), np.empty((0, 0)), np.empty(0), trees, False)], 0.0
+    )
     assert not posterior.has_lengths
     assert ":" not in posterior.mcc.newick()
     assert posterior.n_samples == 2
@@ -303,13 +307,13 @@ def test_sound_chains_converge_and_others_do_not() -> None:
     rng = np.random.default_rng(5)
     shapes = ["((a:1,b:1):1,c:1,(d:1,e:1):1);", "((a:1,c:1):1,b:1,(d:1,e:1):1);"]
 
-    def runs(shares: list[float], shift: float = 0.0) -> list[Run]:
+    def runs(shares: list[float], shift: float = 0.0) -> list[RunSamples]:
         made = []
         for number, share in enumerate(shares):
             text = "\n".join(shapes[at] for at in (rng.random(1000) < share).astype(int))
             values = rng.normal(size=(1000, 1)) + shift * number
             like = read_clades("(a,b,c,d,e);")
-            made.append(Run(str(number), ("x",), values, np.arange(1000),
+            made.append(RunSamples(str(number), ("x",), values, np.arange(1000),
                             read_clades(text, like=like), False))  # fmt: skip
         return made
 
