@@ -104,7 +104,8 @@ def run_summarize(options: SummarizeOptions, reporter: Reporter) -> None:
     kinds = [*TREE_KINDS, *TABLE_KINDS]
     kinds += [kind for kind, wanted in ((PAGE, options.report), (NETCDF, options.netcdf)) if wanted]
     inputs = [name for one in files for name in (one.trees, one.table) if name]
-    with writing("summarize", options, workspace, kinds, reporter, kinds) as write:
+    stale = [*TREE_KINDS, *TABLE_KINDS, PAGE, *([] if options.netcdf else [NETCDF])]
+    with writing("summarize", options, workspace, kinds, reporter, stale) as write:
         if options.netcdf:
             _expect_arviz()
         summary = _summarised(files, options.burnin, reporter, samples[0])

@@ -43,6 +43,9 @@ LEVEL = 0.01
 BURN_IN_STEP, MOST_BURN_IN = 0.1, 0.5
 """Shares of a run that are tried as burn-in: multiples of the step."""
 
+NEARLY = 0.9
+"""Share of the highest ESS that is as good: estimates of it differ by more."""
+
 FEWEST = 4
 """Samples of a run below which nothing is estimated."""
 
@@ -218,21 +221,18 @@ def burn_in(values: Float64) -> float:
     values  float64 [V, R, n], all samples
 
     What is thrown away too much lowers the ESS as much as a trend that is kept (Chodera 2016,
-    J. Chem. Theory Comput. 12:1799). The earlier one of two shares that are as good.
+    J. Chem. Theory Comput. 12:1799). The earliest share of those that are nearly as good.
     """
-    _, _, n = values.shape
-    moves = np.ptp(values, axis=(1, 2)) > 0
-    if not moves.any():
+    n = values.shape[2]
+    moves = np.ptp(values, axis=(1, 2)) > 0 if n else np.zeros(len(values), np.bool_)
+    steps = range(round(MOST_BURN_IN / BURN_IN_STEP) + 1)
+    starts = [round(step * BURN_IN_STEP * n) for step in steps]
+    starts = [start for start in starts if n - start >= 2 * FEWEST]
+    if not moves.any() or not starts:
         return 0.0
-    best, share = -1.0, 0.0
-    for step in range(round(MOST_BURN_IN / BURN_IN_STEP) + 1):
-        start = round(step * BURN_IN_STEP * n)
-        if n - start < 2 * FEWEST:
-            break
-        lowest = float(np.nanmin(ess_of_mean(values[moves, :, start:])))
-        if lowest > best:
-            best, share = lowest, start / n
-    return share
+    lowest = [float(np.nanmin(ess_of_mean(values[moves, :, start:]))) for start in starts]
+    enough = NEARLY * max(lowest)
+    return next(start for start, ess in zip(starts, lowest, strict=True) if ess >= enough) / n
 
 
 # Runs compared two by two, as convenience does (Fabreti and Höhna 2022): how far apart two samples

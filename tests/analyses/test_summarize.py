@@ -106,9 +106,13 @@ def test_arviz_takes_it(tmp_path: Path) -> None:
     """In a process of its own: ArviZ imports a package ``tree``, as these tests have one."""
     if find_spec("arviz") is None:
         pytest.skip("ArviZ is not installed")
-    line = [sys.executable, "-c", ARVIZ, str(GOLDEN / "mb")]
-    ended = subprocess.run(line, cwd=tmp_path, capture_output=True, text=True, check=False)
-    assert ended.returncode == 0, ended.stderr
+    command = ("-m", "mltree", "summarize", str(GOLDEN / "mb"), "-p", "x", "--netcdf", "--redo")
+    for line in (("-c", ARVIZ, str(GOLDEN / "mb")), command, command):
+        ended = subprocess.run(
+            [sys.executable, *line], cwd=tmp_path, capture_output=True, text=True, check=False
+        )
+        assert ended.returncode == 0, ended.stderr
+    assert (tmp_path / "x.mltree.nc").read_bytes()[1:4] == b"HDF"
 
 
 def test_bayes_factors_add_their_errors() -> None:
