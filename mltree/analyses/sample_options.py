@@ -35,8 +35,8 @@ class SummarizeOptions(TreesOptions, kw_only=True):
         str,
         Option(
             "--burnin SHARE|auto",
-            "Share of each run to leave out at its beginning, such as 0.25; auto: where the "
-            "lowest effective sample size is highest.",
+            "Share of each run to leave out at its beginning, such as 0.25; auto: until no run "
+            "begins unlike its own second half.",
             parse=burnin_of,
         ),
     ] = AUTO

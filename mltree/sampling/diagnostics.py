@@ -40,11 +40,11 @@ MASS = 0.95
 LEVEL = 0.01
 """Probability that sound runs fail a comparison, over all comparisons of a kind."""
 
-BURN_IN_STEP, MOST_BURN_IN = 0.1, 0.5
-"""Shares of a run that are tried as burn-in: multiples of the step."""
+WINDOW = 0.1
+"""Share of a run whose mean is compared with that of the second half (Geweke 1992)."""
 
-NEARLY = 0.9
-"""Share of the highest ESS that is as good: estimates of it differ by more."""
+BURN_IN_STEP, MOST_BURN_IN = 0.05, 0.5
+"""Shares of a run that are tried as burn-in: multiples of the step."""
 
 FEWEST = 4
 """Samples of a run below which nothing is estimated."""
@@ -216,23 +216,34 @@ def asdsf(frequencies: Float64, least: float = FREQUENT) -> tuple[float, float]:
 
 
 def burn_in(values: Float64) -> float:
-    """The share of the samples to leave out: where the lowest ESS of all variables is highest.
+    """The share of the samples to leave out: behind it no run begins unlike its own second half.
 
     values  float64 [V, R, n], all samples
 
-    What is thrown away too much lowers the ESS as much as a trend that is kept (Chodera 2016,
-    J. Chem. Theory Comput. 12:1799). The earliest share of those that are nearly as good.
+    Means of the first samples behind a share are compared with those of the second half, as in
+    Geweke 1992 (Bayesian Statistics 4:169), but by the variance and autocorrelation of the second
+    half alone: a climb has so much variance of its own that it would hide itself.
     """
     n = values.shape[2]
-    moves = np.ptp(values, axis=(1, 2)) > 0 if n else np.zeros(len(values), np.bool_)
-    steps = range(round(MOST_BURN_IN / BURN_IN_STEP) + 1)
-    starts = [round(step * BURN_IN_STEP * n) for step in steps]
-    starts = [start for start in starts if n - start >= 2 * FEWEST]
-    if not moves.any() or not starts:
+    half, width = n - n // 2, round(WINDOW * n)
+    if width < 1 or half < FEWEST:
         return 0.0
-    lowest = [float(np.nanmin(ess_of_mean(values[moves, :, start:]))) for start in starts]
-    enough = NEARLY * max(lowest)
-    return next(start for start, ess in zip(starts, lowest, strict=True) if ess >= enough) / n
+    chains = values.reshape(-1, 1, n)
+    chains = chains[np.isfinite(chains).all(axis=(1, 2))]
+    chains = chains[np.ptp(chains[:, 0, n - half :], axis=1) > 0]
+    if not len(chains):
+        return 0.0
+    end = chains[..., -half:]
+    times = half / ess_of_mean(end)
+    mean, deviation = end.mean(axis=(1, 2)), end.std(axis=(1, 2))
+    errors = deviation * np.sqrt(times * (1 / width + 1 / half))
+    most = -float(normal_quantile(np.array(LEVEL / (2 * len(chains)))))
+    for step in range(round(MOST_BURN_IN / BURN_IN_STEP)):
+        start = round(step * BURN_IN_STEP * n)
+        begin = chains[:, 0, start : start + width].mean(axis=1)
+        if (np.abs(begin - mean) <= most * errors).all():
+            return float(start / n)
+    return MOST_BURN_IN
 
 
 # Runs compared two by two, as convenience does (Fabreti and Höhna 2022): how far apart two samples

@@ -134,18 +134,26 @@ def test_deviations_of_frequencies_are_averaged() -> None:
     assert diagnostics.asdsf(frequencies[[1]]) == (0.0, 0.0)
 
 
-@pytest.mark.parametrize("share", [0.0, 0.1, 0.3])
-def test_a_climb_is_burnt_in(share: float) -> None:
-    values = chains(0.5, (3, 2, 2000), 7)
+@pytest.mark.parametrize("share", [0.005, 0.05, 0.1, 0.3, 0.45])
+@pytest.mark.parametrize("phi", [0.0, 0.9])
+def test_a_climb_is_burnt_in(share: float, phi: float) -> None:
+    values = chains(phi, (5, 2, 2000), 7)
     climb = int(share * 2000)
-    values[1, :, :climb] -= np.linspace(80, 0, climb)
+    values[3, 1, :climb] -= np.linspace(300, 0, climb)  # one run of one variable
     found = diagnostics.burn_in(values)
-    assert share <= found + 0.05 <= share + 0.25
+    assert share - diagnostics.BURN_IN_STEP / 2 <= found <= share + 2 * diagnostics.BURN_IN_STEP
+
+
+def test_sound_runs_are_kept_whole() -> None:
+    found = [diagnostics.burn_in(chains(0.8, (10, 2, 1000), seed)) for seed in range(60)]
+    assert sum(share > 0 for share in found) <= 4
 
 
 def test_constants_need_no_burn_in() -> None:
     assert diagnostics.burn_in(np.ones((2, 2, 100))) == 0.0
     assert diagnostics.burn_in(np.empty((0, 2, 100))) == 0.0
+    assert diagnostics.burn_in(np.ones((2, 2, 0))) == 0.0
+    assert diagnostics.burn_in(np.full((1, 1, 50), -np.inf)) == 0.0
 
 
 def test_distances_of_distributions_are_scipys() -> None:
