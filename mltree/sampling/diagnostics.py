@@ -129,13 +129,15 @@ def normal_scores(values: Float64) -> Float64:
 
 
 def _by_pieces(values: Float64, function: Callable[[Float64], Float64]) -> Float64:
-    """A function of some variables at a time."""
+    """A function of some variables at a time; NaN of variables with values that are not finite."""
     count, runs, n = values.shape
-    if n < FEWEST:
-        return np.full(count, np.nan)
-    step = 1 + AT_ONCE // (runs * n)
-    pieces = [function(values[start : start + step]) for start in range(0, count, step)]
-    return np.concatenate(pieces) if pieces else np.empty(0)
+    found = np.full(count, np.nan)
+    usable = np.flatnonzero(np.isfinite(values).all(axis=(1, 2))) if n >= FEWEST else ()
+    step = 1 + AT_ONCE // max(runs * n, 1)
+    for start in range(0, len(usable), step):
+        piece = usable[start : start + step]
+        found[piece] = function(values[piece])
+    return found
 
 
 def _rank_rhat(values: Float64) -> Float64:

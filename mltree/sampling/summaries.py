@@ -85,7 +85,7 @@ class Moments(NamedTuple):
     def of(cls, runs: Sequence[Float64]) -> Moments:
         """The moments of all runs' values together; NaN where there are none."""
         values = np.concatenate(runs) if runs else np.empty(0)
-        if not values.size or np.isnan(values).any():
+        if not np.isfinite(values).all() or not values.size:
             return cls(*[math.nan] * 6)
         variance = float(values.var(ddof=1)) if values.size > 1 else 0.0
         median, agreement = float(np.median(values)), psrf(runs)
@@ -184,8 +184,11 @@ class Posterior(Value, eq=False):
 
     @cached_property
     def varying(self) -> Bool:
-        """Bool [P]: parameters that are not constant."""
-        return np.ptp(self.values, axis=(1, 2)) > 0 if self.values.size else np.zeros(0, bool)
+        """Parameters that are finite and not constant, bool [P]."""
+        varying = np.isfinite(self.values).all(axis=(1, 2))
+        if self.values.size:
+            varying[varying] = np.ptp(self.values[varying], axis=(1, 2)) > 0
+        return varying
 
     def _of_parameters(self, values: Float64) -> dict[str, float]:
         return dict(zip(self.columns, values.tolist(), strict=True))
@@ -264,7 +267,7 @@ class Posterior(Value, eq=False):
         return np.concatenate(found) if found else empty
 
     def indicators(self, splits: Index) -> Bool:
-        """Bool [V, R, n]: the trees that have each of some splits."""
+        """The trees that have each of some splits, bool [V, R, n]."""
         table = self.splits
         row = np.full(table.n_splits, -1)
         row[splits] = np.arange(splits.size)
@@ -408,7 +411,7 @@ class Posterior(Value, eq=False):
         return without_root(one) if self.is_rooted else one
 
     def trees_with(self, splits: Index) -> Bool:
-        """Bool [R, n]: the trees that have all of some splits."""
+        """The trees that have all of some splits, bool [R, n]."""
         if (splits < 0).any():
             return np.zeros((self.n_runs, self.n_trees), np.bool_)
         wanted = np.zeros(self.splits.n_splits, np.bool_)

@@ -98,6 +98,10 @@ def test_constants_and_few_samples_tell_nothing() -> None:
     assert diagnostics.ess(constant)[0] == 20
     assert np.isnan(diagnostics.ess(np.zeros((2, 2, 3)))).all()
     assert diagnostics.ess(np.empty((0, 2, 30))).shape == (0,)
+    values = chains(0.1, (3, 2, 30), 1)
+    values[1, 0, 3] = -math.inf
+    for function in (diagnostics.ess, diagnostics.rhat, diagnostics.ess_of_tails):
+        assert np.isnan(function(values)).tolist() == [False, True, False]
 
 
 def test_the_scale_reduction_factor_is_gelmans_and_rubins() -> None:

@@ -277,6 +277,15 @@ def test_columns_of_one_run_alone_are_left_out() -> None:
     assert "z not in all runs" in " ".join(posterior.notices)
 
 
+def test_values_that_are_not_finite_are_told_of_no_more() -> None:
+    runs, _ = sample(3, False, 5)
+    runs[0].values[1, 0] = -math.inf
+    posterior = Posterior.of(runs, 0.0)
+    assert posterior.varying.tolist() == [False, True]
+    assert math.isnan(posterior.moments["x"].mean)
+    assert not any(verdict.where == "x" for verdict in posterior.verdicts)
+
+
 def test_nothing_is_left_behind_a_burn_in_of_all() -> None:
     runs, _ = sample(3, False, 5)
     with pytest.raises(InputError, match="no samples are left"):
