@@ -185,7 +185,7 @@ class Posterior(Value, eq=False):
     @cached_property
     def varying(self) -> Bool:
         """Parameters that are finite and not constant, bool [P]."""
-        varying = np.isfinite(self.values).all(axis=(1, 2))
+        varying: Bool = np.asarray(np.isfinite(self.values).all(axis=(1, 2)))
         if self.values.size:
             varying[varying] = np.ptp(self.values[varying], axis=(1, 2)) > 0
         return varying
