@@ -732,6 +732,11 @@ class SummaryTree(Value, eq=False):
             texts.append("(" * opened[column] + shown + branch(taxon) + ends)
         return f"({','.join(texts)}){root_note};"
 
+    def labelled_newick(self) -> str:
+        """The tree as Newick, its probabilities as labels."""
+        notes = [f"{probability:.4g}" for probability in self.probability]
+        return self.newick(notes=[*[""] * len(self.taxa), *notes])
+
     @property
     def taxa(self) -> tuple[str, ...]:
         """Names of the taxa."""
