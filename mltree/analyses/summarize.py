@@ -16,8 +16,8 @@ from warnings import catch_warnings, simplefilter
 import numpy as np
 
 from mltree.analyses.sample_options import SummarizeOptions
-from mltree.analyses.sample_report import sample_page
 from mltree.analyses.tree_sets import writing
+from mltree.report.samples import sample_page
 from mltree.runs.calls import in_turn
 from mltree.runs.inputs import TreeLike, newick_of
 from mltree.runs.options import AUTO, share_of

@@ -6,7 +6,7 @@ from pathlib import Path
 
 import numpy as np
 
-from mltree.analyses.sample_report import ladder_chart, sample_page, split_chart, trace_chart
+from mltree.report.samples import ladder_chart, sample_page, split_chart, trace_chart
 from mltree.sampling.mrbayes_files import files_of, read_runs
 from mltree.sampling.summaries import Posterior
 
