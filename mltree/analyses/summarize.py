@@ -17,6 +17,7 @@ import numpy as np
 
 from mltree.analyses.sample_options import SummarizeOptions
 from mltree.analyses.tree_sets import writing
+from mltree.report.lines import counted
 from mltree.report.samples import sample_page
 from mltree.runs.calls import in_turn
 from mltree.runs.inputs import TreeLike, newick_of
@@ -445,8 +446,8 @@ def _facts(summary: PosteriorSummary) -> dict[str, Any]:
 def _shown(summary: PosteriorSummary, kind: str, wanted: Sequence[Wanted]) -> Iterator[str]:
     posterior = summary.posterior
     count = posterior.n_samples // posterior.n_runs
-    runs = "1 run" if posterior.n_runs == 1 else f"{posterior.n_runs} runs"
-    yield f"{runs} of {count:,} samples, behind a burn-in of {posterior.burn_in:.1%}"
+    runs, samples = counted(posterior.n_runs, "run"), counted(count, "sample")
+    yield f"{runs} of {samples}, behind a burn-in of {posterior.burn_in:.1%}"
     if posterior.columns:
         yield "\n".join(["", *_parameter_lines(posterior)])
     if posterior.table is not None:
@@ -463,7 +464,7 @@ def _parameter_lines(posterior: Posterior) -> Iterator[str]:
     names = posterior.columns[:MOST_SHOWN]
     width = max(len("Parameter"), *map(len, names))
     yield (
-        f"{'Parameter':<{width}} {'mean':>12} {'median':>12} {'95 % HPD interval':>25} "
+        f"{'Parameter':<{width}} {'mean':>12} {'median':>12} {'95% HPD interval':>25} "
         f"{'ESS':>8} {'R-hat':>7}"
     )
     for name in names:
@@ -480,9 +481,10 @@ def _tree_lines(summary: PosteriorSummary, kind: str) -> Iterator[str]:
     posterior = summary.posterior
     known = posterior.topologies
     sets = ", ".join(f"{known.credible(share):,} of {share:.0%}" for share in CREDIBLE)
-    total = known.counts.size
+    size = known.counts.size
+    total = "1 topology" if size == 1 else f"{size:,} topologies"
     yield (
-        f"{total:,} {'topology' if total == 1 else 'topologies'}, the most frequent one "
+        f"{total}, the most frequent one "
         f"{known.counts[0] / known.n_trees:.1%}; credible sets: {sets}"
     )
     if len(posterior.taxa) <= MOST_SHOWN:
@@ -494,7 +496,7 @@ def _tree_lines(summary: PosteriorSummary, kind: str) -> Iterator[str]:
 def _verdict_lines(posterior: Posterior) -> Iterator[str]:
     verdicts = posterior.verdicts
     for verdict in verdicts:
-        word = "at least" if "ESS" in verdict.rule else "at most"
+        word = "at least" if verdict.is_least else "at most"
         state = "met" if verdict.is_met else "not met"
         where = verdict.where if len(verdict.where) <= 60 else verdict.where[:57] + "..."
         yield (
@@ -506,7 +508,7 @@ def _verdict_lines(posterior: Posterior) -> Iterator[str]:
         yield "A single run: whether another one would agree is not known."
     if failed:
         yield f"Not converged: {failed} of {len(verdicts)} rules are not met; run it longer."
-    elif verdicts:
+    elif posterior.is_converged:
         yield "Converged: all rules are met."
 
 

@@ -314,13 +314,15 @@ class Verdict(Value):
     where: str
     """The parameter or split that has the worst value; empty where there is none."""
     is_met: bool
+    is_least: bool = False
+    """True where the bound is to be reached, not kept below."""
 
     @classmethod
     def least(cls, rule: str, values: Float64, bound: float, names: Sequence[str]) -> Verdict:
         """Values, float64 [V] of variables with names, that must reach a bound."""
         worst = int(np.argmin(np.nan_to_num(values, nan=0.0)))
         value = float(values[worst])
-        return cls(rule, value, bound, names[worst], value >= bound)
+        return cls(rule, value, bound, names[worst], value >= bound, True)
 
     @classmethod
     def most(cls, rule: str, values: Float64, bound: float, names: Sequence[str]) -> Verdict:

@@ -436,8 +436,8 @@ class Posterior(Value, eq=False):
 
     @property
     def is_converged(self) -> bool:
-        """True where all rules are met."""
-        return all(verdict.is_met for verdict in self.verdicts)
+        """True where all rules are met, and there are any beside the number of samples."""
+        return len(self.verdicts) > 1 and all(verdict.is_met for verdict in self.verdicts)
 
 
 def _skipped(n: int, share: float) -> int:
@@ -748,6 +748,8 @@ def _verdicts(posterior: Posterior) -> Iterable[Verdict]:
     varying = np.flatnonzero(posterior.varying)
     names = [posterior.columns[number] for number in varying]
     several = posterior.n_runs > 1
+    count = np.array([float(posterior.n_samples)])
+    yield Verdict.least("number of samples", count, diagnostics.LEAST_ESS, [""])
     if names:
         ess = np.array([posterior.ess[name] for name in names])
         yield Verdict.least("ESS of parameters", ess, diagnostics.LEAST_ESS, names)

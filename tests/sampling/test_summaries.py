@@ -328,7 +328,7 @@ def test_sound_chains_converge_and_others_do_not() -> None:
 
     sound = Posterior.of(runs([0.3, 0.3]), 0.0)
     assert sound.is_converged, sound.verdicts
-    assert len(sound.verdicts) == 7
+    assert len(sound.verdicts) == 8
     shifted = Posterior.of(runs([0.3, 0.3], 1.0), 0.0)
     assert {verdict.rule for verdict in shifted.verdicts if not verdict.is_met} >= {
         "R-hat of parameters", "distributions of parameters between runs"}  # fmt: skip
@@ -336,6 +336,16 @@ def test_sound_chains_converge_and_others_do_not() -> None:
     failed = {verdict.rule: verdict.where for verdict in apart.verdicts if not verdict.is_met}
     assert failed.keys() >= {"ASDSF", "R-hat of splits", "frequencies of splits between runs"}
     assert set(failed["R-hat of splits"].split(",")) in ({"a", "b"}, {"a", "c"})
+
+
+def test_few_samples_are_not_converged() -> None:
+    trees = read_clades("((a:1,b:1):1,c:1,d:1);\n" * 3)
+    run = RunSamples("r", (), np.empty((0, 0)), np.empty(0), trees, False)
+    assert not Posterior.of([run], 0.0).is_converged
+    assert not Posterior.of([run, run], 0.0).is_converged  # however small the ASDSF
+    many = replace(run, trees=read_clades("((a:1,b:1):1,c:1,d:1);\n" * 400))
+    assert not Posterior.of([many], 0.0).is_converged
+    assert Posterior.of([many, many], 0.0).is_converged
 
 
 def test_a_bare_tree_has_no_lengths() -> None:
