@@ -2,6 +2,7 @@
 
 import json
 import re
+import sys
 from collections.abc import Callable
 from pathlib import Path
 
@@ -135,6 +136,14 @@ def test_errors_are_one_line(
     assert problem in result.stderr
     assert "Traceback" not in result.output
     assert [path.name for path in tmp_path.iterdir()] == ["broken.t"]
+
+
+def test_netcdf_takes_arviz(run: Run, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setitem(sys.modules, "arviz", None)
+    result = run("summarize", GOLDEN / "mb", "-p", "x", "--netcdf")
+    assert result.exit_code == 2
+    assert "--netcdf: 'mltree[sample]' is not installed: pip install" in result.stderr
+    assert not list(tmp_path.iterdir())
 
 
 def test_an_unfinished_run_is_summed_up_so_far(run: Run, tmp_path: Path) -> None:

@@ -425,6 +425,9 @@ def test_contributions_of_steps_are_summed(tmp_path: Path) -> None:
     assert found.lnz == pytest.approx(np.log((np.exp(-3) + np.exp(-4)) / 2))
     assert found.error == pytest.approx(np.std([-3, -4], ddof=1) / np.sqrt(2))
     assert read_evidence(str(tmp_path / "y")) is None
+    (tmp_path / "x.ss").write_text("Step\tPower\n1\t0.5\n")
+    with pytest.raises(InputError, match="no contributions of runs in it"):
+        read_evidence(str(tmp_path / "x"))
 
 
 def test_ln_z_of_samples_is_read(tmp_path: Path) -> None:
