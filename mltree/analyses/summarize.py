@@ -596,19 +596,26 @@ def _expect_arviz() -> None:
 
 
 def _inference_data(posterior: Posterior) -> Any:
+    """Parameters as ``posterior``; lnL and statistics of the trees as ``sample_stats``."""
     arviz = library_of_arviz()
-    names = {name.replace("/", "_"): values for name, values in posterior.parameters.items()}
-    stats: dict[str, Any] = {}
-    lnl = next((name for name in LNL if name in names), None)
-    if lnl is not None:
-        stats["lp"] = names[lnl]
+    samples = {name.replace("/", "_"): values for name, values in posterior.parameters.items()}
+    of_trees = _tree_statistics(posterior)
+    stats = of_trees if samples else {}
+    if (lnl := next((name for name in LNL if name in samples), None)) is not None:
+        stats = {"lp": samples[lnl], **stats}
+    return arviz.from_dict(posterior=samples or of_trees, sample_stats=stats or None)
+
+
+def _tree_statistics(posterior: Posterior) -> dict[str, Any]:
+    """Statistics of each tree, [R, n]; none where there are more or fewer trees than values."""
     n = posterior.values.shape[2]
-    if posterior.table is not None and posterior.n_trees in (n, posterior.n_trees * (not n)):
-        stats["log_clade_credibility"] = posterior.credibilities
-        stats["topology"] = posterior.topologies.of_tree.reshape(posterior.n_runs, -1)
-        if posterior.has_lengths and not names:
-            names["tree_length"] = posterior.tree_lengths
-    return arviz.from_dict(posterior=names, sample_stats=stats or None)
+    if posterior.table is None or (n and n != posterior.n_trees):
+        return {}
+    found: dict[str, Any] = {
+        "log_clade_credibility": posterior.credibilities,
+        "topology": posterior.topologies.of_tree.reshape(posterior.n_runs, -1),
+    }
+    return found | ({"tree_length": posterior.tree_lengths} if posterior.has_lengths else {})
 
 
 def _write_netcdf(workspace: Workspace, summary: PosteriorSummary) -> None:
