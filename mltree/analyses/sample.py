@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from mltree.analyses.options import SampleOptions
+from mltree.analyses.sample_options import SampleOptions
 from mltree.analyses.summarize import PosteriorSummary, summarize
 from mltree.data.alignments import Source
 from mltree.data.source import read_text

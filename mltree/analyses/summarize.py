@@ -15,26 +15,10 @@ from warnings import catch_warnings, simplefilter
 
 import numpy as np
 
-from mltree.analyses.options import SummarizeOptions
+from mltree.analyses.sample_options import SummarizeOptions
 from mltree.analyses.tree_sets import writing
-from mltree.report.page import (
-    Scale,
-    Section,
-    Subject,
-    axis_below,
-    chart,
-    circle,
-    document,
-    figure,
-    figure_row,
-    html_table,
-    line,
-    number,
-    path,
-    ticks,
-    words,
-)
-from mltree.report.record import facts_of
+from mltree.report.lines import counted
+from mltree.report.samples import sample_page
 from mltree.runs.calls import in_turn
 from mltree.runs.inputs import TreeLike, newick_of
 from mltree.runs.options import AUTO, share_of
@@ -50,6 +34,7 @@ from mltree.sampling.mrbayes_files import (
     pstat_text,
     read_evidence,
     read_runs,
+    result_of,
     trprobs_text,
     tstat_text,
     vstat_text,
@@ -59,7 +44,6 @@ from mltree.sampling.summaries import (
     LNL,
     Evidence,
     Posterior,
-    SummaryTree,
     without_root,
 )
 from mltree.supports.consensus import Consensus
@@ -68,7 +52,7 @@ from mltree.system.errors import InputError
 from mltree.system.events import Emit, Notice, TreesLoaded, ignore
 from mltree.system.files import write_together
 from mltree.system.values import plain
-from mltree.tree.clades import ascii_drawing, read_clades, read_written, write_clades
+from mltree.tree.clades import ascii_drawing, read_clades, write_clades
 
 if TYPE_CHECKING:
     from mltree.report.progress import Reporter
@@ -103,7 +87,8 @@ def run_summarize(options: SummarizeOptions, reporter: Reporter) -> None:
     kinds = [*TREE_KINDS, *TABLE_KINDS]
     kinds += [kind for kind, wanted in ((PAGE, options.report), (NETCDF, options.netcdf)) if wanted]
     inputs = [name for one in files for name in (one.trees, one.table) if name]
-    with writing("summarize", options, workspace, kinds, reporter, kinds) as write:
+    stale = [*TREE_KINDS, *TABLE_KINDS, PAGE, *([] if options.netcdf else [NETCDF])]
+    with writing("summarize", options, workspace, kinds, reporter, stale) as write:
         if options.netcdf:
             _expect_arviz()
         summary = _summarised(files, options.burnin, reporter, samples[0])
@@ -113,7 +98,8 @@ def run_summarize(options: SummarizeOptions, reporter: Reporter) -> None:
         for text in _shown(summary, options.kind, wanted):
             reporter.say(text)
         if options.report:
-            texts[PAGE] = _page(workspace.name, summary)
+            result = result_of(samples[0])
+            texts[PAGE] = sample_page(workspace.name, summary.posterior, summary.prior, result)
         if wanted:
             values["wanted"] = [found._asdict() for found in wanted]
         if options.netcdf:
@@ -137,10 +123,10 @@ class Wanted(NamedTuple):
 
 
 class SplitRow(NamedTuple):
-    """What the sample says of a split, or of a clade where trees are rooted."""
+    """Statistics of a split, or of a clade where trees are rooted."""
 
     taxa: tuple[str, ...]
-    """Of the clade, or of the smaller side."""
+    """Taxa of the clade, or of the smaller side."""
     probability: float
     error: float
     """Standard error, by the effective sample size; NaN without one."""
@@ -225,12 +211,12 @@ class PosteriorSummary:
     @cached_property
     def consensus(self) -> PhyloTree:
         """The majority consensus: probabilities as labels, median lengths of branches."""
-        return _labelled(self.posterior.consensus())
+        return PhyloTree(self.posterior.consensus().labelled_newick())
 
     @cached_property
     def mcc(self) -> PhyloTree:
         """The tree of maximum clade credibility, likewise."""
-        return _labelled(self.posterior.mcc)
+        return PhyloTree(self.posterior.mcc.labelled_newick())
 
     def splits(self) -> list[SplitRow]:
         """The splits that are in at least 10 % of a run's trees, the most frequent first."""
@@ -259,7 +245,7 @@ class PosteriorSummary:
         return _facts(self)
 
     def to_json(self) -> str:
-        """As JSON."""
+        """Return :meth:`to_dict` as JSON."""
         return json.dumps(plain(self.to_dict()), indent=1)
 
     def take_prior(self, prefix: str | None) -> None:
@@ -302,17 +288,12 @@ def _summarised(
         if run.trees is not None:
             path = one.trees or str(one.table)
             emit(TreesLoaded(path, run.trees.n_trees, run.trees.n_tips))
-    share = None if burnin == AUTO else share_of(burnin)
+    is_burnt_in = burnin == AUTO and result_of(prefix) is not None  # mltree's own
+    share = 0.0 if is_burnt_in else None if burnin == AUTO else share_of(burnin)
     posterior = Posterior.of(runs, share)
     for text in (*notices, *posterior.notices):
         emit(Notice(text))
     return PosteriorSummary(posterior, read_evidence(prefix))
-
-
-def _labelled(tree: SummaryTree) -> PhyloTree:
-    """A summary tree with its probabilities as labels."""
-    notes = [*[""] * len(tree.taxa), *(f"{p:.4g}" for p in tree.probability)]
-    return PhyloTree(tree.newick(notes=notes))
 
 
 # Probabilities of what users ask for.
@@ -465,8 +446,8 @@ def _facts(summary: PosteriorSummary) -> dict[str, Any]:
 def _shown(summary: PosteriorSummary, kind: str, wanted: Sequence[Wanted]) -> Iterator[str]:
     posterior = summary.posterior
     count = posterior.n_samples // posterior.n_runs
-    runs = "1 run" if posterior.n_runs == 1 else f"{posterior.n_runs} runs"
-    yield f"{runs} of {count:,} samples, behind a burn-in of {posterior.burn_in:.1%}"
+    runs, samples = counted(posterior.n_runs, "run"), counted(count, "sample")
+    yield f"{runs} of {samples}, behind a burn-in of {posterior.burn_in:.1%}"
     if posterior.columns:
         yield "\n".join(["", *_parameter_lines(posterior)])
     if posterior.table is not None:
@@ -483,7 +464,7 @@ def _parameter_lines(posterior: Posterior) -> Iterator[str]:
     names = posterior.columns[:MOST_SHOWN]
     width = max(len("Parameter"), *map(len, names))
     yield (
-        f"{'Parameter':<{width}} {'mean':>12} {'median':>12} {'95 % HPD interval':>25} "
+        f"{'Parameter':<{width}} {'mean':>12} {'median':>12} {'95% HPD interval':>25} "
         f"{'ESS':>8} {'R-hat':>7}"
     )
     for name in names:
@@ -500,9 +481,10 @@ def _tree_lines(summary: PosteriorSummary, kind: str) -> Iterator[str]:
     posterior = summary.posterior
     known = posterior.topologies
     sets = ", ".join(f"{known.credible(share):,} of {share:.0%}" for share in CREDIBLE)
-    total = known.counts.size
+    size = known.counts.size
+    total = "1 topology" if size == 1 else f"{size:,} topologies"
     yield (
-        f"{total:,} {'topology' if total == 1 else 'topologies'}, the most frequent one "
+        f"{total}, the most frequent one "
         f"{known.counts[0] / known.n_trees:.1%}; credible sets: {sets}"
     )
     if len(posterior.taxa) <= MOST_SHOWN:
@@ -514,7 +496,7 @@ def _tree_lines(summary: PosteriorSummary, kind: str) -> Iterator[str]:
 def _verdict_lines(posterior: Posterior) -> Iterator[str]:
     verdicts = posterior.verdicts
     for verdict in verdicts:
-        word = "at least" if "ESS" in verdict.rule else "at most"
+        word = "at least" if verdict.is_least else "at most"
         state = "met" if verdict.is_met else "not met"
         where = verdict.where if len(verdict.where) <= 60 else verdict.where[:57] + "..."
         yield (
@@ -526,7 +508,7 @@ def _verdict_lines(posterior: Posterior) -> Iterator[str]:
         yield "A single run: whether another one would agree is not known."
     if failed:
         yield f"Not converged: {failed} of {len(verdicts)} rules are not met; run it longer."
-    elif verdicts:
+    elif posterior.is_converged:
         yield "Converged: all rules are met."
 
 
@@ -568,7 +550,7 @@ class Compared(NamedTuple):
     error: float
     """Standard error of the Bayes factor's log."""
     probability: float
-    """Of the model, if all are as probable before."""
+    """Posterior probability of the model, all being as probable before."""
 
 
 def compared(models: Sequence[Evidence]) -> list[Compared]:
@@ -614,19 +596,26 @@ def _expect_arviz() -> None:
 
 
 def _inference_data(posterior: Posterior) -> Any:
+    """Parameters as ``posterior``; lnL and statistics of the trees as ``sample_stats``."""
     arviz = library_of_arviz()
-    names = {name.replace("/", "_"): values for name, values in posterior.parameters.items()}
-    stats: dict[str, Any] = {}
-    lnl = next((name for name in LNL if name in names), None)
-    if lnl is not None:
-        stats["lp"] = names[lnl]
+    samples = {name.replace("/", "_"): values for name, values in posterior.parameters.items()}
+    of_trees = _tree_statistics(posterior)
+    stats = of_trees if samples else {}
+    if (lnl := next((name for name in LNL if name in samples), None)) is not None:
+        stats = {"lp": samples[lnl], **stats}
+    return arviz.from_dict(posterior=samples or of_trees, sample_stats=stats or None)
+
+
+def _tree_statistics(posterior: Posterior) -> dict[str, Any]:
+    """Statistics of each tree, [R, n]; none where there are more or fewer trees than values."""
     n = posterior.values.shape[2]
-    if posterior.table is not None and posterior.n_trees in (n, posterior.n_trees * (not n)):
-        stats["log_clade_credibility"] = posterior.credibilities
-        stats["topology"] = posterior.topologies.of_tree.reshape(posterior.n_runs, -1)
-        if posterior.has_lengths and not names:
-            names["tree_length"] = posterior.tree_lengths
-    return arviz.from_dict(posterior=names, sample_stats=stats or None)
+    if posterior.table is None or (n and n != posterior.n_trees):
+        return {}
+    found: dict[str, Any] = {
+        "log_clade_credibility": posterior.credibilities,
+        "topology": posterior.topologies.of_tree.reshape(posterior.n_runs, -1),
+    }
+    return found | ({"tree_length": posterior.tree_lengths} if posterior.has_lengths else {})
 
 
 def _write_netcdf(workspace: Workspace, summary: PosteriorSummary) -> None:
@@ -634,140 +623,3 @@ def _write_netcdf(workspace: Workspace, summary: PosteriorSummary) -> None:
         path = Path(folder, "sample.nc")
         summary.to_netcdf(path)
         write_together({workspace.path(NETCDF): path.read_bytes()})
-
-
-# The page.
-
-RUN_COLOURS = ("--accent", "--gap", "--hit", "--s2", "--s1", "--s4", "--bubble", "--grey")
-"""Colours of runs in charts, of the page's stylesheet."""
-
-CHART_WIDTH = 1060.0
-MOST_POINTS = 600
-"""Points of a trace: further ones are left out, evenly."""
-
-MOST_TRACES = 16
-BINS = 60
-"""Bars that a density is counted in."""
-
-
-def _page(name: str, summary: PosteriorSummary) -> str:
-    """The report of a sample as one HTML page. Raises: InputError: there are no trees to show."""
-    posterior = summary.posterior
-    if posterior.table is None:
-        raise InputError("--report shows a tree, and the sample has none")
-    newick = str(summary.consensus)
-    subject = Subject(name, facts_of([]), read_written(newick)[0], newick, "consensus")
-    return document(subject, list(_sections(summary)), figure_row(_key_figures(summary)))
-
-
-def _key_figures(summary: PosteriorSummary) -> Iterator[tuple[str, str]]:
-    posterior = summary.posterior
-    yield "taxa", f"{len(posterior.taxa):,}"
-    yield "runs × samples", f"{posterior.n_runs} × {posterior.n_trees:,}"
-    yield "burn-in", f"{posterior.burn_in:.0%}"
-    yield "converged", "yes" if posterior.is_converged else "no"
-    if not math.isnan(posterior.asdsf):
-        yield "ASDSF", f"{posterior.asdsf:.4f}"
-    if summary.evidence is not None:
-        yield "ln Z", f"{summary.evidence.lnz:.2f} ± {summary.evidence.error:.2f}"
-
-
-def _sections(summary: PosteriorSummary) -> Iterator[Section]:
-    posterior = summary.posterior
-    rows = [
-        (one.rule, "yes" if one.is_met else "no", f"{one.value:.4g}", f"{one.bound:.3g}", one.where)
-        for one in posterior.verdicts
-    ]
-    head = ("rule", "met", "worst", "bound", "where")
-    yield "convergence", "Convergence", html_table(head, rows)
-    if posterior.n_runs > 1:
-        caption = (
-            "Frequency of every split in two runs: dots on the line are splits that runs agree "
-            "about. Outside the dashed lines they differ by more than 0.1."
-        )
-        yield "splits", "Splits by run", figure(split_chart(posterior), caption)
-    if posterior.columns:
-        names = _shown_names(posterior)
-        caption = "Samples of each run, in order: a run that has converged shows no trend."
-        traces = "".join(figure(trace_chart(posterior, name), name) for name in names)
-        yield "traces", "Traces", f"<p>{caption}</p>{traces}"
-        caption = "Densities of each run; grey: samples of the prior." if summary.prior else (
-            "Densities of each run.")  # fmt: skip
-        drawn = "".join(figure(density_chart(summary, name), name) for name in names)
-        yield "densities", "Parameters", f'<p>{caption}</p><div class="side">{drawn}</div>'
-
-
-def _shown_names(posterior: Posterior) -> list[str]:
-    varying = zip(posterior.columns, posterior.varying, strict=True)
-    return [name for name, is_varying in varying if is_varying][:MOST_TRACES]
-
-
-def _coloured(points: Sequence[tuple[float, float]], run: int) -> str:
-    colour = RUN_COLOURS[run % len(RUN_COLOURS)]
-    drawn = path(points, "curve")
-    return drawn.replace("<path", f'<path style="stroke:var({colour});stroke-width:1.1"', 1)
-
-
-def trace_chart(posterior: Posterior, name: str) -> str:
-    """Values of a parameter by generation, a line a run."""
-    values, generations = posterior.parameters[name], posterior.generations
-    step = -(-values.shape[1] // MOST_POINTS)
-    low, high = float(values.min()), float(values.max())
-    across = Scale(float(generations[0]), float(generations[-1]), 70.0, CHART_WIDTH - 24.0)
-    up = Scale(low, high, 126.0, 12.0)
-    parts = [
-        line(70, up(at), CHART_WIDTH - 24, up(at)) + words(64, up(at), number(at), "tick", "end")
-        for at in ticks(low, high, 4)
-    ]
-    for run, row in enumerate(values[:, ::step]):
-        points = zip(map(across, generations[::step].tolist()), map(up, row.tolist()), strict=True)
-        parts.append(_coloured(list(points), run))
-    parts += axis_below(across, 130, ticks(across.low, across.high, 8))
-    return chart(CHART_WIDTH, 152, f"trace of {name}", parts)
-
-
-def density_chart(summary: PosteriorSummary, name: str) -> str:
-    """Shares of a parameter's values, a line a run, and those of the prior in grey."""
-    values = summary.posterior.parameters[name]
-    low, high = np.quantile(values, (0.001, 0.999)).tolist()
-    edges = np.linspace(low, high if high > low else low + 1, BINS + 1)
-    centres = ((edges[:-1] + edges[1:]) / 2).tolist()
-    curves = [np.histogram(row, edges)[0] / row.size for row in values]
-    prior = summary.prior.parameters.get(name) if summary.prior is not None else None
-    before = None if prior is None else np.histogram(prior, edges)[0] / prior.size
-    top = max(float(curve.max()) for curve in curves)
-    across, up = Scale(low, high, 20.0, 400.0), Scale(0.0, top, 120.0, 10.0)
-    parts = [line(20, 120, 400, 120, "axis")]
-    if before is not None:
-        heights = np.minimum(before, top).tolist()
-        points = list(zip(map(across, centres), map(up, heights), strict=True))
-        parts.append(path(points, "phase"))
-    for run, curve in enumerate(curves):
-        points = list(zip(map(across, centres), map(up, curve.tolist()), strict=True))
-        parts.append(_coloured(points, run))
-    parts += axis_below(across, 120, ticks(low, high, 4))
-    return chart(420, 142, f"density of {name}", parts)
-
-
-def split_chart(posterior: Posterior) -> str:
-    """Frequencies of splits in the first run against those in each other run."""
-    across, up = Scale(0.0, 1.0, 46.0, 420.0), Scale(0.0, 1.0, 390.0, 16.0)
-    parts = [line(across(0), up(0), across(1), up(1), "axis")]
-    parts += [line(across(a), up(b), across(c), up(d), "phase")
-              for a, b, c, d in ((0, 0.1, 0.9, 1), (0.1, 0, 1, 0.9))]  # fmt: skip
-    parts += [words(40, up(at), f"{at:g}", "tick", "end") for at in (0, 0.5, 1)]
-    first, others = posterior.frequencies[:, 0], posterior.frequencies[:, 1:]
-    seen = (posterior.frequencies >= LEAST_DRAWN).any(axis=1)
-    for split in np.flatnonzero(seen).tolist():
-        name = ",".join(posterior.names_of(split))
-        for run, frequency in enumerate(others[split].tolist(), 2):
-            title = f"{name}: {first[split]:.3f}, {frequency:.3f} in run {run}"
-            kind = "dot-bad" if abs(first[split] - frequency) > MOST_APART else "dot"
-            parts.append(circle(across(float(first[split])), up(frequency), 3, kind, title))
-    parts += axis_below(across, 394, [0, 0.5, 1])
-    parts.append(words(233, 424, "frequency in the first run", "tick", "middle"))
-    return chart(440, 434, "frequencies of splits in two runs", parts)
-
-
-LEAST_DRAWN, MOST_APART = 0.01, 0.1
-"""Frequencies of splits: below the first none is drawn, differences above the second are red."""

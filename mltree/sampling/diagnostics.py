@@ -40,7 +40,10 @@ MASS = 0.95
 LEVEL = 0.01
 """Probability that sound runs fail a comparison, over all comparisons of a kind."""
 
-BURN_IN_STEP, MOST_BURN_IN = 0.1, 0.5
+WINDOW = 0.1
+"""Share of a run whose mean is compared with that of the second half (Geweke 1992)."""
+
+BURN_IN_STEP, MOST_BURN_IN = 0.05, 0.5
 """Shares of a run that are tried as burn-in: multiples of the step."""
 
 FEWEST = 4
@@ -126,13 +129,15 @@ def normal_scores(values: Float64) -> Float64:
 
 
 def _by_pieces(values: Float64, function: Callable[[Float64], Float64]) -> Float64:
-    """A function of some variables at a time."""
+    """A function of some variables at a time; NaN of variables with values that are not finite."""
     count, runs, n = values.shape
-    if n < FEWEST:
-        return np.full(count, np.nan)
-    step = 1 + AT_ONCE // (runs * n)
-    pieces = [function(values[start : start + step]) for start in range(0, count, step)]
-    return np.concatenate(pieces) if pieces else np.empty(0)
+    found = np.full(count, np.nan)
+    usable = np.flatnonzero(np.isfinite(values).all(axis=(1, 2))) if n >= FEWEST else ()
+    step = 1 + AT_ONCE // max(runs * n, 1)
+    for start in range(0, len(usable), step):
+        piece = usable[start : start + step]
+        found[piece] = function(values[piece])
+    return found
 
 
 def _rank_rhat(values: Float64) -> Float64:
@@ -213,26 +218,34 @@ def asdsf(frequencies: Float64, least: float = FREQUENT) -> tuple[float, float]:
 
 
 def burn_in(values: Float64) -> float:
-    """The share of the samples to leave out: where the lowest ESS of all variables is highest.
+    """The share of the samples to leave out: behind it no run begins unlike its own second half.
 
     values  float64 [V, R, n], all samples
 
-    What is thrown away too much lowers the ESS as much as a trend that is kept (Chodera 2016,
-    J. Chem. Theory Comput. 12:1799). The earlier one of two shares that are as good.
+    Means of the first samples behind a share are compared with those of the second half, as in
+    Geweke 1992 (Bayesian Statistics 4:169), but by the variance and autocorrelation of the second
+    half alone: a climb has so much variance of its own that it would hide itself.
     """
-    _, _, n = values.shape
-    moves = np.ptp(values, axis=(1, 2)) > 0
-    if not moves.any():
+    n = values.shape[2]
+    half, width = n - n // 2, round(WINDOW * n)
+    if width < 1 or half < FEWEST:
         return 0.0
-    best, share = -1.0, 0.0
-    for step in range(round(MOST_BURN_IN / BURN_IN_STEP) + 1):
+    chains = values.reshape(-1, 1, n)
+    chains = chains[np.isfinite(chains).all(axis=(1, 2))]
+    chains = chains[np.ptp(chains[:, 0, n - half :], axis=1) > 0]
+    if not len(chains):
+        return 0.0
+    end = chains[..., -half:]
+    times = half / ess_of_mean(end)
+    mean, deviation = end.mean(axis=(1, 2)), end.std(axis=(1, 2))
+    errors = deviation * np.sqrt(times * (1 / width + 1 / half))
+    most = -float(normal_quantile(np.array(LEVEL / (2 * len(chains)))))
+    for step in range(round(MOST_BURN_IN / BURN_IN_STEP)):
         start = round(step * BURN_IN_STEP * n)
-        if n - start < 2 * FEWEST:
-            break
-        lowest = float(np.nanmin(ess_of_mean(values[moves, :, start:])))
-        if lowest > best:
-            best, share = lowest, start / n
-    return share
+        begin = chains[:, 0, start : start + width].mean(axis=1)
+        if (np.abs(begin - mean) <= most * errors).all():
+            return float(start / n)
+    return MOST_BURN_IN
 
 
 # Runs compared two by two, as convenience does (Fabreti and Höhna 2022): how far apart two samples
@@ -301,13 +314,15 @@ class Verdict(Value):
     where: str
     """The parameter or split that has the worst value; empty where there is none."""
     is_met: bool
+    is_least: bool = False
+    """True where the bound is to be reached, not kept below."""
 
     @classmethod
     def least(cls, rule: str, values: Float64, bound: float, names: Sequence[str]) -> Verdict:
         """Values, float64 [V] of variables with names, that must reach a bound."""
         worst = int(np.argmin(np.nan_to_num(values, nan=0.0)))
         value = float(values[worst])
-        return cls(rule, value, bound, names[worst], value >= bound)
+        return cls(rule, value, bound, names[worst], value >= bound, True)
 
     @classmethod
     def most(cls, rule: str, values: Float64, bound: float, names: Sequence[str]) -> Verdict:

@@ -15,20 +15,19 @@ import zlib
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import replace
 from pathlib import Path
-from typing import TypeAlias
-from warnings import catch_warnings, simplefilter
+from typing import NamedTuple, TypeAlias
 
 import numpy as np
 
 from mltree.data.nexus import is_nexus, nexus_commands
 from mltree.data.source import unpacked
-from mltree.sampling.summaries import Evidence, Moments, Posterior, Run, SummaryTree
+from mltree.sampling.summaries import Evidence, Moments, Posterior, RunSamples, SummaryTree
 from mltree.supports.consensus import members
 from mltree.system.arrays import Float64
 from mltree.system.errors import InputError
 from mltree.system.values import Value
 from mltree.tree.clades import Clades, clades_of, read_clades
-from mltree.tree.newick import PIECE, ParsedTrees, listed, quoted
+from mltree.tree.newick import PIECE, ParsedTrees, listed, numbers_in, quoted
 
 TREE_ENDINGS = ("t", "trees", "treelist")
 TABLE_ENDINGS = ("p", "log", "trace")
@@ -39,6 +38,9 @@ BOOKKEEPING = {"gen", "state", "sample", "iteration", "iter", "generation", "cyc
 
 IDLE = {"replicate_id", "time", "treegen", "t/g", "acc"}
 """Other columns that are no parameters: RevBayes' and PhyloBayes'."""
+
+LONGEST_END = 1 << 10
+"""Bytes at the end of a file in which the end of its block is looked for."""
 
 MOST_TOPOLOGIES = 10_000
 """Trees in a .trprobs file, at most."""
@@ -52,7 +54,7 @@ class RunFiles(Value):
     """The files of one run."""
 
     name: str
-    """What the names have in common."""
+    """Beginning that the names have in common."""
     trees: str | None
     table: str | None
 
@@ -98,12 +100,12 @@ def _run_files(folder: Path, stem: str) -> RunFiles:
     return RunFiles(str(folder / stem), trees, table)
 
 
-def read_runs(files: Sequence[RunFiles]) -> tuple[list[Run], list[str]]:
+def read_runs(files: Sequence[RunFiles]) -> tuple[list[RunSamples], list[str]]:
     """The samples of runs of one analysis, and notices of what was left out.
 
     Raises: InputError: a file is broken, or trees are of other taxa than the first ones.
     """
-    runs: list[Run] = []
+    runs: list[RunSamples] = []
     notices: list[str] = []
     like: Clades | None = None
     origin = ""
@@ -118,7 +120,7 @@ def read_runs(files: Sequence[RunFiles]) -> tuple[list[Run], list[str]]:
         elif one.table is not None and _is_tree_table(one.table):
             trees, is_rooted = read_trees(one.table, notices, like, origin)
             like, origin = like or trees.part(0, 1), origin or one.table
-        runs.append(Run(one.name, *table, trees, is_rooted))
+        runs.append(RunSamples(one.name, *table, trees, is_rooted))
     return runs, notices
 
 
@@ -132,7 +134,7 @@ def read_table(path: str, notices: list[str]) -> Table:
     """
     lines = unpacked(path).decode("utf-8", "replace").splitlines()
     head, separator, rows = _table_lines(path, lines)
-    names = [name.strip().lstrip("#") for name in head.split(separator)]
+    names = [name.strip().lstrip("#") for name in _cells(head, separator)]
     cells = _cells(rows[0][1], separator)
     if len(cells) != len(names):
         problem = f"{len(cells)} values for {len(names)} names"
@@ -179,13 +181,11 @@ def _values(
 ) -> Float64:  # fmt: skip
     """The values of the columns of numbers, float64 [n, P]."""
     if len(numeric) == width:
-        text = "\t".join(line for _, line in rows).replace(",", "\t")
-        with catch_warnings():
-            simplefilter("error", DeprecationWarning)
-            try:
-                values = np.fromstring(text, sep="\t")
-            except DeprecationWarning:
-                values = np.empty(0)
+        text = "\n".join(line for _, line in rows).replace(",", " ")
+        try:
+            values = numbers_in(text.encode())
+        except ValueError:
+            values = np.empty(0)
         if values.size == width * len(rows):
             return values.reshape(len(rows), width)
     table = np.empty((len(rows), len(numeric)))
@@ -224,7 +224,7 @@ def _distinct(names: Sequence[str]) -> list[str]:
 _MARKED = re.compile(rb"\[&([RU])\]", re.IGNORECASE)
 _COMMENT = re.compile(rb"\[[^\[\]]*\]")
 _FIRST_TREE = re.compile(rb"^[ \t]*(?:[0-9]+\t)?U?TREE\b[^;]*?=", re.IGNORECASE | re.MULTILINE)
-_END = re.compile(rb"^\s*END(?:BLOCK)?\s*;", re.IGNORECASE | re.MULTILINE)
+_END = re.compile(rb"\s*END(?:BLOCK)?\s*;\s*\Z", re.IGNORECASE)
 _HEAD = re.compile(rb";[^;=(]*=\s*")
 """Everything in front of a tree: ``TREE name =``."""
 
@@ -242,19 +242,25 @@ def read_trees(
     data = unpacked(path)
     text = data[: 1 << 16].decode("utf-8", "replace")
     if not is_nexus(text):
-        trees = _newick_trees(path, data, notices, like, origin)
-        return trees, _are_rooted(trees)
+        listed_trees = _newick_trees(path, data, notices, like, origin)
+        return listed_trees, _are_rooted(listed_trees)
     first = _FIRST_TREE.search(data)
     names = _translation(data[: first.start()].decode("utf-8", "replace"), path) if first else {}
-    if first is None or not names or b'"' in data or b"[&W" in data:
-        trees = read_clades(path, like, origin)  # what is rare is read slowly
-        return trees, _are_rooted(trees)
-    body = data[first.start() :]
-    marks = {mark.upper() for mark in _MARKED.findall(body)}
-    trees = _translated(path, body, names, notices, data.count(b"\n", 0, first.start()) + 1)
-    if like is not None:
+    marks = {mark.upper() for mark in _MARKED.findall(data)}
+    trees: Clades | None = None
+    if first is not None and names and b"[&W" not in data:
+        line = data.count(b"\n", 0, first.start()) + 1
+        trees = _translated(path, data[first.start() :], names, notices, line)
+    if trees is None:  # what is rare is read slowly
+        trees = read_clades(path, like or _star(names), origin or "TRANSLATE")
+    elif like is not None:
         trees = _renumbered(trees, like, path, origin)
     return trees, marks == {b"R"} if marks else _are_rooted(trees)
+
+
+def _star(names: dict[str, str]) -> Clades | None:
+    """A tree without clades whose taxa are in the order of TRANSLATE; None without any."""
+    return read_clades(f"({','.join(map(quoted, names.values()))});") if names else None
 
 
 def _are_rooted(trees: Clades) -> bool:
@@ -281,19 +287,18 @@ def _pairs(text: str) -> Iterator[tuple[str, str]]:
 
 def _translated(
     path: str, body: bytes, names: dict[str, str], notices: list[str], line: int
-) -> Clades:
-    """The trees of a NEXUS body, whose labels stand for names."""
-    if (end := _END.search(body)) is not None:
+) -> Clades | None:
+    """The trees of a NEXUS body, whose labels stand for names; None where they are written else."""
+    if (end := _END.search(body, max(len(body) - LONGEST_END, 0))) is not None:
         body = body[: end.start()]
     body = _whole(path, body, notices)
     pieces = []
-    labels = tuple(names)
+    labels, known = tuple(names), {name.encode() for name in names}
     for piece in _pieces(body):
         plain = _HEAD.sub(b";", b";" + _COMMENT.sub(b"", piece))[1:]
         parsed = ParsedTrees(plain, line)
-        if not parsed.is_sound(-np.inf):
-            read_clades(path)  # names the error and its line
-            raise InputError("not a tree", file=path)
+        if not parsed.is_sound(-np.inf) or not set(parsed.cut(parsed.tips)) <= known:
+            return None
         pieces.append(clades_of(parsed, labels, path, "TRANSLATE"))
         line += piece.count(b"\n")
     trees = Clades.joined(labels, pieces)
@@ -358,9 +363,8 @@ def read_evidence(name: str) -> Evidence | None:
     Of mltree's ``.sample.json``, or of the contributions in MrBayes' ``.ss``: the mean of its runs.
     Raises: InputError: the file is broken.
     """
-    for file in (f"{name}.mltree.sample.json", f"{name}.sample.json"):
-        if Path(file).is_file():
-            return _sampled_evidence(name, file)
+    if (file := result_of(name)) is not None:
+        return _sampled_evidence(name, file)
     steps = f"{name}.ss"
     if not Path(steps).is_file():
         return None
@@ -374,12 +378,19 @@ def read_evidence(name: str) -> Evidence | None:
     return Evidence(name, mean, error)
 
 
+def result_of(name: str) -> str | None:
+    """The ``.sample.json`` of mltree's own sample with a prefix; None of another program's."""
+    files = (f"{name}.mltree.sample.json", f"{name}.sample.json")
+    return next((file for file in files if Path(file).is_file()), None)
+
+
 def _sampled_evidence(name: str, file: str) -> Evidence | None:
     try:
         found = json.loads(unpacked(file))
         if found.get("lnz") is None:
             return None
-        return Evidence(name, float(found["lnz"]), float(found.get("lnz_error", "nan")))
+        error = found.get("lnz_error")
+        return Evidence(name, float(found["lnz"]), float("nan") if error is None else float(error))
     except (ValueError, TypeError, AttributeError):
         raise InputError("not the result of mltree sample", file=file) from None
 
@@ -507,9 +518,9 @@ def consensus_text(posterior: Posterior, tree: SummaryTree, name: str) -> str:
         [("prob", p), ("prob_stddev", _deviation(runs)), ("prob_range", (min(runs), max(runs))),
          ("prob(percent)", f'"{100 * p:.0f}"'),
          ("prob+-sd", f'"{100 * p:.0f}+-{100 * _deviation(runs):.0f}"')],
-        heights, "95%HPD", "height")
+        _MRBAYES, height=heights)
         for p, runs, heights in _nodes(tree)]  # fmt: skip
-    behind = [_note((), moments, "95%HPD", "length") for moments in tree.lengths]
+    behind = [_note((), _MRBAYES, length=moments) for moments in tree.lengths]
     return _nexus_tree(posterior, tree, name, lines, behind, "")
 
 
@@ -517,10 +528,10 @@ def mcc_text(posterior: Posterior, tree: SummaryTree, name: str) -> str:
     """A summary tree in NEXUS as BEAST's TreeAnnotator writes it."""
     lengths: Sequence[Moments | None] = tree.lengths or [None] * tree.n_branches
     notes = [
-        _note([("posterior", p)], heights, "95%_HPD", "height", length)
+        _note([("posterior", p)], _BEAST, height=heights, length=length)
         for (p, _, heights), length in zip(_nodes(tree), lengths, strict=True)
     ]
-    root = _note([("posterior", 1.0)], tree.root_height, "95%_HPD", "height")
+    root = _note([("posterior", 1.0)], _BEAST, height=tree.root_height)
     return _nexus_tree(posterior, tree, name, notes, (), root if tree.is_rooted else "")
 
 
@@ -534,16 +545,26 @@ def _nodes(tree: SummaryTree) -> Iterator[tuple[float, Float64, Moments | None]]
         yield probability, by_run, next(heights, None)
 
 
+class _Style(NamedTuple):
+    """How a program names means and intervals."""
+
+    mean: str
+    interval: str
+
+
+_MRBAYES, _BEAST = _Style("{}_mean", "{}_95%HPD"), _Style("{}", "{}_95%_HPD")
+
+
 def _note(
-    values: Iterable[tuple[str, float | str | tuple[float, float]]],
-    moments: Moments | None, interval: str, name: str, length: Moments | None = None,
+    values: Iterable[tuple[str, float | str | tuple[float, float]]], style: _Style,
+    **quantities: Moments | None,
 ) -> str:  # fmt: skip
     """A comment that FigTree reads: ``[&name=value,name={low,high}]``."""
     written = list(values)
-    for what, of in ((name, moments), ("length", length)):
+    for name, of in quantities.items():
         if of is not None:
-            written += [(f"{what}_mean", of.mean), (f"{what}_median", of.median)]
-            written.append((f"{what}_{interval}", (of.low, of.high)))
+            written += [(style.mean.format(name), of.mean), (f"{name}_median", of.median)]
+            written.append((style.interval.format(name), (of.low, of.high)))
     return f"[&{','.join(f'{key}={_value(value)}' for key, value in written)}]" if written else ""
 
 

@@ -42,10 +42,10 @@ CREDIBLE = (0.5, 0.9, 0.95, 0.99)
 """Probabilities of the credible sets of trees that are told of, as in MrBayes."""
 
 _SEED = 0
-"""Of the keys that tell topologies apart: two share a sum with a probability of 2^-64."""
+"""Seed of the keys that tell topologies apart: two share a sum with a probability of 2^-64."""
 
 
-class Run(Value, eq=False):
+class RunSamples(Value, eq=False):
     """The samples of one run, first to last."""
 
     name: str
@@ -85,7 +85,7 @@ class Moments(NamedTuple):
     def of(cls, runs: Sequence[Float64]) -> Moments:
         """The moments of all runs' values together; NaN where there are none."""
         values = np.concatenate(runs) if runs else np.empty(0)
-        if not values.size or np.isnan(values).any():
+        if not np.isfinite(values).all() or not values.size:
             return cls(*[math.nan] * 6)
         variance = float(values.var(ddof=1)) if values.size > 1 else 0.0
         median, agreement = float(np.median(values)), psrf(runs)
@@ -111,7 +111,7 @@ class Posterior(Value, eq=False):
     notices: tuple[str, ...] = ()
 
     @classmethod
-    def of(cls, runs: Sequence[Run], burn_in: float | None = None) -> Posterior:
+    def of(cls, runs: Sequence[RunSamples], burn_in: float | None = None) -> Posterior:
         """The posterior of runs of one analysis; without a burn-in it is chosen.
 
         Raises: InputError: runs of other taxa, or without a common parameter; too few samples.
@@ -143,7 +143,7 @@ class Posterior(Value, eq=False):
 
     @property
     def n_runs(self) -> int:
-        """R."""
+        """Number of runs, R."""
         return len(self.runs)
 
     @property
@@ -184,8 +184,11 @@ class Posterior(Value, eq=False):
 
     @cached_property
     def varying(self) -> Bool:
-        """Bool [P]: parameters that are not constant."""
-        return np.ptp(self.values, axis=(1, 2)) > 0 if self.values.size else np.zeros(0, bool)
+        """Parameters that are finite and not constant, bool [P]."""
+        varying: Bool = np.asarray(np.isfinite(self.values).all(axis=(1, 2)))
+        if self.values.size:
+            varying[varying] = np.ptp(self.values[varying], axis=(1, 2)) > 0
+        return varying
 
     def _of_parameters(self, values: Float64) -> dict[str, float]:
         return dict(zip(self.columns, values.tolist(), strict=True))
@@ -264,7 +267,7 @@ class Posterior(Value, eq=False):
         return np.concatenate(found) if found else empty
 
     def indicators(self, splits: Index) -> Bool:
-        """Bool [V, R, n]: the trees that have each of some splits."""
+        """The trees that have each of some splits, bool [V, R, n]."""
         table = self.splits
         row = np.full(table.n_splits, -1)
         row[splits] = np.arange(splits.size)
@@ -349,7 +352,7 @@ class Posterior(Value, eq=False):
 
     @cached_property
     def topologies(self) -> Topologies:
-        """The distinct topologies."""
+        """The distinct topologies, the most frequent first."""
         return Topologies.of(self.splits)
 
     def splits_of(self, tree: int) -> Index:
@@ -408,7 +411,7 @@ class Posterior(Value, eq=False):
         return without_root(one) if self.is_rooted else one
 
     def trees_with(self, splits: Index) -> Bool:
-        """Bool [R, n]: the trees that have all of some splits."""
+        """The trees that have all of some splits, bool [R, n]."""
         if (splits < 0).any():
             return np.zeros((self.n_runs, self.n_trees), np.bool_)
         wanted = np.zeros(self.splits.n_splits, np.bool_)
@@ -433,8 +436,8 @@ class Posterior(Value, eq=False):
 
     @property
     def is_converged(self) -> bool:
-        """True where all rules are met."""
-        return all(verdict.is_met for verdict in self.verdicts)
+        """True where all rules are met, and there are any beside the number of samples."""
+        return len(self.verdicts) > 1 and all(verdict.is_met for verdict in self.verdicts)
 
 
 def _skipped(n: int, share: float) -> int:
@@ -442,7 +445,7 @@ def _skipped(n: int, share: float) -> int:
 
 
 def _parameters(
-    runs: Sequence[Run], notices: list[str]
+    runs: Sequence[RunSamples], notices: list[str]
 ) -> tuple[tuple[str, ...], Float64, Float64]:
     """Columns that all runs have, their values [P, R, n], and generations [n]."""
     columns = [name for name in runs[0].columns if all(name in run.columns for run in runs)]
@@ -459,7 +462,7 @@ def _parameters(
     return tuple(columns), values, first[first.size - n :]
 
 
-def _trees(runs: Sequence[Run], notices: list[str]) -> tuple[Clades | None, bool]:
+def _trees(runs: Sequence[RunSamples], notices: list[str]) -> tuple[Clades | None, bool]:
     """Trees of all runs, equally many of each, and whether they are rooted."""
     of_runs = [run.trees for run in runs if run.trees is not None]
     if not of_runs:
@@ -666,7 +669,7 @@ class SummaryTree(Value, eq=False):
 
     @property
     def n_branches(self) -> int:
-        """T + C."""
+        """Number of branches, T + C."""
         return len(self.taxa) + len(self.tree.tree)
 
     def branch_lengths(self) -> Float64:
@@ -729,6 +732,11 @@ class SummaryTree(Value, eq=False):
             texts.append("(" * opened[column] + shown + branch(taxon) + ends)
         return f"({','.join(texts)}){root_note};"
 
+    def labelled_newick(self) -> str:
+        """The tree as Newick, its probabilities as labels."""
+        notes = [f"{probability:.4g}" for probability in self.probability]
+        return self.newick(notes=[*[""] * len(self.taxa), *notes])
+
     @property
     def taxa(self) -> tuple[str, ...]:
         """Names of the taxa."""
@@ -740,6 +748,8 @@ def _verdicts(posterior: Posterior) -> Iterable[Verdict]:
     varying = np.flatnonzero(posterior.varying)
     names = [posterior.columns[number] for number in varying]
     several = posterior.n_runs > 1
+    count = np.array([float(posterior.n_samples)])
+    yield Verdict.least("number of samples", count, diagnostics.LEAST_ESS, [""])
     if names:
         ess = np.array([posterior.ess[name] for name in names])
         yield Verdict.least("ESS of parameters", ess, diagnostics.LEAST_ESS, names)

@@ -107,9 +107,10 @@ def _is_newick(source: str) -> bool:
 # The array parser.
 
 _OPEN, _CLOSE, _COMMA, _COLON, _SEMICOLON = b"(),:;"
-_IS_MARK = np.isin(np.arange(256), list(b"(),:;"))
-_IS_LETTER = ~np.isin(np.arange(256), list(b"(),:;0123456789+-.eE \t\n\r\v\f"))
-"""Bytes that are neither marks nor in numbers."""
+_MARKS = bytes(byte in b"(),:;" for byte in range(256))
+_LETTERS = bytes(byte not in b"(),:;0123456789+-.eE \t\n\r\v\f" for byte in range(256))
+"""Bytes by value: marks; those that are neither marks nor in numbers."""
+_WITHOUT_MARKS = bytes(32 if mark else byte for byte, mark in enumerate(_MARKS))
 _BLANK = 32
 """The last of ASCII's blanks and control characters."""
 _RARE_BLANK = re.compile(r"[^\S\x00-\x20]")
@@ -172,7 +173,7 @@ class ParsedTrees:
         self.line = line
         self.names = names
         self.codes = np.frombuffer(text, np.uint8)
-        self.end: Index = np.flatnonzero(_IS_MARK[self.codes])
+        self.end: Index = np.flatnonzero(np.frombuffer(text.translate(_MARKS), np.bool_))
         self.mark = self.codes[self.end]
         """uint8: the mark at the end of each gap."""
         self.start: Index = np.concatenate(([0], self.end[:-1] + 1))
@@ -197,7 +198,7 @@ class ParsedTrees:
             | (self.depth < 0)
             | ((self.mark == _COMMA) & (self.depth == 0))
             | ((self.mark == _SEMICOLON) & (self.depth != 0))
-            | (length & (self._count(_IS_LETTER[self.codes]) > 0))
+            | (length & (self._count(self._is_letter) > 0))
         )
         if wrong.any() or self.codes[self.end[-1] + 1 :].max(initial=0) > _BLANK:
             return False
@@ -206,6 +207,11 @@ class ParsedTrees:
         except ValueError:
             return False
         return bool(((lengths >= shortest) & (abs(lengths) <= MAX_LENGTH)).all())
+
+    @cached_property
+    def _is_letter(self) -> Bool:
+        """bool: bytes of the text that are neither marks nor in numbers."""
+        return np.frombuffer(self.text.translate(_LETTERS), np.bool_)
 
     def _count(self, is_counted: Bool) -> Index:
         """Number of characters of a kind in each gap; a mark is none of them."""
@@ -253,20 +259,35 @@ class ParsedTrees:
         """
         if not gaps.size:
             return np.empty(0)
+        if self._all_numbers is not None:
+            numbers = self._all_numbers[gaps]
+            if np.isnan(numbers).any():
+                raise ValueError("a gap without a number")
+            return numbers
         inside = np.zeros(self.codes.size + 1, np.int8)
         inside[self.start[gaps]] += 1
         inside[self.end[gaps]] -= 1
         np.cumsum(inside, dtype=np.int8, out=inside)
         text = np.where(inside[:-1].view(np.bool_), self.codes, _BLANK).tobytes()
-        with catch_warnings():
-            simplefilter("error", DeprecationWarning)  # what is no number
-            try:
-                numbers = np.fromstring(text, sep=" ")
-            except DeprecationWarning as error:
-                raise ValueError(str(error)) from None
+        numbers = numbers_in(text)
         if numbers.size != gaps.size:
             raise ValueError("gaps without a number, or with several")
         return numbers
+
+    @cached_property
+    def _all_numbers(self) -> Float64 | None:
+        """The number in each gap, NaN in empty ones; None where names are no numbers."""
+        if self._is_letter.any():
+            return None
+        try:
+            numbers = numbers_in(self.text.translate(_WITHOUT_MARKS))
+        except ValueError:
+            return None
+        if numbers.size != self.is_filled.sum():
+            return None
+        of_gaps = np.full(self.end.size, np.nan)
+        of_gaps[self.is_filled] = numbers
+        return of_gaps
 
     @cached_property
     def pairs(self) -> tuple[Index, Index]:
@@ -352,6 +373,16 @@ class ParsedTrees:
             if unlike:
                 problem = f"{listed(unlike)} {where}"
                 raise InputError(problem, file=file, line=line, taxon=unlike[0])
+
+
+def numbers_in(text: bytes) -> Float64:
+    """The numbers of a text, between blanks, float64. Raises: ValueError for anything else."""
+    with catch_warnings():
+        simplefilter("error", DeprecationWarning)  # NumPy before 2.3 only warns
+        try:
+            return np.fromstring(text, sep=" ")
+        except DeprecationWarning as error:
+            raise ValueError(str(error)) from None
 
 
 def listed(names: Sequence[str]) -> str:
