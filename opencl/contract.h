@@ -41,9 +41,6 @@
 #define MOVE_SCALE 3
 #define MOVE_START 4
 #define MOVE_MODEL 5
-#define MOVE_PROPOSAL 6
-#define MOVE_SWAP 7
-#define MOVE_STATE 8
 #define CHAIN_HEAT 0
 #define CHAIN_LNL 1
 #define CHAIN_SWEEP 2
@@ -99,7 +96,6 @@
 #define SERIES_OCTAVES (8)
 #define MOST_TERMS (160)
 #define NO_SERIES (-1)
-#define COUNTED_MOVES (4)
 #define CHAIN_WORDS (24)
 #define SPARE_LENGTHS (2)
 #define MOVE_STRIDE (16777216)
@@ -222,20 +218,19 @@
 #define RELL_SUM 4
 #define RELL_FIRST_PART 5
 #define RELL_PARTS 6
-#define SWEEP_WORDS 13
+#define SWEEP_WORDS 12
 #define SWEEP_CASE 0
 #define SWEEP_MODEL 1
-#define SWEEP_PROPOSED 2
-#define SWEEP_WEIGHTS 3
-#define SWEEP_SLOT 4
-#define SWEEP_LAST_SLOT 5
-#define SWEEP_P 6
-#define SWEEP_LAST_P 7
-#define SWEEP_STATE 8
-#define SWEEP_LAST_STATE 9
-#define SWEEP_TIPS 10
-#define SWEEP_SWEEPS 11
-#define SWEEP_REGRAFTS 12
+#define SWEEP_WEIGHTS 2
+#define SWEEP_SLOT 3
+#define SWEEP_LAST_SLOT 4
+#define SWEEP_P 5
+#define SWEEP_LAST_P 6
+#define SWEEP_STATE 7
+#define SWEEP_LAST_STATE 8
+#define SWEEP_TIPS 9
+#define SWEEP_SWEEPS 10
+#define SWEEP_REGRAFTS 11
 #define RUN_FUNCTIONS {FN_NEWVIEW, FN_EVALUATE, FN_DERIVE, FN_EVALUATE, FN_DERIVE}
 
 #define SESSION_MEMBERS \

@@ -76,9 +76,6 @@ CPU_RUNS, GPU_RUNS = 2, 4
 CPU_RUNGS, GPU_RUNGS = 16, 64
 """Rungs at most where their number is not given."""
 
-FEWEST_TAXA = 4
-"""With fewer there is one topology."""
-
 LENGTHS = (1e-8, 100.0)
 """Shortest and longest branch, expected substitutions per site. A prior such as Exponential(10)
 gives a branch in ten million one that is shorter."""
@@ -109,7 +106,7 @@ def run_sample(options: SampleOptions, reporter: Reporter) -> None:
     workspace.check([LOG, STATE, RESULT], options.inputs)
     with open_log(workspace.path(LOG), reporter) as log, workspace.held([STATE, RESULT]):
         reporter(RunStarted(__version__, options.line))
-        run = _Run(options, reporter)
+        run = _SampleRun(options, reporter)
         is_resumed = run.take_up()
         begin_log(log, options, reporter, append=is_resumed)
         reporter(PriorsChosen(tuple(run.prior_lines)))
@@ -122,7 +119,7 @@ def sample(options: SampleOptions, source: Source, call: Call) -> PosteriorSumma
     """Sample trees and parameters from their posterior, as ``mltree sample``."""
     with TemporaryDirectory() as folder:
         prefix = options.prefix or str(Path(folder, "sample"))
-        run = _Run(replace(options, prefix=prefix), call, source)
+        run = _SampleRun(replace(options, prefix=prefix), call, source)
         run.take_up()
         run.sample()
         run.write_result()
@@ -132,12 +129,8 @@ def sample(options: SampleOptions, source: Source, call: Call) -> PosteriorSumma
 def _expect(options: SampleOptions, problem: Problem) -> None:
     """Make sure that the data and the model can be sampled."""
     model = problem.model
-    if len(problem.taxa) < FEWEST_TAXA:
-        raise InputError(f"{len(problem.taxa)} taxa have one topology; it takes four at least")
     if len(problem.groups) > 1:
         raise ModelError("parts of several data types cannot be sampled together yet")
-    if model.has_site_rates:
-        raise ModelError("+PSR cannot be sampled", hint="use +G4")
     if model.linkage == Linkage.UNLINKED and model.n_parts > 1:
         raise ModelError(
             "branch lengths of every part's own cannot be sampled yet",
@@ -166,7 +159,7 @@ def _sampled_frequencies(options: SampleOptions, problem: Problem) -> PartitionM
     return model.with_parts(free)
 
 
-class _Run:
+class _SampleRun:
     """A run of the sampler: its engine, its samples on file, its state."""
 
     def __init__(
@@ -372,7 +365,7 @@ class _Run:
             _write_state(self._workspace.path(STATE), self._sampler.state() | more)
 
     def values(self) -> dict[str, Any]:
-        """What the result has as JSON."""
+        """Settings and findings, as the result has them in JSON."""
         sampler, ladders = self._sampler, self._sampler.ladders
         lnz = ladders.log_evidence
         error = float(lnz.std(ddof=1) / len(lnz) ** 0.5) if len(lnz) > 1 else None

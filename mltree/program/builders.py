@@ -510,7 +510,6 @@ def sweeps(chains: int, tips: int, parts: int, count: int, regrafts: int) -> Pro
         chains,
         case=number,
         model=cases["model"],
-        proposed=cases["model"] + np.int32(parts),
         weights=0,
         slot=slots * number,
         last_slot=slots * (number + 1) - 1,

@@ -81,8 +81,13 @@ class Move(enum.IntEnum):
     """Where a tour of the tree begins."""
     MODEL = 5
     """A model that the host has proposed is decided on."""
+
+
+class HostMove(enum.IntEnum):
+    """Draws of the host for chains, in the numbers behind those of their own moves."""
+
     PROPOSAL = 6
-    """The host's draws for such a model."""
+    """A step of a model's parameters."""
     SWAP = 7
     """Two chains of a ladder exchange their heats."""
     STATE = 8
@@ -244,7 +249,7 @@ _KNOWN_TO_KERNELS = """
     LEAST_PROMISE GAIN_PER_PROMISE MOST_MIXED UPHILL MOST_GROWTH LEAST_REACH SATURATED RIDGE
     RELL_TILE
     FLOW_NEAR SERIES_OCTAVES MOST_TERMS NO_SERIES
-    COUNTED_MOVES CHAIN_WORDS SPARE_LENGTHS MOVE_STRIDE MOST_MEAN
+    CHAIN_WORDS SPARE_LENGTHS MOVE_STRIDE MOST_MEAN
 """
 _DEFINED = vars(eigen) | globals()
 NUMBERS = {name: _DEFINED[name] for name in _KNOWN_TO_KERNELS.split()} | {

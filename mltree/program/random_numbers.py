@@ -10,9 +10,8 @@ from __future__ import annotations
 import math
 
 import numpy as np
-import numpy.typing as npt
 
-UInt32 = npt.NDArray[np.uint32]
+from mltree.system.arrays import Float64, Int64, UInt32
 
 _MULTIPLIERS = np.array([0xD2511F53, 0xCD9E8D57], np.uint64)
 _WEYL = np.array([0x9E3779B9, 0xBB67AE85], np.uint32)
@@ -41,16 +40,14 @@ def philox(counter: UInt32, key: UInt32) -> UInt32:
     return words
 
 
-def uniforms_of(words: UInt32) -> npt.NDArray[np.float64]:
+def uniforms_of(words: UInt32) -> Float64:
     """Numbers f64[..., 2] within (0, 1) of words uint32[..., 4], 53 bits each."""
     wide = words.astype(np.uint64)
     bits = ((wide[..., [1, 3]] << _HALF_WORD) | wide[..., [0, 2]]) >> np.uint64(11)
     return np.asarray((bits + 0.5) * 2.0**-53, np.float64)
 
 
-def normals(
-    seed: int, counters: npt.NDArray[np.int64], move: int, count: int
-) -> npt.NDArray[np.float64]:
+def normals(seed: int, counters: Int64, move: int, count: int) -> Float64:
     """Numbers f64[n, count] of the standard normal distribution (Box and Muller 1958).
 
     counters  i64[n, 3]: run, replica and sweep
@@ -62,7 +59,7 @@ def normals(
     first, second = np.moveaxis(uniforms_of(philox(np.stack(words, -1), np.stack(keys, -1))), -1, 0)
     radius, angle = np.sqrt(-2 * np.log(first)), 2 * np.pi * second
     both = np.stack([radius * np.cos(angle), radius * np.sin(angle)], axis=-1)
-    numbers: npt.NDArray[np.float64] = both.reshape(len(counters), -1)[:, :count]
+    numbers: Float64 = both.reshape(len(counters), -1)[:, :count]
     return numbers
 
 

@@ -162,7 +162,7 @@ def _bootstrap(event: events.BootstrapFinished) -> str:
 
 
 def _checked(event: events.SamplesChecked) -> str:
-    """What samples so far tell of convergence."""
+    """Convergence as samples so far have it."""
     lowest = "" if math.isnan(event.ess) else f"  lowest ESS {event.ess:.0f} ({event.where})"
     of_runs = "" if math.isnan(event.asdsf) else f"  ASDSF {event.asdsf:.4f}"
     return (

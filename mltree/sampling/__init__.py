@@ -3,7 +3,6 @@
 priors         distributions of branch lengths and of model parameters, by name
 model_space    parameters of a model as points, in which chains take symmetric steps
 proposals      these steps, fitted to each rung of a ladder
-chains         trees as words that a device sweeps over, and back
 tempering      ladders of heats, swaps, ln Z
 sampler        burn-in and sampling
 diagnostics    effective sample sizes, R-hat, ASDSF, burn-in, comparisons of runs

@@ -47,7 +47,7 @@ class Block(Value, ABC, eq=False):
     @property
     @abstractmethod
     def size(self) -> int:
-        """Number of coordinates."""
+        """Number of coordinates of the block."""
 
     @property
     def span(self) -> slice:
@@ -96,7 +96,7 @@ class Proportion(Block, eq=False):
         return density
 
 
-class Shares(Block, eq=False):
+class Simplex(Block, eq=False):
     """Logs of ratios of shares to one of them, the ``reference``, whose own log is ``offset``."""
 
     prior: Dirichlet
@@ -209,7 +209,7 @@ class ModelSpace:
             parts = self.model.n_parts
             labels = tuple(f"m{{{number}}}" for number in range(1, parts + 1))
             shares = 1 / self.model.shares
-            yield Shares(labels, first, priors.part_rates, parts - 1, scale=shares)
+            yield Simplex(labels, first, priors.part_rates, parts - 1, scale=shares)
 
 
 def _blocks_of(model: Model, priors: Priors, first: int, of_part: str) -> Iterator[Block]:
@@ -225,11 +225,11 @@ def _blocks_of(model: Model, priors: Priors, first: int, of_part: str) -> Iterat
     first += exchangeabilities
     if frequencies:
         labels = tuple(f"pi({state}){of_part}" for state in model.alphabet.states)
-        yield Shares(labels, first, priors.frequencies, len(labels) - 1)
+        yield Simplex(labels, first, priors.frequencies, len(labels) - 1)
     first += frequencies
     if weights:
         labels = tuple(f"weight({n}){of_part}" for n in range(1, weights + 2))
-        yield Shares(labels, first, priors.class_weights, weights)
+        yield Simplex(labels, first, priors.class_weights, weights)
     first += weights
     if invariable:
         yield Proportion((f"pinvar{of_part}",), first, priors.p_invariant)
@@ -243,7 +243,7 @@ def _among_sites(model: Model, priors: Priors, first: int, of_part: str) -> Iter
         half = len(model.heterogeneity.rates) - 1
         for name, start in (("rate", first), ("weight", first + half)):
             labels = tuple(f"{name}[{k}]{of_part}" for k in range(1, half + 2))
-            yield Shares(labels, start, priors.free_rates, half)
+            yield Simplex(labels, start, priors.free_rates, half)
     else:
         yield Positive((f"alpha{of_part}",), first, priors.alpha)
 
@@ -270,7 +270,7 @@ def _exchangeabilities(model: Model, priors: Priors, first: int, of_part: str) -
     (reference,) = set(range(classes)) - set(free_classes(model))
     own = float(unique_rates(model.rate_classes, model.rates)[reference])
     labels = tuple(label + of_part for label in _class_labels(model))
-    yield Shares(labels, first, priors.exchangeabilities, reference, math.log(own))
+    yield Simplex(labels, first, priors.exchangeabilities, reference, math.log(own))
 
 
 def _class_labels(model: Model) -> Sequence[str]:

@@ -28,6 +28,11 @@ def _listed(prior: Value) -> str:
     return ", ".join(f"{value:g}" for value in asdict(prior).values())
 
 
+def _name_of(kind: type) -> str:
+    """The name of a distribution for users."""
+    return kind.__name__.removesuffix("Distribution").removesuffix("Lengths")
+
+
 class Distribution(Value, ABC):
     """A distribution of one number; its fields are the arguments behind its name."""
 
@@ -43,7 +48,7 @@ class Distribution(Value, ABC):
         """A value at random."""
 
     def __str__(self) -> str:
-        return f"{type(self).__name__}({_listed(self)})"
+        return f"{_name_of(type(self))}({_listed(self)})"
 
 
 class Exponential(Distribution):
@@ -58,7 +63,7 @@ class Exponential(Distribution):
         return -math.log(stream.uniform()) / self.rate
 
 
-class Gamma(Distribution):
+class GammaDistribution(Distribution):
     """Gamma distribution of a shape and a rate."""
 
     shape: float
@@ -182,8 +187,7 @@ class LengthPrior(Value, ABC):
         return self.constant(tips) + of_each + power * math.log(total) - rate * total
 
     def __str__(self) -> str:
-        name = type(self).__name__.removesuffix("Lengths")
-        return f"{name}({_listed(self)})"
+        return f"{_name_of(type(self))}({_listed(self)})"
 
 
 class GammaLengths(LengthPrior):
@@ -281,11 +285,11 @@ class Priors(Value):
 
 
 _LENGTHS = {
-    "Exponential": ExponentialLengths,
-    "Gamma": GammaLengths,
-    "GammaDirichlet": GammaDirichletLengths,
+    _name_of(kind): kind for kind in (ExponentialLengths, GammaLengths, GammaDirichletLengths)
 }
-_NUMBERS = {kind.__name__: kind for kind in (Exponential, Gamma, LogNormal, Uniform, Beta)}
+_NUMBERS = {
+    _name_of(kind): kind for kind in (Exponential, GammaDistribution, LogNormal, Uniform, Beta)
+}
 _CALL = re.compile(r"\s*(\w+)\s*\(([^()]*)\)\s*")
 
 

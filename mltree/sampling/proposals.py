@@ -12,7 +12,7 @@ from typing import Any
 
 import numpy as np
 
-from mltree.program.contract import MOVE_STRIDE, Move
+from mltree.program.contract import MOVE_STRIDE, HostMove
 from mltree.program.random_numbers import normals
 from mltree.system.arrays import Bool, Float64, Int64
 
@@ -61,7 +61,7 @@ class Walks:
         rungs     i64[C]: rung of each chain
         """
         span = self.groups[group]
-        move = Move.PROPOSAL * MOVE_STRIDE + group
+        move = HostMove.PROPOSAL * MOVE_STRIDE + group
         steps = normals(self._seed, counters, move, span.stop - span.start)
         roots = np.linalg.cholesky(self._covariance[group])[rungs]
         proposed = points.copy()

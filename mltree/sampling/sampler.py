@@ -20,19 +20,18 @@ import numpy as np
 from mltree.models.eigen import ModelArrays
 from mltree.models.partitioned import PartitionModel
 from mltree.program import builders
-from mltree.program.contract import COUNTED_MOVES, MOVE_STRIDE, Chain, Move
+from mltree.program.contract import COUNTED_MOVES, MOVE_STRIDE, Chain, HostMove, Move
 from mltree.program.engine import NO_CONTROL, Engine
-from mltree.program.ops.sweeps import ChainTree
+from mltree.program.ops.sweeps import ChainTree, chain_words
 from mltree.program.program import Program
 from mltree.program.random_numbers import Stream
-from mltree.sampling.chains import empty_words, hang_tree, tree_of
 from mltree.sampling.model_space import ModelSpace
 from mltree.sampling.priors import Priors
 from mltree.sampling.proposals import Walks
 from mltree.sampling.tempering import BARRIER_A_RUNG, Ladders, spaced
 from mltree.system.arrays import Float64, Int64
 from mltree.system.values import Value
-from mltree.tree.topology import Tree, random_topology
+from mltree.tree.topology import Tree, random_topology, siblings, tree_from_edges
 
 FIRST_ROUND = 50
 """Iterations of the first round of burn-in."""
@@ -348,7 +347,7 @@ class Sampler:
 
 _NUMBERS = ("iteration", "attempts", "round", "in_round", "is_sampling")
 _TABLES = ("window", "counts", "words", "points", "trace")
-_FIRST = Move.STATE * MOVE_STRIDE
+_FIRST = HostMove.STATE * MOVE_STRIDE
 
 
 def first_tree(tips: int, priors: Priors, stream: Stream) -> Tree:
@@ -358,3 +357,37 @@ def first_tree(tips: int, priors: Priors, stream: Stream) -> Tree:
     is_outer = np.asarray((tree.edge_halves // 3 < tips).any(axis=1), np.float64)
     tree.lengths[:] = priors.branch_lengths.draw(tips, is_outer, stream)
     return tree
+
+
+# Chains: trees as the words that a device sweeps over, and back.
+
+
+def hang_tree(words: Float64, tree: Tree) -> None:
+    """Write a tree into a chain's words f64[n], as it hangs from tip 0."""
+    chain, first_inner = ChainTree(words), 3 * tree.n_tips
+    chain.parent[:] = chain.left[:] = chain.right[:] = 0
+    waiting = [int(tree.twin[0])]
+    while waiting:
+        half = waiting.pop()
+        node, twin = half // 3, int(tree.twin[half])
+        chain.lengths[node] = tree.lengths[tree.edge[half]]
+        chain.parent[node] = twin // 3
+        if twin // 3 == 0:
+            chain.left[0] = node
+        if half >= first_inner:
+            left, right = (int(tree.twin[side]) for side in siblings(half))
+            chain.left[node], chain.right[node] = left // 3, right // 3
+            waiting += [right, left]
+
+
+def tree_of(words: Float64) -> Tree:
+    """The tree of a chain's words f64[n]."""
+    chain = ChainTree(words)
+    nodes = np.arange(1, chain.nodes)
+    ends = np.column_stack([nodes, chain.parent[1:].astype(np.int64)])
+    return tree_from_edges(ends, chain.lengths[1:].copy(), chain.tips)
+
+
+def empty_words(chains: int, tips: int) -> Float64:
+    """f64[chains, words]: states of chains, all zero."""
+    return np.zeros((chains, chain_words(tips)))

@@ -13,7 +13,7 @@ from typing import Any
 
 import numpy as np
 
-from mltree.program.contract import MOVE_STRIDE, Move
+from mltree.program.contract import MOVE_STRIDE, HostMove
 from mltree.program.random_numbers import philox, uniforms_of
 from mltree.system.arrays import Bool, Float64, Int64
 
@@ -202,7 +202,7 @@ class Ladders:
     def _draws(self, pairs: Int64) -> Float64:
         counter = np.zeros((self.runs, len(pairs), 4), np.uint32)
         counter[..., 0], counter[..., 1] = pairs, self.rounds
-        counter[..., 2] = Move.SWAP * MOVE_STRIDE
+        counter[..., 2] = HostMove.SWAP * MOVE_STRIDE
         key = np.empty((self.runs, len(pairs), 2), np.uint32)
         key[..., 0], key[..., 1] = self._seed, np.arange(self.runs)[:, None]
         return uniforms_of(philox(counter, key))[..., 0]

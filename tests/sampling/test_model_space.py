@@ -9,7 +9,7 @@ from mltree.data.alphabet import BINARY, DNA, PROTEIN, Alphabet
 from mltree.models.grammar import parse_model
 from mltree.models.parameters import with_vector
 from mltree.models.partitioned import Linkage, PartitionModel, alone
-from mltree.sampling.model_space import ModelSpace, Positive, Proportion, Shares
+from mltree.sampling.model_space import ModelSpace, Positive, Proportion, Simplex
 from mltree.sampling.priors import Priors
 from mltree.system.errors import ModelError
 
@@ -36,15 +36,15 @@ def test_density_is_that_of_natural_values_times_the_jacobian(text: str, alphabe
         count = block.size
 
         def free(at: np.ndarray, block=block) -> np.ndarray:
-            values = block.shares(at) if isinstance(block, Shares) else block.values(at)
-            kept = np.delete(values, block.reference) if isinstance(block, Shares) else values
+            values = block.shares(at) if isinstance(block, Simplex) else block.values(at)
+            kept = np.delete(values, block.reference) if isinstance(block, Simplex) else values
             return np.asarray(kept)
 
         steps = np.eye(count) * 1e-5
         slopes = np.array([(free(x + s) - free(x - s)) / 2e-5 for s in steps])
         log_jacobian = np.linalg.slogdet(slopes)[1]
-        values = block.shares(x) if isinstance(block, Shares) else block.values(x)[0]
-        assert isinstance(block, Shares | Positive | Proportion)
+        values = block.shares(x) if isinstance(block, Simplex) else block.values(x)[0]
+        assert isinstance(block, Simplex | Positive | Proportion)
         natural = block.prior.log_density(values)
         assert block.log_density(x) == pytest.approx(float(natural + log_jacobian), abs=1e-8)
 

@@ -11,15 +11,14 @@ from scipy.integrate import quad
 
 from mltree.program.contract import Chain
 from mltree.program.random_numbers import Stream
-from mltree.sampling.chains import empty_words
 from mltree.sampling.priors import (
     Beta,
     Dirichlet,
     Distribution,
     Exponential,
     ExponentialLengths,
-    Gamma,
     GammaDirichletLengths,
+    GammaDistribution,
     GammaLengths,
     LengthPrior,
     LogNormal,
@@ -27,12 +26,13 @@ from mltree.sampling.priors import (
     Uniform,
     read_priors,
 )
+from mltree.sampling.sampler import empty_words
 from mltree.system.errors import InputError
 
 TWINS = (
     (Exponential(2.5), stats.expon(scale=1 / 2.5)),
-    (Gamma(0.6, 3.0), stats.gamma(0.6, scale=1 / 3)),
-    (Gamma(4.0, 0.5), stats.gamma(4, scale=2)),
+    (GammaDistribution(0.6, 3.0), stats.gamma(0.6, scale=1 / 3)),
+    (GammaDistribution(4.0, 0.5), stats.gamma(4, scale=2)),
     (LogNormal(1.0, 1.25), stats.lognorm(1.25, scale=math.e)),
     (Uniform(0.25, 4.0), stats.uniform(0.25, 3.75)),
     (Beta(0.7, 2.0), stats.beta(0.7, 2)),

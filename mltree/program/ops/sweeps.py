@@ -44,12 +44,12 @@ from mltree.program.random_numbers import Stream
 from mltree.system.arrays import Float64
 
 SWEEP = record(
-    "case:case model:model proposed weights:weights slot:writes last_slot:writes p:makes "
+    "case:case model:model weights:weights slot:writes last_slot:writes p:makes "
     "last_p:makes state:length last_state:length tips sweeps regrafts",
     "SWEEP",
 )
 """A chain of ``tips`` taxa: its CLAs, P matrices and words (:class:`mltree.program.contract.Chain`)
-from ``slot``, ``p`` and ``state`` on. ``proposed`` is the row of the model to decide on."""
+from ``slot``, ``p`` and ``state`` on. A proposed model has the rows behind those of its model."""
 
 OPERATIONS_A_NODE = 12
 """Operations on all patterns of a sweep, for each node of the tree; a regraft takes four more."""
@@ -98,7 +98,7 @@ class ChainTree:
 
 
 class Sweeps(TableStage):
-    """Sweeps of chains."""
+    """Sweeps of Markov chains over trees."""
 
     name = "SWEEPS"
     number = 9
@@ -109,7 +109,7 @@ class Sweeps(TableStage):
 
     def formula(self, state: ReferenceState, chain: Row) -> None:
         replica = Replica(state, chain)
-        replica.decide_model(chain.model, chain.proposed)
+        replica.decide_model()
         for _ in range(chain.sweeps):
             replica.sweep(chain.regrafts)
         replica.finish()
@@ -128,7 +128,7 @@ class Sweeps(TableStage):
         return int((each * (OPERATIONS_A_NODE + of_regrafts)).sum())
 
 
-class _Sums(NamedTuple):
+class _EdgeSums(NamedTuple):
     lnl: float
     slope: float
     curve: float
@@ -224,7 +224,7 @@ class Replica:
             lnl += float(self._state.add_up(self._chain.weights, of_patterns))
         return lnl
 
-    def _at_edge(self, v: int, length: float) -> _Sums:
+    def _at_edge(self, v: int, length: float) -> _EdgeSums:
         """The lnL and its derivatives in the length of the branch above v."""
         sums = np.zeros(3)
         below, above = self._below(v)[0], self._above(v)[0]
@@ -234,7 +234,7 @@ class Replica:
             seen = ScaledCla(np.einsum("lkij,lkj->lki", p, b.values), b.counts)
             of_patterns = lnl_and_slopes(self._state.model(self._model), a, seen)
             sums += self._state.add_up(self._chain.weights, of_patterns.T)
-        return _Sums(*sums.tolist())
+        return _EdgeSums(*sums.tolist())
 
     def whole_lnl(self) -> float:
         """Compute what is below every node, and the lnL across the branch of tip 0."""
@@ -279,18 +279,18 @@ class Replica:
         self.words[Chain.TRIED + move] += 1
         self.words[Chain.TAKEN + move] += taken
 
-    def decide_model(self, model: int, proposed: int) -> None:
+    def decide_model(self) -> None:
         """Decide on the proposed model, if there is one, and compute all CLAs."""
         before = self.lnl
         if self.words[Chain.PROPOSAL] == 1:
-            self._model = proposed
+            self._model += len(self._parts())
             self.lnl = self.whole_lnl()
             ratio = self._heat * (self.lnl - before) + self.words[Chain.RATIO]
             stream = self._stream(Move.MODEL, int(self.words[Chain.ATTEMPT]))
             if _is_accepted(stream, float(ratio)):
                 self.words[Chain.PROPOSAL] = 2
                 return
-            self._model = model
+            self._model = self._chain.model
         self.lnl = self.whole_lnl()
 
     def scale(self) -> None:
@@ -312,7 +312,7 @@ class Replica:
                 self.whole_lnl()
         self._count(Move.SCALE, taken)
 
-    def _fitted(self, v: int, t: float, total: float, at: _Sums) -> _Gamma:
+    def _fitted(self, v: int, t: float, total: float, at: _EdgeSums) -> _Gamma:
         k, power = self._shape(v), float(self.words[Chain.POWER])
         slope = self._heat * at.slope + k / t + power / total - float(self.words[Chain.RATE])
         curve = self._heat * at.curve - k / t**2 - power / total**2

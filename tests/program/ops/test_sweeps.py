@@ -2,21 +2,28 @@
 
 from __future__ import annotations
 
+import inspect
+import itertools
 from collections.abc import Callable
 from typing import Any
 
 import numpy as np
 import pytest
+from conftest import FUZZING
 from scipy import stats
 
+from mltree.data.alphabet import DNA
+from mltree.data.patterns import Patterns
+from mltree.models.grammar import parse_model
 from mltree.program import builders
 from mltree.program.contract import SPARE_LENGTHS, Chain, Move
 from mltree.program.engine import NO_CONTROL, ReferenceEngine
 from mltree.program.ops import sweeps
+from mltree.program.ops.edges import EvaluateSites
 from mltree.program.ops.operation import Row
 from mltree.program.ops.sweeps import ChainTree, Replica
-from mltree.sampling.chains import empty_words, hang_tree, tree_of
 from mltree.sampling.priors import ExponentialLengths, GammaDirichletLengths, LengthPrior
+from mltree.sampling.sampler import empty_words, hang_tree, tree_of
 from mltree.system.arrays import Float64
 from mltree.tree.topology import Tree, random_topology
 
@@ -147,7 +154,7 @@ class Watched:
         self.state.begin(program.cases, 1, 0, 0)
         self.state.lengths = self.words
         self.replica = Replica(self.state, Row(program.stages[0].records[0]))
-        self.replica.decide_model(0, 1)
+        self.replica.decide_model()
         self.words[Chain.LNL] = self.replica.lnl
         self.ratios: list[float] = []
 
@@ -342,3 +349,101 @@ def test_every_random_number_is_used_once(make_problem, monkeypatch) -> None:
     engine.run(builders.sweeps(2, 7, 1, 2, 3), words.ravel().copy(), NO_CONTROL)
     moves = {at[4] >> 24 for at in seen}
     assert moves >= {Move.REGRAFT, Move.INTERCHANGE, Move.BRANCH, Move.SCALE, Move.START}
+
+
+# Faults of the kind that samplers have had, planted in the reference: each must be noticed. Kernels
+# are held to the reference by the tests above.
+
+FAULTS = {
+    "regraft: no Jacobian": ("ratio += math.log(whole / merged) + ", "ratio += "),
+    "regraft: no weight of the old edge": ("+ weight_here - weight", "- weight"),
+    "regraft: a heated prior": (
+        "self.log_prior() - prior\n            taken = _is_accepted(stream, ratio)",
+        "self._heat * (self.log_prior() - prior)\n            taken = _is_accepted(stream, ratio)",
+    ),
+    "branch: no Hastings ratio": ("+ prior + hastings", "+ prior"),
+    "branch: a prior forgotten": ("there.lnl - here.lnl) + prior +", "there.lnl - here.lnl) +"),
+    "scale: no Jacobian": ("ratio + len(before) * step", "ratio"),
+    "scale: one length too few": ("len(before) * step", "(len(before) - 1) * step"),
+}
+
+
+@pytest.mark.parametrize("fault", FAULTS)
+def test_a_planted_fault_is_noticed(watch, monkeypatch, fault: str) -> None:
+    before, after = FAULTS[fault]
+    source = inspect.getsource(sweeps)
+    assert source.count(before) == 1
+    planted: dict[str, Any] = {"__name__": "planted"}
+    text = source.replace(before, after).replace("    number = 9\n", "")
+    exec(compile(text, "planted", "exec"), planted)
+    planted["_is_accepted"] = lambda *of: sweeps._is_accepted(*of)  # noqa: PLW0108: patched later
+    for move in ("regraft", "draw_length", "scale"):
+        monkeypatch.setattr(Replica, move, getattr(planted["Replica"], move))
+    checks = {
+        "regraft": lambda: [test_ratio_of_regrafts(watch, case) for case in range(6)],
+        "branch": lambda: [test_ratio_of_branch_lengths(watch, case) for case in range(6)],
+        "scale": lambda: test_ratio_of_scalings(watch, PRIORS[1], 0.4),
+    }
+    with pytest.raises(AssertionError):
+        checks[fault.partition(":")[0]]()
+
+
+@pytest.mark.cases(1, 4)
+def test_ranks_of_the_truth_are_uniform(open_native, case: int) -> None:
+    """Simulation-based calibration (Talts et al. 2018): data sets from the prior, side by side.
+
+    A data set of four taxa is a row of weights over all 256 patterns, so that every chain of one
+    launch has a data set of its own.
+    """
+    sets, sites, kept, apart = (120, 1000)[FUZZING], 40, 31, 12
+    prior, rng = ExponentialLengths(10.0), np.random.default_rng(case)
+    codes = 1 << np.array(list(itertools.product(range(4), repeat=4)), np.uint8).T
+    patterns = Patterns(
+        taxa=("a", "b", "c", "d"),
+        codes=codes,
+        weights=np.ones(256),
+        site_pattern=np.arange(256, dtype=np.int32),
+        alphabet=DNA,
+    )
+    engine = open_native(patterns, 1, bounds=BOUNDS)
+    arrays = parse_model("JC", DNA).arrays()
+    trees = [random_topology(4, rng) for _ in range(sets)]
+    rows = np.empty((sets, 256))
+    exact = ReferenceEngine(patterns, 1, BOUNDS)
+    exact.load_models([arrays])
+    for row, tree in zip(rows, trees, strict=True):
+        tree.lengths[:] = rng.exponential(0.1, 5)
+        exact.run(builders.traversal([tree], EvaluateSites), tree.lengths, NO_CONTROL)
+        shares = np.exp(exact.site_log_likelihoods()[0])
+        row[:] = rng.multinomial(sites, shares / shares.sum())
+    engine.load_weights(rows)
+    engine.load_models([arrays] * 2)
+    program = builders.sweeps(sets, 4, 1, apart, 1)
+    program.stages[0].records["weights"] = program.cases["weights"] = np.arange(sets)
+    program.stages[0].records["model"] = program.cases["model"] = 0
+    others = random_trees(sets, 4, rng)
+    words = words_of(others, [1.0] * sets, prior, seed=case)
+    words_of_truth = words_of(trees, [1.0] * sets, prior)
+    samples = np.empty((kept, sets, 6))
+
+    def measures(words: Float64) -> Float64:
+        """Tree length, and lengths of all branches by node; the inner one's node is 4 or 5."""
+        lengths = np.array([ChainTree(row).lengths[1:].copy() for row in words])
+        inner = np.array([3 if ChainTree(row).parent[4] != 0 else 4 for row in words])
+        own = np.take_along_axis(lengths, inner[:, None], 1)
+        tips = lengths[:, :3]
+        top = np.take_along_axis(lengths, 7 - inner[:, None], 1)
+        return np.column_stack([lengths.sum(axis=1), tips, own, top])
+
+    truth = measures(words_of_truth)
+    for number in range(-4, kept):
+        words = engine.run(program, words.ravel(), NO_CONTROL).lengths.reshape(words.shape)
+        if number >= 0:
+            samples[number] = measures(words)
+    ranks = (samples < truth).sum(axis=0)
+    for column in range(6):
+        counts = np.bincount(ranks[:, column] * 8 // (kept + 1), minlength=8)
+        assert stats.chisquare(counts).pvalue > 1e-4, column
+    low, high = np.quantile(samples, [0.05, 0.95], axis=0)
+    covered = ((truth >= low) & (truth <= high)).mean()
+    assert covered == pytest.approx(0.9, abs=0.03 if FUZZING else 0.05)
