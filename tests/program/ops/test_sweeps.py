@@ -376,7 +376,7 @@ def test_a_planted_fault_is_noticed(watch, monkeypatch, fault: str) -> None:
     planted: dict[str, Any] = {"__name__": "planted"}
     text = source.replace(before, after).replace("    number = 9\n", "")
     exec(compile(text, "planted", "exec"), planted)
-    planted["_is_accepted"] = lambda *of: sweeps._is_accepted(*of)  # noqa: PLW0108: patched later
+    planted["_is_accepted"] = lambda *of: sweeps._is_accepted(*of)  # noqa: PLW0108
     for move in ("regraft", "draw_length", "scale"):
         monkeypatch.setattr(Replica, move, getattr(planted["Replica"], move))
     checks = {
