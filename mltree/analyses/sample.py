@@ -20,6 +20,7 @@ from mltree.analyses.sample_options import SampleOptions
 from mltree.analyses.summarize import PosteriorSummary, summarize
 from mltree.data.alignments import Source
 from mltree.data.source import read_text
+from mltree.device.discovery import choose_devices
 from mltree.likelihood.ascertainment import AscertainedLikelihood
 from mltree.models.partitioned import Linkage, PartitionModel
 from mltree.program.contract import COUNTED_MOVES, Move
@@ -178,6 +179,10 @@ class _SampleRun:
         self._priors = priors
         self._mark = self._fingerprint(model)
         self._is_done = self._seen_before()
+        self._on_gpu = any(not device.is_cpu for device in choose_devices(options.device))
+        self._runs = options.runs or (GPU_RUNS if self._on_gpu else CPU_RUNS)
+        self._rungs = options.number_of("rungs")
+        self._most_rungs = GPU_RUNGS if self._on_gpu else CPU_RUNGS
         self._engines = self._open()
         self._sampler = self._new_sampler(model)
         self._files = _SampleFiles(self._workspace, self._sampler.settings.runs)
@@ -217,7 +222,7 @@ class _SampleRun:
         return state if "words" in state else None  # it was stopped before its first state
 
     def _open(self) -> Engines:
-        work = Workload.of(self._problem, trees=CPU_RUNS * CPU_RUNGS)
+        work = Workload.of(self._problem, trees=self._runs * (self._rungs or self._most_rungs))
         engines = open_engines(self._options.resources, replace(work, bounds=LENGTHS), self._emit)
         if any(plan.devices and plan.is_sharded for plan in engines.plans):
             raise DeviceError(
@@ -234,19 +239,17 @@ class _SampleRun:
 
     def _new_sampler(self, model: PartitionModel) -> Sampler:
         options, engine, problem = self._options, self._engine, self._problem
-        on_gpu = any(not device.is_cpu for device in self._engines.devices)
-        rungs, runs = options.number_of("rungs"), options.runs
-        runs = runs or (GPU_RUNS if on_gpu else CPU_RUNS)
-        most = 0 if rungs else GPU_RUNGS if on_gpu else CPU_RUNGS
+        rungs, runs = self._rungs, self._runs
         tips, (group,) = len(problem.taxa), problem.groups
         size = group.n_patterns * group.alphabet.n_states * model.categories[0]
+        work = size * tips * runs * (rungs or FIRST_RUNGS)
         settings = SamplerSettings(
             runs=runs,
             rungs=rungs or FIRST_RUNGS,
             seed=options.seed & 0xFFFFFFFF,
-            most_rungs=most,
+            most_rungs=0 if rungs else self._most_rungs,
             burn_in=options.number_of("burnin"),
-            sweeps=1 if on_gpu else sweeps_at_once(size * tips * runs * (rungs or FIRST_RUNGS)),
+            sweeps=1 if self._on_gpu else sweeps_at_once(work),
         )
         if options.prior_only:
             engine.load_weights(np.zeros((1, group.n_patterns)))

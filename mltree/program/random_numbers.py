@@ -10,8 +10,9 @@ from __future__ import annotations
 import math
 
 import numpy as np
+import numpy.typing as npt
 
-from mltree.system.arrays import Float64, Int64, UInt32
+from mltree.system.arrays import Float64, Int64
 
 _MULTIPLIERS = np.array([0xD2511F53, 0xCD9E8D57], np.uint64)
 _WEYL = np.array([0x9E3779B9, 0xBB67AE85], np.uint32)
@@ -19,7 +20,7 @@ _ROUNDS = 10
 _LOW, _HALF_WORD = np.uint64(0xFFFFFFFF), np.uint64(32)
 
 
-def philox(counter: UInt32, key: UInt32) -> UInt32:
+def philox(counter: npt.NDArray[np.uint32], key: npt.NDArray[np.uint32]) -> npt.NDArray[np.uint32]:
     """Four random words uint32[..., 4] of counters uint32[..., 4] under keys uint32[..., 2]."""
     words, key = np.array(counter, np.uint32), np.array(key, np.uint32)
     for number in range(_ROUNDS):
@@ -40,7 +41,7 @@ def philox(counter: UInt32, key: UInt32) -> UInt32:
     return words
 
 
-def uniforms_of(words: UInt32) -> Float64:
+def uniforms_of(words: npt.NDArray[np.uint32]) -> Float64:
     """Numbers f64[..., 2] within (0, 1) of words uint32[..., 4], 53 bits each."""
     wide = words.astype(np.uint64)
     bits = ((wide[..., [1, 3]] << _HALF_WORD) | wide[..., [0, 2]]) >> np.uint64(11)

@@ -165,9 +165,10 @@ def _checked(event: events.SamplesChecked) -> str:
     """Convergence as samples so far have it."""
     lowest = "" if math.isnan(event.ess) else f"  lowest ESS {event.ess:.0f} ({event.where})"
     of_runs = "" if math.isnan(event.asdsf) else f"  ASDSF {event.asdsf:.4f}"
+    pace = f", {event.sweeps:.0f} sweeps/s" if event.sweeps else ""
     return (
         f"{counted(event.samples, 'sample')} a run{lowest}  R-hat {event.rhat:.3f}{of_runs}  "
-        f"{counted(event.trips, 'round trip')}, {event.sweeps:.0f} sweeps/s"
+        f"{counted(event.trips, 'round trip')}{pace}"
     )
 
 

@@ -1,9 +1,9 @@
 """The sampler: ladders of chains on an engine, adapted in burn-in, sampled afterwards.
 
-An *iteration* is a step of every group of model parameters, some sweeps of every chain's tree, and
-a round of swaps. Burn-in goes in rounds, each twice as long as the one before; behind each the
-heats of the ladder and the walks of the parameters are fitted anew. Then all of that stays as it
-is, and the chains on the first rungs are sampled.
+An *iteration* is some steps of every group of model parameters, some sweeps of every chain's
+tree, and a round of swaps. Burn-in goes in rounds, each twice as long as the one before; behind
+each the heats of the ladder and the walks of the parameters are fitted anew. Then all of that stays
+as it is, and the chains on the first rungs are sampled.
 
 Everything random is drawn by counter from (seed, run, replica, iteration), so that a sampler that
 goes on from its state makes the same samples. Letters: R runs, N rungs, C = R N chains.
@@ -53,6 +53,10 @@ SCALE_TARGET = 0.3
 
 REGRAFTS = 2
 """Subtrees that a sweep regrafts. DS1: slowest split's ESS a CPU second hardly depends on it."""
+
+STEP_WIDTH, MOST_STEPS = 4, 4
+"""Coordinates of a group for each of its steps in an iteration, and steps at most: a step without
+a sweep costs a tenth of one with it."""
 
 IMPOSSIBLE = -1e300
 """Natural log of a ratio that is never accepted."""
@@ -113,6 +117,12 @@ class Sampler:
         runs, rungs, seed = settings.runs, settings.rungs, settings.seed
         self._lay_out()
         self.walks = Walks(self.space.groups, rungs, seed)
+        self._schedule: list[int | None] = [
+            number
+            for number, group in enumerate(self.space.groups)
+            for _ in range(min(-(-(group.stop - group.start) // STEP_WIDTH), MOST_STEPS))
+        ]
+        """The group of parameters of each step of an iteration."""
         self._arrays: list[list[ModelArrays]]
         self._sweeps: Program
         self._decision: Program
@@ -179,14 +189,15 @@ class Sampler:
             self._load(self._arrays)
         self.words[:, Chain.HEAT] = self.ladders.chain_heats.ravel()
         self.words[:, Chain.WINDOW] = self.window[self.rungs]
-        groups = len(self.space.groups)
-        for group in range(groups - 1):
+        *others, last = self._schedule or [None]
+        for group in others:
+            assert group is not None
             self._step(self._decision, group, adapts=adapts)
-        if groups:
-            self._step(self._sweeps, groups - 1, adapts=adapts)
+        if last is not None:
+            self._step(self._sweeps, last, adapts=adapts)
         else:
             self._run(self._sweeps)
-        if adapts and groups:
+        if adapts and self._schedule:
             self.walks.learn(self.points, self.rungs)
         self.ladders.swap(self.lnl)
         self.iteration += 1

@@ -145,7 +145,7 @@ class _Gamma(NamedTuple):
 
 
 Side = tuple[list[ScaledCla], float]
-"""What is below or above a branch, part by part, and the length of the branch."""
+"""CLAs below or above a branch, part by part, and the length of the branch."""
 
 
 class Replica:
