@@ -10,6 +10,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import replace
 from functools import partial
+from itertools import count
 from pathlib import Path
 from tempfile import TemporaryDirectory
 from typing import TYPE_CHECKING, Any
@@ -448,14 +449,26 @@ class _SampleFiles:
     def __init__(self, workspace: Workspace, runs: int) -> None:
         kinds = [f"run{run}.{ending}" for run in range(1, runs + 1) for ending in "pt"]
         workspace.check(kinds)
+        self._workspace, self._runs = workspace, runs
         self.paths = [workspace.path(kind) for kind in kinds]
         self.prefix = str(workspace.path("x")).removesuffix(".mltree.x")
         self._waiting = [""] * len(kinds)
 
     def begin(self, table: str, trees: str) -> None:
-        """Start the files anew."""
+        """Start the files anew, and remove those of further runs before."""
+        for kind in self._further:
+            self._workspace.remove(kind)
         for number, path in enumerate(self.paths):
             write_whole(path, (trees if number % 2 else table).encode())
+
+    @property
+    def _further(self) -> Iterator[str]:
+        """Kinds of the files of runs that this one does not have."""
+        for run in count(self._runs + 1):
+            kinds = [f"run{run}.{ending}" for ending in "pt"]
+            if not any(self._workspace.path(kind).exists() for kind in kinds):
+                return
+            yield from kinds
 
     def cut(self, sizes: Sequence[int]) -> None:
         """Cut the files to what they were; raises InputError where less is left."""

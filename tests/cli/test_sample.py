@@ -140,6 +140,14 @@ def test_other_data_under_the_same_prefix_lose_nothing(run: Run, data: str) -> N
     assert samples("a") == before
 
 
+def test_fewer_runs_leave_none_of_the_further_ones(run: Run, data: str) -> None:
+    run("sample", data, *SHORT, "--runs", "3", "--stop", "3", "--prefix", "a")
+    assert Path("a.mltree.run3.p").exists()
+    run("sample", data, *SHORT, "--stop", "3", "--prefix", "a", "--redo")
+    assert not Path("a.mltree.run3.p").exists()
+    assert len(samples("a")["run2.p"].splitlines()) == 5
+
+
 def test_a_prior_from_a_file_and_no_data(run: Run, data: str) -> None:
     Path("p.toml").write_text('branch_lengths = "Exponential(100)"\n')
     options = ("--prior", "p.toml", "--prior-only", "--every", "2", "--stop", "150")
