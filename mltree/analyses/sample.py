@@ -50,6 +50,7 @@ from mltree.sampling.sampler import (
     sweeps_at_once,
 )
 from mltree.sampling.summaries import Posterior
+from mltree.sampling.tempering import BARRIER_A_RUNG
 from mltree.system import __version__
 from mltree.system.errors import DeviceError, InputError, ModelError
 from mltree.system.events import (
@@ -65,6 +66,8 @@ from mltree.system.files import naming, read_own, unusable, write_whole
 from mltree.system.process import uninterrupted
 from mltree.system.ranks import current_ranks
 from mltree.tree.newick import write_newick
+from mltree.tree.parsimony import stepwise_additions
+from mltree.tree.topology import Tree
 from mltree.treesearch.checkpoint import fingerprint
 
 if TYPE_CHECKING:
@@ -77,6 +80,10 @@ CPU_RUNS, GPU_RUNS = 2, 4
 
 CPU_RUNGS, GPU_RUNGS = 16, 64
 """Rungs at most where their number is not given."""
+
+GPU_BARRIER = 0.5
+"""Mean barrier between rungs on a GPU, where chains side by side cost little: two a barrier of 1
+are what a chain needs to go up and down freely (Syed et al. 2022)."""
 
 LENGTHS = (1e-8, 100.0)
 """Shortest and longest branch, expected substitutions per site. A prior such as Exponential(10)
@@ -249,12 +256,21 @@ class _SampleRun:
             rungs=rungs or FIRST_RUNGS,
             seed=options.seed & 0xFFFFFFFF,
             most_rungs=0 if rungs else self._most_rungs,
+            barrier_a_rung=GPU_BARRIER if self._on_gpu else BARRIER_A_RUNG,
             burn_in=options.number_of("burnin"),
             sweeps=1 if self._on_gpu else sweeps_at_once(work),
         )
         if options.prior_only:
             engine.load_weights(np.zeros((1, group.n_patterns)))
-        return Sampler(engine, tips, model, self._priors, settings)
+        return Sampler(engine, tips, model, self._priors, settings, self._starts(settings))
+
+    def _starts(self, settings: SamplerSettings) -> list[Tree]:
+        """A tree for each chain by stepwise addition; none where the data do not count."""
+        if self._options.prior_only or self._is_done is not None:
+            return []
+        chains, (group,) = settings.runs * settings.rungs, self._problem.groups
+        rngs = [np.random.default_rng([settings.seed, chain]) for chain in range(chains)]
+        return stepwise_additions(group, rngs, self._engines.parsimony)
 
     def take_up(self) -> bool:
         """Go on from the state on file; True if there is one. Begin the files of samples."""

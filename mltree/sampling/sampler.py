@@ -11,7 +11,7 @@ goes on from its state makes the same samples. Letters: R runs, N rungs, C = R N
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from dataclasses import replace
 from typing import Any, NamedTuple
 
@@ -76,6 +76,8 @@ class SamplerSettings(Value):
     seed: int
     most_rungs: int = 0
     """Rungs to choose, up to this, once the barrier is known; 0 where they stay as they are."""
+    barrier_a_rung: float = BARRIER_A_RUNG
+    """Mean barrier between rungs that are chosen: with 1 half of the swaps are taken."""
     burn_in: int | None = None
     """Iterations of burn-in; None to end it once lnL has settled."""
     sweeps: int = 1
@@ -110,8 +112,12 @@ class Sampler:
         model: PartitionModel,
         priors: Priors,
         settings: SamplerSettings,
+        starts: Sequence[Tree] = (),
     ) -> None:
-        """Raises: ModelError where a parameter of the model cannot be sampled."""
+        """``starts``: a tree for each chain; drawn from the prior where there are none.
+
+        Raises: ModelError where a parameter of the model cannot be sampled.
+        """
         self.engine, self.tips, self.priors, self.settings = engine, tips, priors, settings
         self.space = ModelSpace(model, priors)
         runs, rungs, seed = settings.runs, settings.rungs, settings.seed
@@ -146,24 +152,23 @@ class Sampler:
         """f64[C, words]: states of the chains, those of a run side by side."""
         self.points: Float64 = np.tile(self.space.start, (chains, 1))
         """f64[C, n]: model parameters of the chains."""
-        self._begin_words()
+        self._begin_words(starts)
 
     def _program(self, sweeps: int) -> Program:
         settings, parts = self.settings, self.space.model.n_parts
         chains = settings.runs * settings.rungs
         return builders.sweeps(chains, self.tips, parts, sweeps, settings.regrafts)
 
-    def _begin_words(self) -> None:
+    def _begin_words(self, starts: Sequence[Tree]) -> None:
         settings, words = self.settings, self.words
         run, replica = np.divmod(np.arange(len(words)), settings.rungs)
         words[:, Chain.RUN], words[:, Chain.REPLICA] = run, replica
         words[:, Chain.SEED_LOW] = settings.seed & 0xFFFF
         words[:, Chain.SEED_HIGH] = settings.seed >> 16 & 0xFFFF
         self.priors.branch_lengths.write(words, self.tips)
-        for row, (r, n) in zip(
-            words, zip(run.tolist(), replica.tolist(), strict=True), strict=True
-        ):
-            tree = first_tree(self.tips, self.priors, Stream(settings.seed, r, n, 0, _FIRST))
+        for chain, row in enumerate(words):
+            stream = Stream(settings.seed, int(run[chain]), int(replica[chain]), 0, _FIRST)
+            tree = starts[chain] if starts else first_tree(self.tips, self.priors, stream)
             hang_tree(row, tree)
 
     @property
@@ -224,7 +229,7 @@ class Sampler:
         self.round, self.in_round = self.round + 1, 0
         self.last_barrier = self.ladders.barrier
         if self.settings.most_rungs and self.round == CHOOSING_ROUND:
-            wanted = 1 + round(self.ladders.barrier / BARRIER_A_RUNG)
+            wanted = 1 + round(self.ladders.barrier / self.settings.barrier_a_rung)
             rungs = int(np.clip(wanted, LEAST_RUNGS, self.settings.most_rungs))
         self.fit(rungs)
         is_over = self.round >= LEAST_ROUNDS and (self.is_settled or self.round >= MOST_ROUNDS)

@@ -26,7 +26,7 @@ HOTTEST_STEP = 2.5
 come back to the first rung sooner where rungs are dense there; ln Z needs all of them."""
 
 BARRIER_A_RUNG = 1.0
-"""Mean barrier between rungs that are chosen freely: half of the swaps are taken then."""
+"""Mean barrier between rungs that are chosen freely, where chains cost time."""
 
 
 def first_heats(rungs: int) -> Float64:
