@@ -49,7 +49,7 @@ from mltree.sampling.summaries import (
 from mltree.supports.consensus import Consensus
 from mltree.system.arrays import Float64, Index
 from mltree.system.errors import InputError
-from mltree.system.events import Emit, Notice, TreesLoaded, ignore
+from mltree.system.events import Busy, Emit, Notice, TreesLoaded, ignore
 from mltree.system.files import write_together
 from mltree.system.values import plain
 from mltree.tree.clades import ascii_drawing, read_clades, write_clades
@@ -69,6 +69,9 @@ PAGE, NETCDF, EVIDENCE = "posterior.html", "nc", "evidence.tsv"
 CONSENSUS_NAMES = {"majority": "con_50_majrule", "extended": "con_all_compat"}
 """Names of the trees in .con.tre, as MrBayes has them."""
 
+LARGE = 50 << 20
+"""Bytes of files from which reading takes seconds."""
+
 MOST_SHOWN = 30
 """Parameters in a table on the terminal, and taxa of a tree."""
 
@@ -82,7 +85,7 @@ def run_summarize(options: SummarizeOptions, reporter: Reporter) -> None:
     if len(samples) > 1 and not all(map(_is_file, samples)):
         _compare(options, samples, reporter)
         return
-    files = [one for sample in samples for one in files_of(sample)]
+    files = _files(samples)
     workspace = Workspace.of(options.prefix, samples[0])
     kinds = [*TREE_KINDS, *TABLE_KINDS]
     kinds += [kind for kind, wanted in ((PAGE, options.report), (NETCDF, options.netcdf)) if wanted]
@@ -275,14 +278,22 @@ def summarize(
     """
     names = [samples] if isinstance(samples, str | os.PathLike) else list(samples)
     with in_turn():
-        files = [one for name in names for one in files_of(os.fspath(name))]
+        files = _files([os.fspath(name) for name in names])
         return _summarised(files, str(burnin), ignore, os.fspath(names[0]))
+
+
+def _files(samples: Sequence[str]) -> list[RunFiles]:
+    """The files of each run once, whether its trees, its table or both are named."""
+    return list(dict.fromkeys(one for sample in samples for one in files_of(sample)))
 
 
 def _summarised(
     files: Sequence[RunFiles], burnin: str, emit: Emit, prefix: str
 ) -> PosteriorSummary:
     """Samples as they are read, with events of what happens."""
+    names = [name for one in files for name in (one.trees, one.table) if name]
+    if sum(Path(name).stat().st_size for name in names) > LARGE:
+        emit(Busy("reading the samples"))
     runs, notices = read_runs(files)
     for one, run in zip(files, runs, strict=True):
         if run.trees is not None:

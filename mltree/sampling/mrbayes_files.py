@@ -27,7 +27,7 @@ from mltree.system.arrays import Float64
 from mltree.system.errors import InputError
 from mltree.system.values import Value
 from mltree.tree.clades import Clades, clades_of, read_clades
-from mltree.tree.newick import PIECE, ParsedTrees, listed, numbers_in, quoted
+from mltree.tree.newick import PIECE, TRANSLATION, ParsedTrees, listed, numbers_in, quoted
 
 TREE_ENDINGS = ("t", "trees", "treelist")
 TABLE_ENDINGS = ("p", "log", "trace")
@@ -114,12 +114,10 @@ def read_runs(files: Sequence[RunFiles]) -> tuple[list[RunSamples], list[str]]:
         trees, is_rooted = None, False
         if one.table is not None:
             table = read_table(one.table, notices)
-        if one.trees is not None:
-            trees, is_rooted = read_trees(one.trees, notices, like, origin)
-            like, origin = like or trees.part(0, 1), origin or one.trees
-        elif one.table is not None and _is_tree_table(one.table):
-            trees, is_rooted = read_trees(one.table, notices, like, origin)
-            like, origin = like or trees.part(0, 1), origin or one.table
+        path = one.trees or (one.table if one.table and _is_tree_table(one.table) else None)
+        if path is not None:
+            trees, is_rooted = read_trees(path, notices, like, origin)
+            like, origin = like or trees.part(0, 1), origin or path
         runs.append(RunSamples(one.name, *table, trees, is_rooted))
     return runs, notices
 
@@ -276,11 +274,8 @@ def _translation(head: str, path: str) -> dict[str, str]:
     return {}
 
 
-_PAIR = re.compile(r"""\s*([^\s,]+)\s+('(?:[^']|'')*'|"[^"]*"|[^\s,]+)\s*(?:,|$)""")
-
-
 def _pairs(text: str) -> Iterator[tuple[str, str]]:
-    for label, name in _PAIR.findall(text):
+    for label, name in TRANSLATION.findall(text):
         quote = name[0] if name[0] in "'\"" else ""
         yield label, name[1:-1].replace(2 * quote, quote) if quote else name
 
@@ -293,13 +288,16 @@ def _translated(
         body = body[: end.start()]
     body = _whole(path, body, notices)
     pieces = []
-    labels, known = tuple(names), {name.encode() for name in names}
+    labels = tuple(names)
     for piece in _pieces(body):
         plain = _HEAD.sub(b";", b";" + _COMMENT.sub(b"", piece))[1:]
         parsed = ParsedTrees(plain, line)
-        if not parsed.is_sound(-np.inf) or not set(parsed.cut(parsed.tips)) <= known:
+        if not parsed.is_sound(-np.inf):
             return None
-        pieces.append(clades_of(parsed, labels, path, "TRANSLATE"))
+        try:
+            pieces.append(clades_of(parsed, labels, path, "TRANSLATE"))
+        except InputError:
+            return None  # names where labels may stand, or no taxa of TRANSLATE
         line += piece.count(b"\n")
     trees = Clades.joined(labels, pieces)
     return replace(trees, taxa=tuple(names.values()))

@@ -134,6 +134,8 @@ class Posterior(Value, eq=False):
             trees, table = _chosen(trees, table, kept)
         sampled = [values.shape[2]] * bool(columns)
         sampled += [trees.n_trees // len(runs)] if trees is not None else []
+        if not sampled:
+            raise InputError("the runs have no parameter in common, and no trees")
         if min(sampled) < 1:
             raise InputError("no samples are left behind the burn-in")
         names = tuple(run.name for run in runs)

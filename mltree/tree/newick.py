@@ -692,7 +692,8 @@ _TAXON = re.compile(r"""'(?:[^']|'')*'|"[^"]*"|[^\s'"]+""")
 _TREE = re.compile(r"U?TREE\b[^=]*=", re.IGNORECASE)
 _WEIGHT = re.compile(r"\[&W([^\]]*)\]", re.IGNORECASE)
 """PAUP's and MrBayes's ``[&W 1/3]``: how much a tree counts."""
-_PAIR = re.compile(r"""\s*([^\s,]+)\s+('(?:[^']|'')*'|"[^"]*"|[^\s,]+)\s*(?:,|$)""")
+TRANSLATION = re.compile(r"""\s*([^\s,]+)\s+('(?:[^']|'')*'|"[^"]*"|[^\s,]+)\s*(?:,|$)""")
+"""A label and a name of a TRANSLATE command; names in quotes keep them."""
 
 
 def newick_of(text: str, file: str | None) -> str:
@@ -714,7 +715,7 @@ def newick_of(text: str, file: str | None) -> str:
         elif block == "TAXA" and word == "TAXLABELS":
             names = _numbered(command.rest)
         elif block == "TREES" and word == "TRANSLATE":
-            names |= dict(_PAIR.findall(command.rest))
+            names |= dict(TRANSLATION.findall(command.rest))
         elif block == "TREES" and (head := _TREE.match(command.text)):
             weights.update(weight.strip() for weight in _WEIGHT.findall(command.comments))
             tree = _renamed(command.text[head.end() :].strip(), names)

@@ -275,6 +275,11 @@ def test_columns_of_one_run_alone_are_left_out() -> None:
     posterior = Posterior.of([runs[0], other], 0.0)
     assert posterior.columns == ("x",)
     assert "z not in all runs" in " ".join(posterior.notices)
+    unlike = replace(other, columns=("u", "v"), trees=None)
+    with pytest.raises(InputError, match="no parameter in common, and no trees"):
+        Posterior.of([replace(runs[0], trees=None), unlike], 0.0)
+    with pytest.raises(InputError, match="some runs have trees, others have none"):
+        Posterior.of([runs[0], unlike], 0.0)
 
 
 def test_values_that_are_not_finite_are_told_of_no_more() -> None:
