@@ -228,7 +228,7 @@ LINES: dict[type[Event], str | Callable[[Any], str]] = {
     events.LocusSkipped: "locus {number}  {name}  skipped: {why}",
     events.LociFinished: _loci,
     events.BootstrapFinished: _bootstrap,
-    events.PriorsChosen: lambda event: "\n".join(["priors:", *event.priors]),
+    events.PriorsChosen: lambda event: f"priors: {'; '.join(event.priors)}",
     events.BurnInRound: "burn-in round {round}, {iterations:iteration}  lnL {lnl:.2f}  "
     "{rungs:rung}, barrier {barrier:.1f}",
     events.SamplesChecked: _checked,
