@@ -9,6 +9,7 @@ tests        ``alrt`` of branches, ``test`` of trees
 sequences    ``check``, ``ancestral``, ``simulate``, ``distances``
 likelihood   ``Likelihood``: lnL, gradient and Hessian of one tree
 trees alone  ``consensus``, ``support``, ``rf``, ``random_tree``, ``nj_tree``, ``draw``
+Bayesian     ``sample``: the posterior of trees; ``summarize``: samples of MrBayes, BEAST and others
 results      what they give back, and ``PhyloTree``, ``ModelParameters``, which they take too
 
 Alignments and trees may be files, or objects of other libraries (:mod:`mltree.runs.inputs`).
@@ -31,8 +32,10 @@ if TYPE_CHECKING:
     from mltree.analyses.likelihood import DistanceMatrix, Likelihood, distances, nj_tree
     from mltree.analyses.model_selection import ModelChoice, model
     from mltree.analyses.run import run
+    from mltree.analyses.sample import sample
     from mltree.analyses.search import search
     from mltree.analyses.simulate import SimulatedAlignment, random_tree, simulate
+    from mltree.analyses.summarize import PosteriorSummary, summarize
     from mltree.analyses.tree_sets import Drawing, consensus, draw, support
     from mltree.analyses.tree_tests import BranchTestResult, TreeTestResult, alrt, test
     from mltree.runs.inputs import ModelParameters
@@ -62,6 +65,7 @@ __all__ = [
     "ModelParameters",
     "NumericalError",
     "PhyloTree",
+    "PosteriorSummary",
     "SearchResult",
     "SimulatedAlignment",
     "TreeTestResult",
@@ -79,8 +83,10 @@ __all__ = [
     "random_tree",
     "rf",
     "run",
+    "sample",
     "search",
     "simulate",
+    "summarize",
     "support",
     "test",
 ]
@@ -107,12 +113,14 @@ _HOMES = {
         "model",
     ),
     "analyses.run": ("run",),
+    "analyses.sample": ("sample",),
     "analyses.search": ("search",),
     "analyses.simulate": (
         "SimulatedAlignment",
         "random_tree",
         "simulate",
     ),
+    "analyses.summarize": ("PosteriorSummary", "summarize"),
     "analyses.tree_sets": ("Drawing", "consensus", "draw", "support"),
     "analyses.tree_tests": (
         "BranchTestResult",

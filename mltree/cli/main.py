@@ -19,7 +19,7 @@ from typing import TYPE_CHECKING, Annotated, Any, NamedTuple
 import typer
 from typer.core import TyperGroup
 
-from mltree.analyses import options, tree_options
+from mltree.analyses import options, sample_options, tree_options
 from mltree.cli.arguments import defaults, find, has_file, translated, without_option
 from mltree.cli.exits import EXIT_CODES, ending, exit_code
 from mltree.cli.help import CONFIG_FILE, Command, format_group, origins, untyped
@@ -298,6 +298,10 @@ ANALYSES = {
     "concordance": Analysis(tree_options.ConcordanceOptions, "tree_sets:run_concordance",
         "primates.mltree.bestTree --gene-trees datasets/primates.bootstraps "
         "--alignment datasets/primates.phy"),
+    "sample": Analysis(sample_options.SampleOptions, "sample:run_sample",
+        "datasets/primates.phy --model HKY+G4 --prefix primates"),
+    "summarize": Analysis(sample_options.SummarizeOptions, "summarize:run_summarize",
+        "datasets/primates --prefix primates"),
     "report": Analysis(options.ReportOptions, "html_report:run_report", "primates"),
     "draw": Analysis(options.DrawOptions, "convert:run_draw",
         "primates.mltree.bestTree -o primates.svg"),

@@ -70,6 +70,9 @@ SMALL_MATRIX = 4
 """States up to which a P matrix stays in the level-1 cache anyway."""
 
 
+KEEPING = ("sites", "sweeps")
+"""Workers that keep CLAs, with rows of work-items."""
+
 PIECE = 24
 """Steps of subtrees that are walked apart where whole trees would leave compute units idle."""
 
@@ -173,7 +176,7 @@ class Layout(Value):
         On an H200 fp32 scans of 15 taxa x 262,144 patterns took 7.7 ms with two patterns a
         work-item, 6.9 with four; walks of 1,000 x 1,024 took 0.24 ms with two, 0.22 with one.
         """
-        if self.lanes == 1 or self.states > SMALL_MATRIX or worker == "sites":
+        if self.lanes == 1 or self.states > SMALL_MATRIX or worker in KEEPING:
             return self
         width = 4 if self.single else 2
         if worker == "walk" and self.lanes < WARP:  # few patterns
@@ -182,7 +185,7 @@ class Layout(Value):
 
     def group(self, worker: str) -> tuple[int, int, int]:
         """Work-items of one of the worker's work-groups: columns, categories, rows."""
-        if worker == "sites":
+        if worker in KEEPING:
             return self.lanes * self.state_items, self.category_items, self.rows
         return self.columns * self.state_items, self.category_items, 1
 

@@ -170,8 +170,9 @@ class Worker:
             reduction_lanes=reduction_lanes,
         )
         jobs = [max(1, stage.jobs(shape)) for stage in program.stages]
-        persistent = dispatch == "persistent" or (
-            dispatch == "auto" and self.is_persistent(program, patterns, max(jobs))
+        persistent = len(jobs) > 1 and (
+            dispatch == "persistent"
+            or (dispatch == "auto" and self.is_persistent(program, patterns, max(jobs)))
         )
         most = self.groups_with_stacks(program)
         if persistent:

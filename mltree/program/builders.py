@@ -15,13 +15,14 @@ import numpy as np
 
 from mltree.program import planner
 from mltree.program.cases import Cases, Sums, offsets, sums_of
-from mltree.program.contract import NO_CELL, RESULT, TRIPLET_CELLS, GroupKind
+from mltree.program.contract import NO_CELL, RESULT, SPARE_LENGTHS, TRIPLET_CELLS, GroupKind
 from mltree.program.ops.edges import EDGE, FLOW, Derive, Evaluate, EvaluateSites, Flow
-from mltree.program.ops.operation import Records, Run, Stage, table
+from mltree.program.ops.operation import CASE, Records, Run, Stage, table
 from mltree.program.ops.optimise import Optimise, Repeat
 from mltree.program.ops.reduce import RELL, Reduce, Rell
 from mltree.program.ops.scan import TRIPLET, Scan, Triplets
 from mltree.program.ops.sites import Sites
+from mltree.program.ops.sweeps import SWEEP, Sweeps, chain_words
 from mltree.program.ops.walk import WALK, WALK_STEP, Walk
 from mltree.program.planner import Piece, ScanTasks
 from mltree.program.program import Program
@@ -492,6 +493,35 @@ def rell(rows: int, weights: int, parts: int = 1, first_weights: int = 0) -> Pro
     """
     record = np.array([(0, rows, first_weights, weights, 0, 0, parts)], RELL)
     return Program((Rell(record),), 1)
+
+
+def sweeps(chains: int, tips: int, parts: int, count: int, regrafts: int) -> Program:
+    """``count`` sweeps of every chain, a tree of all taxa on all parts, with so many regrafts each.
+
+    Chain n has the models from row ``2 n parts`` on, and behind them those that are proposed. Its
+    state lies after those of the chains before it (:func:`mltree.program.ops.sweeps.chain_words`).
+    """
+    number = np.arange(chains, dtype=np.int32)
+    cases = table(CASE, chains, first_part=0, parts=parts, model=2 * parts * number, weights=0)
+    nodes, words = 2 * tips - 2, chain_words(tips)
+    slots, matrices = tips - 2 + nodes, (nodes + SPARE_LENGTHS) * parts
+    records = table(
+        SWEEP,
+        chains,
+        case=number,
+        model=cases["model"],
+        weights=0,
+        slot=slots * number,
+        last_slot=slots * (number + 1) - 1,
+        p=matrices * number,
+        last_p=matrices * (number + 1) - parts,
+        state=words * number,
+        last_state=words * (number + 1) - 1,
+        tips=tips,
+        sweeps=count,
+        regrafts=regrafts,
+    )
+    return Program((Sweeps(records),), 1, cases)
 
 
 def _numbers(trees: Sequence[Tree]) -> Int32:

@@ -63,6 +63,95 @@ class Function(enum.IntEnum):
     OPTIMISE = 6
     BARRIER = 7
     RELL = 8
+    SWEEP = 9
+
+
+class Move(enum.IntEnum):
+    """Moves of a chain: they tell apart its counts of acceptance, and its random numbers."""
+
+    REGRAFT = 0
+    """A subtree goes to an edge chosen among all."""
+    INTERCHANGE = 1
+    """One of the three topologies around an inner branch is chosen."""
+    BRANCH = 2
+    """A branch length is drawn anew."""
+    SCALE = 3
+    """All branch lengths are multiplied by one factor."""
+    START = 4
+    """Where a tour of the tree begins."""
+    MODEL = 5
+    """A model that the host has proposed is decided on."""
+
+
+class HostMove(enum.IntEnum):
+    """Draws of the host for chains, in the numbers behind those of their own moves."""
+
+    PROPOSAL = 6
+    """A step of a model's parameters."""
+    SWAP = 7
+    """Two chains of a ladder exchange their heats."""
+    STATE = 8
+    """A chain's first state."""
+
+
+COUNTED_MOVES = 4
+"""Moves that a chain counts, the first ones."""
+
+
+class Chain(enum.IntEnum):
+    """Words in front of a chain's tree.
+
+    Behind them lie ``lengths[N + SPARE_LENGTHS]``, ``parent[N]``, ``left[N]``, ``right[N]`` and
+    ``spare[N]``, for nodes 0 .. N - 1 of a tree that hangs from tip 0: tips are 0 .. T - 1, and a
+    node's length is that of the branch above it. What hangs from tip 0 is its left child.
+    """
+
+    HEAT = 0
+    """Power of the likelihood, 0..1."""
+    LNL = 1
+    """Log-likelihood, not heated (natural log)."""
+    SWEEP = 2
+    """Sweeps done."""
+    REPLICA = 3
+    """Number of the chain in its run."""
+    SEED_LOW = 4
+    """The seed, 16 bits in each of two words, which fp32 holds as well."""
+    SEED_HIGH = 5
+    RUN = 6
+    """Number of the run, which has random numbers of its own."""
+    WINDOW = 7
+    """Width of the natural log of the factor by which all lengths are scaled."""
+    OUTER = 8
+    """Prior of lengths, sum (k - 1) ln t + POWER ln T - RATE T: k - 1 of tips' branches."""
+    INNER = 9
+    """k - 1 of the other branches."""
+    POWER = 10
+    """Power of the tree length T."""
+    RATE = 11
+    """Rate of the tree length."""
+    PROPOSAL = 12
+    """1 with a proposed model to decide on; 2 once it has been accepted."""
+    RATIO = 13
+    """Natural log of the proposed model's prior and Hastings ratio."""
+    TRIED = 14
+    """How often each counted move was tried, from here on."""
+    TAKEN = 18
+    """How often each was accepted, or changed something, from here on."""
+    ATTEMPT = 22
+    """Number of the proposed model, which has a random number of its own."""
+
+
+CHAIN_WORDS = 24
+"""Words in front of a chain's lengths."""
+
+SPARE_LENGTHS = 2
+"""Lengths behind those of the nodes, for P matrices of a proposal."""
+
+MOVE_STRIDE = 1 << 24
+"""Random numbers of a sweep's n-th move of a kind have the counter ``kind * MOVE_STRIDE + n``."""
+
+MOST_MEAN = 10.0
+"""A branch of length t is drawn with a mean of at most MOST_MEAN t + 1."""
 
 
 CONTROL_WORDS = 8
@@ -146,7 +235,13 @@ RELL_TILE = 4
 """Trees and rows of weights whose products a work-item sums together, in registers."""
 
 
-ENUMS: dict[str, type[enum.IntEnum]] = {"STEP": GroupKind, "CONTROL": Control, "FN": Function}
+ENUMS: dict[str, type[enum.IntEnum]] = {
+    "STEP": GroupKind,
+    "CONTROL": Control,
+    "FN": Function,
+    "MOVE": Move,
+    "CHAIN": Chain,
+}
 """Numbers with names, and what kernels know them by."""
 _KNOWN_TO_KERNELS = """
     SCALE_BITS_DOUBLE SCALE_BITS_SINGLE CONTROL_WORDS HEADER_WORDS REDUCE_WIDTH NO_CELL RESULT
@@ -154,6 +249,7 @@ _KNOWN_TO_KERNELS = """
     LEAST_PROMISE GAIN_PER_PROMISE MOST_MIXED UPHILL MOST_GROWTH LEAST_REACH SATURATED RIDGE
     RELL_TILE
     FLOW_NEAR SERIES_OCTAVES MOST_TERMS NO_SERIES
+    CHAIN_WORDS SPARE_LENGTHS MOVE_STRIDE MOST_MEAN
 """
 _DEFINED = vars(eigen) | globals()
 NUMBERS = {name: _DEFINED[name] for name in _KNOWN_TO_KERNELS.split()} | {

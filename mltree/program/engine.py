@@ -173,9 +173,8 @@ class ReferenceEngine(ReferenceState):
         self, patterns: Patterns, categories: int, bounds: tuple[float, float], systems: int = 1
     ) -> None:
         """``bounds``: of branch lengths."""
-        super().__init__(patterns, categories, systems)
+        super().__init__(patterns, categories, systems, bounds)
         self.parts = len(patterns.parts)
-        self._bounds = bounds
 
     def longest_walk(self, trees: int) -> int:  # noqa: ARG002
         """None: it takes a level at a time as well as a walk."""
@@ -204,7 +203,7 @@ class ReferenceEngine(ReferenceState):
                 stage.compute(self)
             return self.sums
 
-        return run_on_host(program, lengths, control, self._bounds, compute)
+        return run_on_host(program, lengths, control, self.bounds, compute)
 
 
 Compute: TypeAlias = Callable[[int, int, Float64], Float64]

@@ -126,11 +126,7 @@ class Program(Value, eq=False):
     @cached_property
     def site_steps(self) -> int:
         """Records that every pattern goes through."""
-        return sum(
-            len(table)
-            for table in self._tables
-            if fields(table.dtype, Role.READS, Role.TAKES, Role.TIP)
-        )
+        return sum(stage.site_steps for stage in self.stages if isinstance(stage, WorkStage))
 
     @property
     def most_steps(self) -> int:

@@ -184,6 +184,24 @@ def _bootstrap(event: events.BootstrapFinished) -> str:
     return f"{counted(event.replicates, 'replicate')}{verdicts[event.converged]}"
 
 
+def _checked(event: events.SamplesChecked) -> str:
+    """Convergence as samples so far have it."""
+    lowest = "" if math.isnan(event.ess) else f"  lowest ESS {event.ess:.0f} ({event.where})"
+    of_runs = "" if math.isnan(event.asdsf) else f"  ASDSF {event.asdsf:.4f}"
+    pace = f", {event.sweeps:.0f} sweeps/s" if event.sweeps else ""
+    return (
+        f"{counted(event.samples, 'sample')} a run{lowest}  R-hat {event.rhat:.3f}{of_runs}  "
+        f"{counted(event.trips, 'round trip')}{pace}"
+    )
+
+
+def _sampled(event: events.Sampled) -> str:
+    """The end of a sampler."""
+    lnz = "" if math.isnan(event.lnz) else f", ln Z {event.lnz:.3f} ± {event.error:.3f}"
+    state = f"not converged: {'; '.join(event.unmet)}" if event.unmet else "converged"
+    return f"{counted(event.runs, 'run')} of {counted(event.samples, 'sample')}{lnz}; {state}"
+
+
 LINES: dict[type[Event], str | Callable[[Any], str]] = {
     events.Notice: "note: {text}",
     events.Unsaved: lambda event: f"not written, {event.path}: {event.content.strip()}",
@@ -238,6 +256,11 @@ LINES: dict[type[Event], str | Callable[[Any], str]] = {
     events.TimeLeft: lambda event: (
         f"{event.what}: {'at most' if event.at_most else 'about'} {clock_time(event.seconds)} left"
     ),
+    events.PriorsChosen: lambda event: f"priors: {'; '.join(event.priors)}",
+    events.BurnInRound: "burn-in round {round}, {iterations:iteration}  lnL {lnl:.2f}  "
+    "{rungs:rung}, barrier {barrier:.1f}",
+    events.SamplesChecked: _checked,
+    events.Sampled: _sampled,
     events.TreesOffered: "looked around {around:tree}: {offered:,} offered, {held:,} held, "
     "correlation of supports {correlation:.3f}",
 }

@@ -18,7 +18,7 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from html import escape
 from importlib.resources import files
 from itertools import accumulate, combinations
-from typing import Any
+from typing import Any, TypeAlias
 
 import numpy as np
 
@@ -454,6 +454,11 @@ def key_figures(subject: Subject) -> str:
         figures.append(("starts at the best tree", "{reached} of {starts}".format(**facts.ends)))
     if (clock := facts.spent or facts.time) is not None:
         figures.append(("time", duration(float(clock["wall"]))))
+    return figure_row(figures)
+
+
+def figure_row(figures: Iterable[tuple[str, str]]) -> str:
+    """Key figures side by side, names and values."""
     cells = (f"<div><dt>{_text(name)}</dt><dd>{_text(value)}</dd></div>" for name, value in figures)
     return f'<dl class="figures">{"".join(cells)}</dl>'
 
@@ -489,23 +494,23 @@ def _search(facts: Facts) -> str:
             "Log-likelihood of the best tree so far, relative to the final one; every dot is "
             "a step. Dashed lines: where a phase begins."
         )
-        parts.append(_figure(lnl_chart(facts), caption))
+        parts.append(figure(lnl_chart(facts), caption))
     if len(facts.starts) > 1:
         ends = facts.ends
         caption = "Starting trees by their log-likelihood after a first smoothing."
         if ends is not None:
             caption += f" {ends['ended']} of {ends['starts']} were searched to the end; "
             caption += f"{ends['reached']} led to the best tree."
-        parts.append(_figure(starts_chart(facts.starts), caption))
+        parts.append(figure(starts_chart(facts.starts), caption))
     if facts.phases:
         rows = [(str(n), text, f"{when:.1f} s") for n, (when, text) in enumerate(facts.phases, 1)]
-        parts.append(_details("Phases", _table(("", "phase", "began"), rows)))
+        parts.append(_details("Phases", html_table(("", "phase", "began"), rows)))
     return "".join(parts)
 
 
 def _supports(facts: Facts) -> str:
     rows = support_rows(facts)
-    return _table((), rows) if rows else ""
+    return html_table((), rows) if rows else ""
 
 
 def _time(facts: Facts) -> str:
@@ -514,8 +519,8 @@ def _time(facts: Facts) -> str:
     rows = [time_cells(row, facts.time["wall"]) for row in facts.time["rows"]]
     columns = ("", "seconds", "share", "calls", "GB/s", "of copy")
     caption = "Blue: likelihood functions, on the device. Grey: the host and what it waited for."
-    table = _details("As a table", _table(columns, rows))
-    return _figure(time_chart(facts.time), caption) + table
+    table = _details("As a table", html_table(columns, rows))
+    return figure(time_chart(facts.time), caption) + table
 
 
 def _models(subject: Subject) -> str:
@@ -527,7 +532,7 @@ def _models(subject: Subject) -> str:
         text = f'<p class="mono">{_text(models[0].text)}</p>'
         return text + _pictures(models[0], subject) + choice
     rows = [(part.name, part.sites, part.text) for part in models]
-    parts = [_table(("part", "sites", "model"), rows)]
+    parts = [html_table(("part", "sites", "model"), rows)]
     parts += [
         _details(f"{part.name} ({part.sites})", _pictures(part, subject))
         for part in models[:MOST_PICTURES]
@@ -538,7 +543,7 @@ def _models(subject: Subject) -> str:
 def _ranked(ranked: Mapping[str, Any]) -> str:
     """The best candidates of a model choice."""
     columns, rows = ranked_cells(ranked)
-    return _table(columns, rows)
+    return html_table(columns, rows)
 
 
 def _ranked_title(ranked: Mapping[str, Any]) -> str:
@@ -552,12 +557,12 @@ def _pictures(part: PartModel, subject: Subject) -> str:
     known = [subject.frequencies(component) for component in model.components]
     caption = "Exchangeabilities: areas of the bubbles."
     drawn = [
-        _figure(matrix_chart(component, frequencies), caption)
+        figure(matrix_chart(component, frequencies), caption)
         for component, frequencies in zip(model.components, known, strict=True)
     ]
     if arrays.n_categories > 1:
         caption = "Rate categories: as wide as their share of the sites, as high as their rate."
-        drawn.append(_figure(categories_chart(arrays), caption))
+        drawn.append(figure(categories_chart(arrays), caption))
     return f'<div class="side">{"".join(drawn)}</div>'
 
 
@@ -576,17 +581,17 @@ def _alignment(subject: Subject) -> str:
             ("Gaps", f"{data['gap_share']:.2%}"),
         )
         note = "<p>The file has moved: give its new path with <code>--alignment</code>.</p>"
-        return _table((), facts) + note
-    parts = [_table((), alignment_facts(summary)), _list(warning_lines(summary))]
+        return html_table((), facts) + note
+    parts = [html_table((), alignment_facts(summary)), _list(warning_lines(summary))]
     caption = "Above: share of gaps. Below: how many states a site has, on average."
-    parts.append(_figure(site_chart(patterns), caption))
+    parts.append(figure(site_chart(patterns), caption))
     if summary.gap_share > 0.0:
-        parts.append(_figure(taxon_gap_chart(summary), "Share of gaps of every taxon."))
+        parts.append(figure(taxon_gap_chart(summary), "Share of gaps of every taxon."))
     caption = (
         "Composition of the sequences: range, quartiles and median of each state's share. Dots: "
         f"sequences that the χ² test tells from the whole (p < {MAX_P_VALUE:.0%})."
     )
-    parts.append(_figure(composition_chart(patterns, summary.composition_p_values), caption))
+    parts.append(figure(composition_chart(patterns, summary.composition_p_values), caption))
     return "".join(parts)
 
 
@@ -611,13 +616,13 @@ def _settings(facts: Facts) -> str:
         options = [
             (name, str(value), origin) for name, (value, origin) in machine["options"].items()
         ]
-        parts.append(_details("All options", _table(("option", "value", "from"), options)))
-        parts.append(_details("Versions", _table(("", "version"), machine["versions"].items())))
+        parts.append(_details("All options", html_table(("option", "value", "from"), options)))
+        parts.append(_details("Versions", html_table(("", "version"), machine["versions"].items())))
     if (spent := facts.spent) is not None:
         rows.append(("CPU time", duration(spent["cpu"])))
         rows.append(("Device time", duration(spent["device"])))
         rows.append(("Peak memory", f"{spent['peak_memory'] / MIB:,.0f} MiB"))
-    return (_table((), rows) if rows else "") + "".join(parts)
+    return (html_table((), rows) if rows else "") + "".join(parts)
 
 
 def _citations(subject: Subject) -> str:
@@ -633,7 +638,8 @@ def _text(text: str) -> str:
     return escape(str(text))
 
 
-def _figure(drawing: str, caption: str) -> str:
+def figure(drawing: str, caption: str) -> str:
+    """A chart with the text below it."""
     return f"<figure>{drawing}<figcaption>{_text(caption)}</figcaption></figure>"
 
 
@@ -646,7 +652,7 @@ def _list(items: Sequence[str]) -> str:
     return f"<ul>{cells}</ul>" if items else ""
 
 
-def _table(columns: Sequence[str], rows: Iterable[Sequence[str]]) -> str:
+def html_table(columns: Sequence[str], rows: Iterable[Sequence[str]]) -> str:
     """An HTML table; the first column names the rows."""
     head = "".join(f"<th>{_text(column)}</th>" for column in columns)
     body = "".join(
@@ -668,11 +674,19 @@ POLICY = (
 """Content security policy: the page loads nothing, whatever a file name or taxon contains."""
 
 
-def document(subject: Subject) -> str:
-    """The text of the HTML file."""
+Section: TypeAlias = tuple[str, str, str]
+"""Anchor, title and HTML of a section below the tree."""
+
+
+def document(subject: Subject, more: Sequence[Section] = (), figures: str | None = None) -> str:
+    """The text of the HTML file.
+
+    more     sections in front of those of the subject
+    figures  HTML in place of the key figures of the subject
+    """
     title = f"{subject.name} · mltree"
     names = subject.support_names
-    made = sections(subject)
+    made = [*more, *sections(subject)]
     links = "".join(f'<a href="#{anchor}">{heading}</a>' for anchor, heading, _ in made)
     body = "".join(
         f'<section id="{anchor}"><h2>{heading}</h2>{content}</section>'
@@ -684,7 +698,7 @@ def document(subject: Subject) -> str:
         name=escape(subject.name),
         style=_asset("page.css"),
         links=links,
-        figures=key_figures(subject),
+        figures=key_figures(subject) if figures is None else figures,
         tree_file=escape(subject.tree_file),
         tips=f"{len(subject.tree.tips):,}",
         data=_embedded({"newick": subject.newick, "name": subject.name, "supports": names}),

@@ -44,6 +44,7 @@ FUNCTION_NAMES = {
     Function.SCAN: "insertion scan",
     Function.TRIPLET: "insertion re-scoring",
     Function.RELL: "RELL products",
+    Function.SWEEP: "sweeps of chains",
     Function.PMATRICES: "P matrices",
     Function.OPTIMISE: "Newton steps",
     Function.BARRIER: "barriers",

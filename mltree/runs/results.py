@@ -69,7 +69,7 @@ class Table(ABC):
 
 def data_frame(columns: Mapping[str, Any], index: Sequence[str] | None = None) -> Any:
     """A ``DataFrame`` of pandas. Raises: ImportError where pandas is not installed."""
-    return _library("pandas", "pandas").DataFrame(dict(columns), index=index)
+    return library("pandas", "pandas").DataFrame(dict(columns), index=index)
 
 
 def _cell(value: Any) -> str:
@@ -220,24 +220,24 @@ class PhyloTree(Table):
 
     def to_ete3(self) -> Any:
         """As ete3's ``Tree``, with supports where it has them."""
-        return _library("ete3", "ete3").Tree(self.newick, format=0, quoted_node_names=True)
+        return library("ete3", "ete3").Tree(self.newick, format=0, quoted_node_names=True)
 
     def to_biopython(self) -> Any:
         """The tree as Biopython's ``Tree``, with its supports."""
-        return _library("Bio.Phylo", "biopython").read(StringIO(self.newick), "newick")
+        return library("Bio.Phylo", "biopython").read(StringIO(self.newick), "newick")
 
     def to_dendropy(self) -> Any:
         """The tree as dendropy's ``Tree``, with its supports."""
-        library = _library("dendropy", "dendropy")
-        return library.Tree.get(data=self.newick, schema="newick", preserve_underscores=True)
+        dendropy = library("dendropy", "dendropy")
+        return dendropy.Tree.get(data=self.newick, schema="newick", preserve_underscores=True)
 
     def to_cogent3(self) -> Any:
         """The tree as cogent3's ``PhyloNode``."""
-        return _library("cogent3", "cogent3").make_tree(self.newick)
+        return library("cogent3", "cogent3").make_tree(self.newick)
 
     def to_skbio(self) -> Any:
         """The tree as scikit-bio's ``TreeNode``, with its supports."""
-        node = _library("skbio", "scikit-bio").TreeNode
+        node = library("skbio", "scikit-bio").TreeNode
         return node.read(StringIO(self.newick), format="newick", convert_underscores=False)
 
     def _repr_html_(self) -> str:
@@ -251,7 +251,8 @@ def _end(tree: WrittenTree, node: int) -> int:
     return node + 1
 
 
-def _library(module: str, package: str) -> Any:
+def library(module: str, package: str) -> Any:
+    """A module of an optional package. Raises: ImportError, with the command that installs it."""
     try:
         return import_module(module)
     except ImportError as error:

@@ -723,3 +723,56 @@ class LociFinished(Event):
     """Sum of the lnL of all trees."""
     files: tuple[str, ...]
     seconds: float
+
+
+class PriorsChosen(Event):
+    """The priors of a sampler are known."""
+
+    priors: tuple[str, ...]
+    """A line a prior, as ``--prior FILE`` takes it."""
+
+
+class BurnInRound(Event):
+    """A round of burn-in has ended, and what is tuned was tuned anew."""
+
+    round: int
+    iterations: int
+    """Iterations so far."""
+    lnl: float
+    """Mean lnL on the first rungs."""
+    rungs: int
+    barrier: float
+    """Communication barrier of the ladder."""
+
+
+class SamplesChecked(Event):
+    """Samples were looked at: have they converged?"""
+
+    samples: int
+    """Samples of each run."""
+    ess: float
+    """Lowest effective sample size; NaN where there is none."""
+    where: str
+    """Parameter or split that has it."""
+    rhat: float
+    asdsf: float
+    sweeps: float
+    """Sweeps of all chains a second."""
+    trips: int
+    """Round trips between posterior and prior, of all runs."""
+    unmet: tuple[str, ...]
+    """Rules of convergence that are not met."""
+
+
+class Sampled(Event):
+    """A sampler has ended."""
+
+    runs: int
+    samples: int
+    """Samples of each run."""
+    lnz: float
+    """Natural log of the marginal likelihood; NaN where there is none."""
+    error: float
+    """Its standard error."""
+    unmet: tuple[str, ...]
+    files: tuple[str, ...]

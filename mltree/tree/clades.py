@@ -11,6 +11,7 @@ from __future__ import annotations
 import importlib
 import importlib.util
 import math
+import re
 import sys
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
@@ -164,7 +165,7 @@ def read_clades(source: str | Path, like: Clades | None = None, origin: str = ""
     taxa, origin = (like.taxa, origin) if like else (None, "the first tree")
     pieces = []
     for parsed in parsed_trees(text, file, signed=True):
-        pieces.append(_clades_of(parsed, taxa, file, origin))
+        pieces.append(clades_of(parsed, taxa, file, origin))
         taxa = pieces[0].taxa
     return Clades.joined(pieces[0].taxa, pieces)
 
@@ -176,7 +177,7 @@ def read_gene_trees(source: str | Path) -> Iterator[Clades]:
     """
     text, file = text_of(source)
     for parsed in parsed_trees(text, file, signed=True, size=1):
-        yield _clades_of(parsed, None, file)
+        yield clades_of(parsed, None, file)
 
 
 def read_labelled(source: str | Path) -> tuple[Clades, list[str]]:
@@ -187,10 +188,10 @@ def read_labelled(source: str | Path) -> tuple[Clades, list[str]]:
     text, file = text_of(source)
     parsed = next(parsed_trees(text, file, signed=True, size=1))
     is_proper, *_ = _intervals(parsed, parsed.tips.size)
-    return _clades_of(parsed, None, file), parsed.labels(parsed.pairs[1][is_proper] + 1)
+    return clades_of(parsed, None, file), parsed.labels(parsed.pairs[1][is_proper] + 1)
 
 
-def _clades_of(
+def clades_of(
     parsed: ParsedTrees, taxa: tuple[str, ...] | None, file: str | None, origin: str = ""
 ) -> Clades:
     """The clades of parsed trees over the taxa; None takes those of the first tree."""
@@ -214,14 +215,16 @@ def _intervals(parsed: ParsedTrees, n_tips: int) -> tuple[Bool, Int32, Int32, In
 def _taxa_of_tips(
     parsed: ParsedTrees, taxa: tuple[str, ...] | None, file: str | None, origin: str
 ) -> tuple[tuple[str, ...], Int32]:
-    """The taxa, and int32 [n, T]: the taxon of every tip; see :func:`_clades_of`."""
-    labels = parsed.cut(parsed.tips)
+    """The taxa, and int32 [n, T]: the taxon of every tip; see :func:`clades_of`."""
     starts = np.searchsorted(parsed.tree[parsed.tips], np.arange(parsed.n_trees + 1))
     if taxa is None:
-        taxa = tuple(map(parsed.name, labels[: starts[1]]))
-    number = TaxonNumbers(taxa)
-    known = {label: number[parsed.name(label)] for label in set(labels)}
-    taxon = np.array([known[label] for label in labels], dtype=np.int32)
+        taxa = tuple(parsed.labels(parsed.tips[: starts[1]]))
+    taxon = _numbered(parsed, taxa)
+    if taxon is None:
+        labels = parsed.cut(parsed.tips)
+        number = TaxonNumbers(taxa)
+        known = {label: number[parsed.name(label)] for label in set(labels)}
+        taxon = np.array([known[label] for label in labels], dtype=np.int32)
     if (np.diff(starts) == len(taxa)).all():
         order = taxon.reshape(-1, len(taxa))
         if (np.sort(order, axis=1) == np.arange(len(taxa))).all():
@@ -229,6 +232,28 @@ def _taxa_of_tips(
     for tree in range(parsed.n_trees):
         parsed.check_taxa(tree, taxa, file, origin=origin, here="this tree")
     raise AssertionError("unlike taxa, in no tree")
+
+
+def _numbered(parsed: ParsedTrees, taxa: tuple[str, ...]) -> Int32 | None:
+    """The taxon of every tip, int32, where all names are numbers; None where not."""
+    values = [int(name) if _NUMBER.fullmatch(name) else -1 for name in taxa]
+    if parsed.names is not None or min(values, default=-1) < 0:
+        return None
+    try:
+        written = parsed.numbers(parsed.tips)
+    except ValueError:
+        return None
+    of_value = np.full(max(values) + 2, -1, np.int32)
+    of_value[values] = np.arange(len(taxa))
+    taxon = of_value[np.clip(written, 0, max(values) + 1).astype(np.intp)]
+    widths = np.array(list(map(len, taxa)))[taxon]
+    is_name = (written == np.array(values)[taxon]) & (taxon >= 0)
+    is_name &= parsed.end[parsed.tips] - parsed.start[parsed.tips] == widths  # no 01, no 1.0
+    return taxon if is_name.all() else None
+
+
+_NUMBER = re.compile("0|[1-9][0-9]{0,6}")
+"""Names that are read as numbers: none of another spelling is the same name."""
 
 
 class WrittenTree(Value, eq=False):

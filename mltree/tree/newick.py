@@ -15,6 +15,7 @@ from collections import deque
 from collections.abc import Iterator, Mapping, Sequence
 from functools import cached_property
 from pathlib import Path
+from warnings import catch_warnings, simplefilter
 
 import numpy as np
 
@@ -111,8 +112,10 @@ def _is_newick(source: str) -> bool:
 # The array parser.
 
 _OPEN, _CLOSE, _COMMA, _COLON, _SEMICOLON = b"(),:;"
-_IS_MARK = np.isin(np.arange(256), list(b"(),:;"))
-_IN_NUMBERS = np.isin(np.arange(256), list(b"0123456789+-.eE \t\n\r\v\f"))
+_MARKS = bytes(byte in b"(),:;" for byte in range(256))
+_LETTERS = bytes(byte not in b"(),:;0123456789+-.eE \t\n\r\v\f" for byte in range(256))
+"""Bytes by value: marks; those that are neither marks nor in numbers."""
+_WITHOUT_MARKS = bytes(32 if mark else byte for byte, mark in enumerate(_MARKS))
 _BLANK = 32
 """The last of ASCII's blanks and control characters."""
 _RARE_BLANK = re.compile(r"[^\S\x00-\x20]")
@@ -175,13 +178,13 @@ class ParsedTrees:
         self.line = line
         self.names = names
         self.codes = np.frombuffer(text, np.uint8)
-        self.end: Index = np.flatnonzero(_IS_MARK[self.codes])
+        self.end: Index = np.flatnonzero(np.frombuffer(text.translate(_MARKS), np.bool_))
         self.mark = self.codes[self.end]
         """uint8: the mark at the end of each gap."""
         self.start: Index = np.concatenate(([0], self.end[:-1] + 1))
         self.before = np.concatenate(([_SEMICOLON], self.mark[:-1])).astype(np.uint8)
         """uint8: the mark in front of each gap."""
-        self.is_filled = self._count(self.codes > _BLANK) > 0
+        self.is_filled = self.end - self.start > self._count(self.codes <= _BLANK)
         self.step = (self.mark == _OPEN).astype(np.int32) - (self.mark == _CLOSE)
         self.depth: Int32 = np.cumsum(self.step, dtype=np.int32)
         """int32: open parentheses behind the mark of each gap."""
@@ -200,7 +203,7 @@ class ParsedTrees:
             | (self.depth < 0)
             | ((self.mark == _COMMA) & (self.depth == 0))
             | ((self.mark == _SEMICOLON) & (self.depth != 0))
-            | (length & (self._count(~_IN_NUMBERS[self.codes]) > 0))
+            | (length & (self._count(self._is_letter) > 0))
         )
         if wrong.any() or self.codes[self.end[-1] + 1 :].max(initial=0) > _BLANK:
             return False
@@ -210,9 +213,15 @@ class ParsedTrees:
             return False
         return bool(((lengths >= shortest) & (abs(lengths) <= MAX_LENGTH)).all())
 
-    def _count(self, is_counted: Bool) -> Int32:
-        total = np.concatenate(([0], np.cumsum(is_counted, dtype=np.int32)))
-        return total[self.end] - total[self.start]
+    @cached_property
+    def _is_letter(self) -> Bool:
+        """bool: bytes of the text that are neither marks nor in numbers."""
+        return np.frombuffer(self.text.translate(_LETTERS), np.bool_)
+
+    def _count(self, is_counted: Bool) -> Index:
+        """Number of characters of a kind in each gap; a mark is none of them."""
+        gaps = np.searchsorted(self.end, np.flatnonzero(is_counted))
+        return np.bincount(gaps, minlength=self.end.size)[: self.end.size]
 
     @property
     def n_trees(self) -> int:
@@ -245,8 +254,45 @@ class ParsedTrees:
         """
         gaps = np.flatnonzero(self.before == _COLON)
         lengths = np.full(self.mark.size, np.nan)
-        lengths[gaps - 1] = [float(text) + 0.0 for text in self.cut(gaps)]  # no -0.0
+        lengths[gaps - 1] = self.numbers(gaps) + 0.0  # no -0.0
         return lengths
+
+    def numbers(self, gaps: Index) -> Float64:
+        """The numbers that some gaps hold, float64.
+
+        Raises: ValueError where one holds none, or something else.
+        """
+        if not gaps.size:
+            return np.empty(0)
+        if self._all_numbers is not None:
+            numbers = self._all_numbers[gaps]
+            if np.isnan(numbers).any():
+                raise ValueError("a gap without a number")
+            return numbers
+        inside = np.zeros(self.codes.size + 1, np.int8)
+        inside[self.start[gaps]] += 1
+        inside[self.end[gaps]] -= 1
+        np.cumsum(inside, dtype=np.int8, out=inside)
+        text = np.where(inside[:-1].view(np.bool_), self.codes, _BLANK).tobytes()
+        numbers = numbers_in(text)
+        if numbers.size != gaps.size:
+            raise ValueError("gaps without a number, or with several")
+        return numbers
+
+    @cached_property
+    def _all_numbers(self) -> Float64 | None:
+        """The number in each gap, NaN in empty ones; None where names are no numbers."""
+        if self._is_letter.any():
+            return None
+        try:
+            numbers = numbers_in(self.text.translate(_WITHOUT_MARKS))
+        except ValueError:
+            return None
+        if numbers.size != self.is_filled.sum():
+            return None
+        of_gaps = np.full(self.end.size, np.nan)
+        of_gaps[self.is_filled] = numbers
+        return of_gaps
 
     @cached_property
     def pairs(self) -> tuple[Index, Index]:
@@ -333,6 +379,16 @@ class ParsedTrees:
             if unlike:
                 problem = f"{listed(unlike)} {where}"
                 raise InputError(problem, file=file, line=line, taxon=unlike[0])
+
+
+def numbers_in(text: bytes) -> Float64:
+    """The numbers of a text, between blanks, float64. Raises: ValueError for anything else."""
+    with catch_warnings():
+        simplefilter("error", DeprecationWarning)  # NumPy before 2.3 only warns
+        try:
+            return np.fromstring(text, sep=" ")
+        except DeprecationWarning as error:
+            raise ValueError(str(error)) from None
 
 
 def listed(names: Sequence[str]) -> str:
@@ -642,7 +698,8 @@ _TAXON = re.compile(r"""'(?:[^']|'')*'|"[^"]*"|[^\s'"]+""")
 _TREE = re.compile(r"U?TREE\b[^=]*=", re.IGNORECASE)
 _WEIGHT = re.compile(r"\[&W([^\]]*)\]", re.IGNORECASE)
 """PAUP's and MrBayes's ``[&W 1/3]``: how much a tree counts."""
-_PAIR = re.compile(r"""\s*([^\s,]+)\s+('(?:[^']|'')*'|"[^"]*"|[^\s,]+)\s*(?:,|$)""")
+TRANSLATION = re.compile(r"""\s*([^\s,]+)\s+('(?:[^']|'')*'|"[^"]*"|[^\s,]+)\s*(?:,|$)""")
+"""A label and a name of a TRANSLATE command; names in quotes keep them."""
 
 
 def newick_of(text: str, file: str | None) -> str:
@@ -664,7 +721,7 @@ def newick_of(text: str, file: str | None) -> str:
         elif block == "TAXA" and word == "TAXLABELS":
             names = _numbered(command.rest)
         elif block == "TREES" and word == "TRANSLATE":
-            names |= dict(_PAIR.findall(command.rest))
+            names |= dict(TRANSLATION.findall(command.rest))
         elif block == "TREES" and (head := _TREE.match(command.text)):
             weights.update(weight.strip() for weight in _WEIGHT.findall(command.comments))
             tree = _renamed(command.text[head.end() :].strip(), names)

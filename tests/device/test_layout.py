@@ -9,6 +9,7 @@ import pytest
 from mltree.device.build import WORKERS
 from mltree.device.layout import (
     GPU_GROUP,
+    KEEPING,
     MAX_CHUNKS,
     MAX_GPU_CHUNKS,
     QUAD,
@@ -109,7 +110,7 @@ def test_workers_share_one_order_of_elements(worker: str, vw: int, single: bool)
     assert own.lanes > 1
     assert vw % own.lanes == 0
     few = worker == "walk" and vw < 64
-    width = 2 if worker == "sites" else (4 if single else 2) // (1 + few)
+    width = 2 if worker in KEEPING else (4 if single else 2) // (1 + few)
     assert vw // own.lanes == width
 
 

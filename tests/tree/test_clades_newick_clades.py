@@ -233,3 +233,27 @@ def test_labels_are_those_of_the_first_tree(text: str) -> None:
         for first, last in zip(clades.first, clades.last, strict=True)
     ]
     assert dict(zip(held, labels, strict=True)) == {"ab": "99.5", "cd": "x", "cde": ""}
+
+
+@pytest.mark.parametrize(
+    "names",
+    [
+        ("1", "2", "3", "10"), ("0", "1", "12", "7"), ("1", "01", "1.0", "1e0"),
+        ("1", "2", "1e1", "10"), ("1", "-1", "+1", "3"), ("9999999", "10000000", "5", "6"),
+        ("1", "2", "3", "e"), ("1", "2", "3", "."),
+    ],
+)  # fmt: skip
+@pytest.mark.parametrize("lengths", [True, False])
+def test_names_that_look_like_numbers_are_names(names: tuple[str, ...], lengths: bool) -> None:
+    length = ":0.25" if lengths else ""
+    texts = []
+    for seed in range(6):
+        a, b, c, d = random.Random(seed).sample(names, 4)
+        texts.append(f"(({a}{length},{b}{length})0.5{length}, {c}{length},{d}{length} );")
+    clades = read_clades("\n".join(texts))
+    assert set(clades.taxa) == set(names)
+    for text, order in zip(texts, clades.order, strict=True):
+        written = text.replace("(", "").replace(")0.5", "").split(",")
+        assert [clades.taxa[at] for at in order] == [
+            name.partition(":")[0].strip(" );") for name in written
+        ]

@@ -81,6 +81,14 @@ def _by_eigen_system(
     return row.weights * terms, row.weights * (same + np.abs(change).sum(axis=2))
 
 
+def lnl_and_slopes(row: ModelRow, x: ScaledCla, seen: ScaledCla) -> Float64:
+    """f64[3, L]: lnL of every pattern, and its derivatives in t, from x and P y."""
+    sums, least = over_categories(_by_generator(row, x, seen), x.counts + seen.counts)
+    value, slope, curve = sums
+    slope = slope / value
+    return np.stack([np.log(value) - least * LN_SCALE, slope, curve / value - slope**2])
+
+
 def _by_generator(row: ModelRow, x: ScaledCla, seen: ScaledCla) -> Float64:
     """The same f64[3, L, K] from x and P y, by Q, whose products lose nothing that is small."""
     flow = row.rates[:, None, None] * row.generator

@@ -48,14 +48,10 @@ class PMatrices(TableStage):
     line = "{p} = exp(Q r {length}) stride {stride} {case}"
 
     def formula(self, state: ReferenceState, branch: Row) -> None:
-        row, part = state.model(branch.model), state.part
-        time = row.rates * state.lengths[branch.length + branch.stride * part]
-        expm1 = np.expm1(time[:, None] * row.eigenvalues)
-        change = (row.right * expm1[..., None, :]) @ row.left
-        made = np.maximum(np.eye(state.states) + change, 0.0)
-        for k in np.flatnonzero(state.is_indirect[branch.model + part]):
-            made[:, k] = exponential(row.generator[:, k % row.generator.shape[1]], time[k])
-        state.p[branch.p + part], state.expm1[branch.p + part] = made, expm1
+        part = state.part
+        length = float(state.lengths[branch.length + branch.stride * part])
+        made = matrices_of(state, branch.model, length)
+        state.p[branch.p + part], state.expm1[branch.p + part] = made
 
     def jobs(self, shape: LaunchShape) -> int:
         return -(-len(self.records) * shape.matrix_items // shape.items)
@@ -63,6 +59,21 @@ class PMatrices(TableStage):
     def aux(self, cases: Records) -> int:
         """The most parts of a record."""
         return int(cases["parts"][self.records["case"]].max(initial=1))
+
+
+def matrices_of(state: ReferenceState, model: int, length: float) -> tuple[Float64, Float64]:
+    """P matrices f64[L or 1, K, S, S] of a branch in the part at hand; e^(lambda r t) - 1 of each.
+
+    model  row of the case's first model
+    """
+    row = state.model(model)
+    time = row.rates * length
+    expm1 = np.expm1(time[:, None] * row.eigenvalues)
+    change = (row.right * expm1[..., None, :]) @ row.left
+    made = np.maximum(np.eye(state.states) + change, 0.0)
+    for k in np.flatnonzero(state.is_indirect[model + state.part]):
+        made[:, k] = exponential(row.generator[:, k % row.generator.shape[1]], time[k])
+    return made, expm1
 
 
 def exponential(generators: Float64, time: float) -> Float64:

@@ -367,6 +367,13 @@ class WorkStage(Stage):
         return False
 
     @property
+    def site_steps(self) -> int:
+        """Records that every pattern goes through."""
+        tables = self.all_records()
+        is_read = (bool(fields(t.dtype, Role.READS, Role.TAKES, Role.TIP)) for t in tables)
+        return sum(len(t) for t, reads in zip(tables, is_read, strict=True) if reads)
+
+    @property
     def rests(self) -> bool:
         """True where passes leave out each record, or stream, whose group has settled."""
         groups = self.columns(Role.GROUP)

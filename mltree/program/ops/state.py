@@ -130,7 +130,11 @@ class ScaledCla:
 class ReferenceState:
     """Models, weights, CLAs, P matrices, cells and sums, for one part of the patterns at a time."""
 
-    def __init__(self, patterns: Patterns, categories: int, systems: int) -> None:
+    def __init__(
+        self, patterns: Patterns, categories: int, systems: int, bounds: tuple[float, float]
+    ) -> None:
+        """``bounds``: of branch lengths."""
+        self.bounds = bounds
         self.ranges = patterns.parts
         self.states = len(patterns.alphabet.states)
         self.categories, self.systems = categories, systems

@@ -1,0 +1,536 @@
+"""``mltree sample``: Bayesian trees, by ladders of heated chains."""
+
+from __future__ import annotations
+
+import io
+import math
+import os
+import time
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import suppress
+from dataclasses import replace
+from functools import partial
+from itertools import count
+from pathlib import Path
+from tempfile import TemporaryDirectory
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from mltree.analyses.sample_options import SampleOptions
+from mltree.analyses.summarize import PosteriorSummary, summarize
+from mltree.data.alignments import Source
+from mltree.data.source import read_text
+from mltree.device.discovery import choose_devices
+from mltree.likelihood.ascertainment import AscertainedLikelihood
+from mltree.models.partitioned import Linkage, PartitionModel
+from mltree.program.contract import COUNTED_MOVES, Move
+from mltree.program.engine import Engine
+from mltree.runs.calls import Call, taking
+from mltree.runs.engines import Engines, Workload, open_engines
+from mltree.runs.logged_run import begin_log, command_result, deliver, load, open_log, result_text
+from mltree.runs.problem import Problem
+from mltree.runs.workspace import Workspace
+from mltree.sampling.diagnostics import Verdict
+from mltree.sampling.model_space import ModelSpace
+from mltree.sampling.mrbayes_files import (
+    files_of,
+    read_runs,
+    table_head,
+    table_line,
+    tree_line,
+    trees_head,
+)
+from mltree.sampling.priors import Priors, read_priors
+from mltree.sampling.sampler import (
+    FIRST_RUNGS,
+    Sample,
+    Sampler,
+    SamplerSettings,
+    sweeps_at_once,
+)
+from mltree.sampling.summaries import Posterior
+from mltree.sampling.tempering import BARRIER_A_RUNG
+from mltree.system import __version__
+from mltree.system.errors import DeviceError, InputError, ModelError
+from mltree.system.events import (
+    BurnInRound,
+    Busy,
+    Notice,
+    PriorsChosen,
+    RunStarted,
+    Sampled,
+    SamplesChecked,
+)
+from mltree.system.files import naming, read_own, unusable, write_whole
+from mltree.system.process import uninterrupted
+from mltree.system.ranks import current_ranks
+from mltree.tree.newick import write_newick
+from mltree.tree.parsimony import stepwise_additions
+from mltree.tree.topology import Tree
+from mltree.treesearch.checkpoint import fingerprint
+
+if TYPE_CHECKING:
+    from mltree.report.progress import Reporter
+
+LOG, STATE, RESULT = "sampleLog", "sampleState", "sample.json"
+
+CPU_RUNS, GPU_RUNS = 2, 4
+"""Runs where their number is not given."""
+
+CPU_RUNGS, GPU_RUNGS = 16, 64
+"""Rungs at most where their number is not given."""
+
+GPU_BARRIER = 0.5
+"""Mean barrier between rungs on a GPU, where chains side by side cost little: two a barrier of 1
+are what a chain needs to go up and down freely (Syed et al. 2022)."""
+
+LENGTHS = (1e-8, 100.0)
+"""Shortest and longest branch, expected substitutions per site. A prior such as Exponential(10)
+gives a branch in ten million one that is shorter."""
+
+FIRST_CHECK, CHECK_GROWTH = 200, 1.3
+"""Samples at the first look whether they have converged, and how their number grows."""
+
+PAUSE = 10.0
+"""Seconds between two writings of samples and state."""
+
+TOLD = 10.0
+"""Seconds between two lines on where a run stands."""
+
+MOVE_NAMES = {
+    Move.REGRAFT: "regraft",
+    Move.INTERCHANGE: "interchange",
+    Move.BRANCH: "branch length",
+    Move.SCALE: "tree length",
+}
+
+
+def run_sample(options: SampleOptions, reporter: Reporter) -> None:
+    """Sample the posterior, or go on with it; write samples, state and result.
+
+    Raises: InputError: the data, priors or options cannot be used, or files are another run's.
+    """
+    workspace = options.workspace
+    workspace.check([LOG, STATE, RESULT], options.inputs)
+    with open_log(workspace.path(LOG), reporter) as log, workspace.held([STATE, RESULT]):
+        reporter(RunStarted(__version__, options.line))
+        run = _SampleRun(options, reporter)
+        is_resumed = run.take_up()
+        begin_log(log, options, reporter, append=is_resumed)
+        reporter(PriorsChosen(tuple(run.prior_lines)))
+        run.sample()
+        run.finish(reporter)
+
+
+@taking(SampleOptions, "model", without=("redo",))
+def sample(options: SampleOptions, source: Source, call: Call) -> PosteriorSummary:
+    """Sample trees and parameters from their posterior, as ``mltree sample``."""
+    with TemporaryDirectory() as folder:
+        prefix = options.prefix or str(Path(folder, "sample"))
+        run = _SampleRun(replace(options, prefix=prefix), call, source)
+        run.take_up()
+        run.sample()
+        run.write_result()
+        return summarize(prefix, burnin=0.0)
+
+
+def _expect(options: SampleOptions, problem: Problem) -> None:
+    """Make sure that the data and the model can be sampled."""
+    model = problem.model
+    if len(problem.groups) > 1:
+        raise ModelError("parts of several data types cannot be sampled together yet")
+    if model.linkage == Linkage.UNLINKED and model.n_parts > 1:
+        raise ModelError(
+            "branch lengths of every part's own cannot be sampled yet",
+            hint="--brlen scaled or linked",
+        )
+    if any(patterns.unseen for patterns in problem.groups):
+        raise ModelError("+ASC cannot be sampled yet", hint="leave +ASC out")
+    if options.number_of("stop") is None and options.runs == 1:
+        raise InputError(
+            "--runs 1 --stop auto: one run cannot agree with another",
+            hint="give --runs 2, or --stop N",
+        )
+    if current_ranks().size > 1:
+        raise InputError("mltree sample takes one process", hint="start it without mpiexec")
+
+
+def _sampled_frequencies(options: SampleOptions, problem: Problem) -> PartitionModel:
+    """The model, with frequencies as parameters where no model was asked for."""
+    model = problem.model
+    if options.model is not None or options.partitions is not None:
+        return model
+    free = [
+        replace(part, frequency_mode="FO") if part.frequency_mode == "FC" else part
+        for part in model.models
+    ]
+    return model.with_parts(free)
+
+
+class _SampleRun:
+    """A run of the sampler: its engine, its samples on file, its state."""
+
+    def __init__(
+        self, options: SampleOptions, reporter: Reporter | Call, source: Source | None = None
+    ) -> None:
+        self._options, self._emit = options, reporter
+        self._workspace = Workspace.of(options.prefix, options.alignment)
+        if source is None:
+            self._workspace = options.workspace
+        priors = Priors()
+        if options.prior is not None:
+            priors = read_priors(read_text(options.prior).decode(errors="replace"), options.prior)
+        self._problem = load(options, reporter, source, expect=partial(_expect, options))
+        model = _sampled_frequencies(options, self._problem)
+        self._space = ModelSpace(model, priors)  # raises what cannot be sampled
+        self._priors = priors
+        self._mark = self._fingerprint(model)
+        self._is_done = self._seen_before()
+        self._on_gpu = any(not device.is_cpu for device in choose_devices(options.device))
+        self._runs = options.runs or (GPU_RUNS if self._on_gpu else CPU_RUNS)
+        self._rungs = options.number_of("rungs")
+        self._most_rungs = GPU_RUNGS if self._on_gpu else CPU_RUNGS
+        self._engines = self._open()
+        self._sampler = self._new_sampler(model)
+        self._files = _SampleFiles(self._workspace, self._sampler.settings.runs)
+        self._samples = 0
+        self._verdicts: Sequence[Verdict] = ()
+        self._next_check = FIRST_CHECK
+
+    @property
+    def prior_lines(self) -> Iterator[str]:
+        """Priors of branch lengths, topologies and the model's parameters."""
+        yield f'branch_lengths = "{self._priors.branch_lengths}"'
+        yield "topologies: all equally probable"
+        for block in self._space.blocks:
+            yield f"{', '.join(block.labels)}: {block.prior}"  # type: ignore[attr-defined]
+
+    def _fingerprint(self, model: PartitionModel) -> str:
+        data = [part for group in self._problem.groups for part in (group.codes, group.weights)]
+        names = "\n".join(self._problem.taxa)
+        values = repr([part.values() for part in model.models])
+        every = [self._options.asked, names, values, "\n".join(self._priors.lines())]
+        return fingerprint(*every, *(np.ascontiguousarray(table).tobytes() for table in data))
+
+    def _seen_before(self) -> dict[str, Any] | None:
+        """The state on file; raises InputError where files are not this run's."""
+        paths = [self._workspace.path(kind) for kind in (STATE, RESULT)]
+        if self._options.redo:
+            for path in paths:
+                with naming(path):
+                    path.unlink(missing_ok=True)
+            return None
+        if not paths[0].exists():
+            self._workspace.claim([RESULT, "run1.p", "run1.t"], redo=False)
+            return None
+        state = _read_state(paths[0])
+        if str(state["mark"]) != self._mark:
+            raise unusable(paths[0], "belongs to other data, priors or options")
+        return state if "words" in state else None  # it was stopped before its first state
+
+    def _open(self) -> Engines:
+        work = Workload.of(self._problem, trees=self._runs * (self._rungs or self._most_rungs))
+        engines = open_engines(self._options.resources, replace(work, bounds=LENGTHS), self._emit)
+        if any(plan.devices and plan.is_sharded for plan in engines.plans):
+            raise DeviceError(
+                "chains cannot be spread over several devices, or go through slices, yet",
+                hint="--device with one device; fewer --runs and --rungs take less memory",
+            )
+        return engines
+
+    @property
+    def _engine(self) -> Engine:
+        likelihood = self._engines.likelihood
+        assert not isinstance(likelihood, AscertainedLikelihood)
+        return likelihood.engine
+
+    def _new_sampler(self, model: PartitionModel) -> Sampler:
+        options, engine, problem = self._options, self._engine, self._problem
+        rungs, runs = self._rungs, self._runs
+        tips, (group,) = len(problem.taxa), problem.groups
+        size = group.n_patterns * group.alphabet.n_states * model.categories[0]
+        work = size * tips * runs * (rungs or FIRST_RUNGS)
+        settings = SamplerSettings(
+            runs=runs,
+            rungs=rungs or FIRST_RUNGS,
+            seed=options.seed & 0xFFFFFFFF,
+            most_rungs=0 if rungs else self._most_rungs,
+            barrier_a_rung=GPU_BARRIER if self._on_gpu else BARRIER_A_RUNG,
+            burn_in=options.number_of("burnin"),
+            sweeps=1 if self._on_gpu else sweeps_at_once(work),
+        )
+        if options.prior_only:
+            engine.load_weights(np.zeros((1, group.n_patterns)))
+        return Sampler(engine, tips, model, self._priors, settings, self._starts(settings))
+
+    def _starts(self, settings: SamplerSettings) -> list[Tree]:
+        """A tree for each chain by stepwise addition; none where the data do not count."""
+        if self._options.prior_only or self._is_done is not None:
+            return []
+        chains, (group,) = settings.runs * settings.rungs, self._problem.groups
+        rngs = [np.random.default_rng([settings.seed, chain]) for chain in range(chains)]
+        return stepwise_additions(group, rngs, self._engines.parsimony)
+
+    def take_up(self) -> bool:
+        """Go on from the state on file; True if there is one. Begin the files of samples."""
+        if (state := self._is_done) is not None:
+            self._sampler.restore(state)
+            self._samples = int(state["samples"])
+            self._next_check = int(state["next_check"])
+            self._files.cut(state["sizes"].tolist())
+            self._emit(Notice(f"goes on behind {self._sampler.iteration:,} iterations"))
+            return True
+        labels = ("LnL", "LnPr", "TL", *self._space.labels)
+        seed, taxa = self._options.seed, self._problem.taxa
+        _write_state(self._workspace.path(STATE), {"mark": self._mark})
+        self._files.begin(table_head(labels, seed), trees_head(taxa, seed))
+        return False
+
+    @property
+    def is_over(self) -> bool:
+        """True once there are as many samples as were asked for, or they have converged."""
+        wanted = self._options.number_of("stop")
+        if wanted is not None:
+            return self._samples >= wanted
+        return bool(self._verdicts) and all(verdict.is_met for verdict in self._verdicts)
+
+    def sample(self) -> None:
+        """Iterate until it is enough; write samples and state as they come."""
+        sampler, every = self._sampler, self._options.every
+        saved = told = began = time.monotonic()
+        first = sampler.iteration
+        if self._is_done is not None and sampler.is_sampling and self._samples >= FIRST_CHECK:
+            self._check(0.0)
+        while not self.is_over:
+            was_sampling, round_before = sampler.is_sampling, sampler.round
+            sampler.advance()
+            now = time.monotonic()
+            if sampler.round > round_before:
+                self._tell_round()
+            if was_sampling and sampler.iteration % every == 0:
+                self._take_samples()
+            if now - told > TOLD:
+                told = now
+                self._emit(Busy(self._where()))
+            is_due = self._samples >= self._next_check
+            if is_due or now - saved > PAUSE:
+                self._next_check = (
+                    math.ceil(self._samples * CHECK_GROWTH) if is_due else (self._next_check)
+                )
+                self.save()
+                saved = time.monotonic()
+            if is_due:
+                self._check((sampler.iteration - first) / max(1e-9, now - began))
+        self.save()
+
+    def _take_samples(self) -> None:
+        for one in self._sampler.samples():
+            values = [one.lnl, one.log_prior, float(one.tree.lengths.sum()), *one.values]
+            newick = write_newick(one.tree, _numbers(self._problem.taxa))
+            self._files.add(one, table_line(one.iteration, values), newick)
+        self._samples += 1
+
+    def _where(self) -> str:
+        sampler = self._sampler
+        lnl = float(sampler.lnl.ravel()[sampler.cold].mean())
+        if not sampler.is_sampling:
+            return f"burn-in, {sampler.iteration:,} iterations, lnL {lnl:.1f}"
+        return f"sampling, {self._samples:,} samples a run, lnL {lnl:.1f}"
+
+    def _tell_round(self) -> None:
+        sampler = self._sampler
+        lnl = float(sampler.lnl.ravel()[sampler.cold].mean())
+        ladders = sampler.ladders
+        barrier = sampler.last_barrier
+        self._emit(BurnInRound(sampler.round, sampler.iteration, lnl, ladders.rungs, barrier))
+
+    def _check(self, pace: float) -> None:
+        """Look at the samples: what has not converged yet?"""
+        runs, _ = read_runs(files_of(self._files.prefix))
+        posterior = Posterior.of(runs, 0.0)
+        self._verdicts = posterior.verdicts
+        ess = [v for v in self._verdicts if v.rule.startswith("ESS")]
+        rhat = [v.value for v in self._verdicts if v.rule.startswith("R-hat")]
+        asdsf = [v.value for v in self._verdicts if v.rule == "ASDSF"]
+        lowest = min(ess, key=lambda v: v.value, default=None)
+        settings = self._sampler.settings
+        self._emit(
+            SamplesChecked(
+                samples=self._samples,
+                ess=math.nan if lowest is None else lowest.value,
+                where="" if lowest is None else lowest.where,
+                rhat=max(rhat, default=math.nan),
+                asdsf=max(asdsf, default=math.nan),
+                sweeps=pace * settings.runs * settings.rungs * settings.sweeps,
+                trips=int(self._sampler.ladders.trips.sum()),
+                unmet=self._unmet,
+            )
+        )
+
+    @property
+    def _unmet(self) -> tuple[str, ...]:
+        return tuple(
+            f"{v.rule} {v.value:.4g}{f' ({v.where})' if v.where else ''}"
+            for v in self._verdicts
+            if not v.is_met
+        )
+
+    def save(self) -> None:
+        """Write the samples so far, then the state that goes on behind them."""
+        with uninterrupted():
+            sizes = self._files.flush()
+            more = {"mark": self._mark, "samples": self._samples, "sizes": sizes}
+            more |= {"next_check": self._next_check}
+            _write_state(self._workspace.path(STATE), self._sampler.state() | more)
+
+    def values(self) -> dict[str, Any]:
+        """Settings and findings, as the result has them in JSON."""
+        sampler, ladders = self._sampler, self._sampler.ladders
+        lnz = ladders.log_evidence
+        error = float(lnz.std(ddof=1) / len(lnz) ** 0.5) if len(lnz) > 1 else None
+        has_lnz = ladders.heats[0, -1] == 0 and bool(np.isfinite(lnz).all())
+        tried, taken = sampler.counts[:, 0], sampler.counts[:, 1]
+        shares = np.divide(taken, tried, np.zeros_like(tried), where=tried > 0)
+        settings = sampler.settings
+        return {
+            "taxa": len(self._problem.taxa),
+            "model": self._problem.model.text,
+            "seed": self._options.seed,
+            "runs": settings.runs,
+            "rungs": settings.rungs,
+            "samples": self._samples,
+            "every": self._options.every,
+            "iterations": sampler.iteration,
+            "sweeps_an_iteration": settings.sweeps,
+            "priors": list(self.prior_lines),
+            "prior_only": self._options.prior_only,
+            "heats": ladders.heats[0].tolist(),
+            "rejection": ladders.rejection.mean(axis=0).tolist(),
+            "barrier": ladders.barrier,
+            "round_trips": ladders.trips.tolist(),
+            "mean_lnl": ladders.mean_lnl.tolist(),
+            "acceptance": {
+                name: shares[:, move].tolist()
+                for move, name in MOVE_NAMES.items()
+                if move < COUNTED_MOVES
+            },
+            "lnz": float(lnz.mean()) if has_lnz else None,
+            "lnz_error": error if has_lnz else None,
+            "lnz_by_run": lnz.tolist() if has_lnz else None,
+            "converged": bool(self._verdicts) and not self._unmet,
+            "unmet": list(self._unmet),
+        }
+
+    def write_result(self) -> dict[str, Any]:
+        """End the files of trees, write the result."""
+        self._files.end()
+        if not self._verdicts:
+            with suppress(InputError):
+                self._check(0.0)
+        values = self.values()
+        write_whole(self._workspace.path(RESULT), result_text(values).encode())
+        return values
+
+    def finish(self, reporter: Reporter) -> None:
+        """Write the result, and tell of it."""
+        options, workspace = self._options, self._workspace
+        values = self.write_result()
+        files = {path.name.rpartition(".mltree.")[2]: str(path) for path in self._files.paths}
+        files[RESULT] = str(workspace.path(RESULT))
+        document = command_result("sample", options.line, values, files, options.inputs, reporter)
+        deliver(workspace, {RESULT: result_text(document)}, reporter)
+        lnz, error = values["lnz"], values["lnz_error"]
+        reporter(
+            Sampled(
+                values["runs"],
+                self._samples,
+                math.nan if lnz is None else lnz,
+                math.nan if error is None else error,
+                self._unmet,
+                tuple(files.values()),
+            )
+        )
+        reporter.say(f"mltree summarize {self._files.prefix} sums the samples up")
+        reporter.finish("sample", document)
+
+
+def _numbers(taxa: Sequence[str]) -> list[str]:
+    return [str(number) for number in range(1, len(taxa) + 1)]
+
+
+class _SampleFiles:
+    """The files of samples, a table and a file of trees for each run, which grow at their ends."""
+
+    def __init__(self, workspace: Workspace, runs: int) -> None:
+        kinds = [f"run{run}.{ending}" for run in range(1, runs + 1) for ending in "pt"]
+        workspace.check(kinds)
+        self._workspace, self._runs = workspace, runs
+        self.paths = [workspace.path(kind) for kind in kinds]
+        self.prefix = str(workspace.path("x")).removesuffix(".mltree.x")
+        self._waiting = [""] * len(kinds)
+
+    def begin(self, table: str, trees: str) -> None:
+        """Start the files anew, and remove those of further runs before."""
+        for kind in self._further:
+            self._workspace.remove(kind)
+        for number, path in enumerate(self.paths):
+            write_whole(path, (trees if number % 2 else table).encode())
+
+    @property
+    def _further(self) -> Iterator[str]:
+        """Kinds of the files of runs that this one does not have."""
+        for run in count(self._runs + 1):
+            kinds = [f"run{run}.{ending}" for ending in "pt"]
+            if not any(self._workspace.path(kind).exists() for kind in kinds):
+                return
+            yield from kinds
+
+    def cut(self, sizes: Sequence[int]) -> None:
+        """Cut the files to what they were; raises InputError where less is left."""
+        for path, size in zip(self.paths, sizes, strict=True):
+            with naming(path):
+                if not path.is_file() or path.stat().st_size < size:
+                    raise unusable(path, "has lost samples that the state goes on behind")
+                os.truncate(path, size)
+
+    def add(self, one: Sample, row: str, newick: str) -> None:
+        """Keep a sample until the next :meth:`flush`."""
+        self._waiting[2 * one.run] += row
+        self._waiting[2 * one.run + 1] += tree_line(one.iteration, newick)
+
+    def end(self) -> None:
+        """End the files of trees, as NEXUS wants it; samples that follow cut this off again."""
+        for path in self.paths[1::2]:
+            with naming(path), path.open("ab") as file:
+                file.write(b"end;\n")
+
+    def flush(self) -> list[int]:
+        """Write what waits, and return the files' sizes."""
+        sizes = []
+        for number, path in enumerate(self.paths):
+            with naming(path), path.open("ab") as file:
+                file.write(self._waiting[number].encode())
+                file.flush()
+                os.fsync(file.fileno())
+                sizes.append(file.tell())
+            self._waiting[number] = ""
+        return sizes
+
+
+# The state on file: NumPy's .npz.
+
+
+def _write_state(path: Path, state: Mapping[str, Any]) -> None:
+    buffer = io.BytesIO()
+    np.savez(buffer, allow_pickle=False, **state)
+    write_whole(path, buffer.getvalue())
+
+
+def _read_state(path: Path) -> dict[str, Any]:
+    """The state on file; raises InputError where it is none."""
+    try:
+        with np.load(io.BytesIO(read_own(path)), allow_pickle=False) as archive:
+            return {name: archive[name] for name in archive.files}
+    except (ValueError, OSError, KeyError) as error:
+        raise unusable(path, "is not the state of a sampler, or a damaged one") from error

@@ -1,0 +1,178 @@
+"""The options of analyses of Bayesian samples; the others are in :mod:`mltree.analyses.options`."""
+
+from typing import Annotated
+
+from mltree.analyses.tree_options import TreesOptions
+from mltree.runs.options import (
+    AUTO,
+    OUTPUT,
+    ExactOptions,
+    Option,
+    Partitions,
+    SeedOptions,
+    burnin_of,
+    whole_of,
+)
+from mltree.system.errors import InputError
+
+# No postponed annotations: the options of a field are looked up in its annotation.
+
+
+class SampleOptions(SeedOptions, ExactOptions, kw_only=True):
+    """Sample trees and parameters from their posterior: Bayesian inference by heated chains.
+
+    Writes PREFIX.mltree.run1.p, .run1.t and so on, samples of each run as MrBayes has them, without
+    burn-in, .sample.json with ln Z, its standard error and all settings, and .sampleLog; mltree
+    summarize PREFIX sums them up. Ends when every parameter and every split has an effective sample
+    size of 625 and runs agree (Fabreti and Höhna 2022). A run that was stopped, by whatever means,
+    goes on with the same command; a later --stop adds samples.
+    """
+
+    partitions: Partitions = None
+    prior: Annotated[
+        str | None,
+        Option(
+            "--prior FILE",
+            'Priors, a TOML file such as branch_lengths = "Exponential(10)"; those that are used '
+            "are printed. Default: MrBayes', GammaDirichlet(1, 0.1, 1, 1) for branch lengths.",
+            reads="file",
+        ),
+    ] = None
+    prior_only: Annotated[
+        bool, Option("--prior-only", "Sample the prior: the data do not count.")
+    ] = False
+    runs: Annotated[
+        int | None,
+        Option(
+            "--runs N",
+            "Independent runs, which have to agree. Default: 2 on a CPU, 4 on a GPU.",
+            parse=whole_of,
+            least=1,
+        ),
+    ] = None
+    rungs: Annotated[
+        str,
+        Option(
+            "--rungs N|auto",
+            "Chains of a run, from the posterior to the prior, 1 to sample without the others; "
+            "auto: as many as chains need to change places.",
+        ),
+    ] = AUTO
+    stop: Annotated[
+        str,
+        Option(
+            "--stop N|auto",
+            "Samples of each run; auto: until they have converged.",
+            is_incidental=True,
+        ),
+    ] = AUTO
+    burnin: Annotated[
+        str,
+        Option(
+            "--burnin N|auto",
+            "Iterations before samples are taken, in which all is tuned; auto: until lnL has "
+            "settled.",
+        ),
+    ] = AUTO
+    every: Annotated[
+        int,
+        Option("--every N", "Iterations from a sample to the next.", parse=whole_of, least=1),
+    ] = 1
+
+    def number_of(self, name: str) -> int | None:
+        """The number that an option gives; None for auto. Raises: InputError."""
+        text = str(getattr(self, name)).strip().lower()
+        if text == AUTO:
+            return None
+        try:
+            number = whole_of(text)
+        except ValueError:
+            number = 0
+        if number < 1:
+            raise InputError(f"--{name} {text}: a number from 1 on, or auto")
+        return number
+
+
+class SummarizeOptions(TreesOptions, kw_only=True):
+    """Sum up Bayesian samples, of MrBayes, BEAST, RevBayes or PhyloBayes too: trees, parameters.
+
+    Writes MrBayes' files, PREFIX.mltree.con.tre (the consensus with probabilities, lengths and
+    their intervals, for FigTree), .parts, .tstat, .vstat, .trprobs and .pstat; .mcc.tre, the tree
+    of maximum clade credibility as TreeAnnotator writes it; .splits.tsv and .parameters.tsv, tables
+    with ESS and R-hat. Says whether runs have converged, by the rules of Fabreti and Höhna (2022).
+
+    SAMPLE is a prefix: that of primates.run1.t and primates.run1.p is primates. Files instead of a
+    prefix are runs of one analysis. Several prefixes are compared by their marginal likelihoods.
+    """
+
+    sample: Annotated[
+        str,
+        Option(
+            "SAMPLE...",
+            "Prefix of the files of all runs (.run1.t, .run1.p), or files, one of each run (.t, "
+            ".trees, .log, .p); or several prefixes, for Bayes factors.",
+            rest="samples",
+        ),
+    ]
+    samples: tuple[str, ...] = ()
+    """All that were typed."""
+    burnin: Annotated[
+        str,
+        Option(
+            "--burnin SHARE|auto",
+            "Share of each run to leave out at its beginning, such as 0.25; auto: until no run "
+            "begins unlike its own second half.",
+            parse=burnin_of,
+        ),
+    ] = AUTO
+    kind: Annotated[
+        str,
+        Option(
+            "--type majority|extended",
+            "Consensus in .con.tre: splits of more than half of the trees, or the most frequent "
+            "others that fit too (MrBayes' allcompat).",
+            choices=("majority", "extended"),
+        ),
+    ] = "majority"
+    tree: Annotated[
+        str | None,
+        Option(
+            "-t, --tree FILE",
+            "Trees, of any shape, whose posterior probability is wanted: the share of the sampled "
+            "trees that have all of their splits.",
+            reads="trees",
+        ),
+    ] = None
+    split: Annotated[
+        str | None,
+        Option(
+            "--split TAXA",
+            "Group of taxa, separated by commas, whose posterior probability is wanted; several "
+            "with semicolons.",
+        ),
+    ] = None
+    prior_sample: Annotated[
+        str | None,
+        Option(
+            "--prior-sample PREFIX",
+            "Samples of the prior, to be drawn beside the posterior in the report.",
+            only_with=("report",),
+        ),
+    ] = None
+    report: Annotated[
+        bool,
+        Option(
+            "--report",
+            "Also write .posterior.html: the consensus, traces, densities, frequencies of splits "
+            "by run.",
+            panel=OUTPUT,
+        ),
+    ] = False
+    netcdf: Annotated[
+        bool,
+        Option(
+            "--netcdf",
+            "Also write .nc, ArviZ's InferenceData. Needs pip install 'mltree[sample]'.",
+            panel=OUTPUT,
+        ),
+    ] = False

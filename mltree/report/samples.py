@@ -1,0 +1,215 @@
+"""The report of a sample as an HTML page: convergence, traces, densities, splits by run, ladder."""
+
+from __future__ import annotations
+
+import json
+import math
+from collections.abc import Iterator, Mapping, Sequence
+from typing import Any
+
+import numpy as np
+
+from mltree.data.source import unpacked
+from mltree.report.page import (
+    Scale,
+    Section,
+    axis_below,
+    chart,
+    circle,
+    document,
+    figure,
+    figure_row,
+    html_table,
+    line,
+    number,
+    path,
+    ticks,
+    words,
+)
+from mltree.report.record import Subject, facts_of
+from mltree.sampling.summaries import Posterior
+from mltree.system.arrays import Float64
+from mltree.system.errors import InputError
+from mltree.tree.clades import read_written
+
+RUN_COLOURS = ("--accent", "--gap", "--hit", "--s2", "--s1", "--s4", "--bubble", "--grey")
+"""Colours of runs in charts, of the page's stylesheet."""
+
+CHART_WIDTH = 1060.0
+MOST_POINTS = 600
+"""Points of a trace: further ones are left out, evenly."""
+
+MOST_TRACES = 16
+BINS = 60
+"""Bars that a density is counted in."""
+
+
+def sample_page(
+    name: str, posterior: Posterior, prior: Posterior | None = None, result: str | None = None
+) -> str:
+    """The report of a sample as one HTML page.
+
+    prior   samples of the prior, to compare with
+    result  the ``.sample.json`` of mltree's own sample, which has its ladder
+    Raises: InputError: there are no trees to show.
+    """
+    if posterior.table is None:
+        raise InputError("--report shows a tree, and the sample has none")
+    newick = posterior.consensus().labelled_newick()
+    subject = Subject(name, facts_of([]), read_written(newick)[0], newick, "consensus")
+    values = {} if result is None else json.loads(unpacked(result))
+    sections = [*_sections(posterior, prior), *_ladder(values)]
+    return document(subject, sections, figure_row(_key_figures(posterior, values)))
+
+
+def _key_figures(posterior: Posterior, values: Mapping[str, Any]) -> Iterator[tuple[str, str]]:
+    yield "taxa", f"{len(posterior.taxa):,}"
+    yield "runs × samples", f"{posterior.n_runs} × {posterior.n_trees:,}"
+    yield "burn-in", f"{posterior.burn_in:.0%}"
+    yield "converged", "yes" if posterior.is_converged else "no"
+    if not math.isnan(posterior.asdsf):
+        yield "ASDSF", f"{posterior.asdsf:.4f}"
+    if values.get("lnz") is not None:
+        error = values.get("lnz_error")
+        yield "ln Z", f"{values['lnz']:.2f}" + (f" ± {error:.2f}" if error is not None else "")
+
+
+def _sections(posterior: Posterior, prior: Posterior | None) -> Iterator[Section]:
+    rows = [
+        (one.rule, "yes" if one.is_met else "no", f"{one.value:.4g}", f"{one.bound:.3g}", one.where)
+        for one in posterior.verdicts
+    ]
+    head = ("rule", "met", "worst", "bound", "where")
+    yield "convergence", "Convergence", html_table(head, rows)
+    if posterior.n_runs > 1:
+        caption = (
+            "Frequency of every split in two runs: dots on the line are splits that runs agree "
+            "about. Outside the dashed lines they differ by more than 0.1."
+        )
+        yield "splits", "Splits by run", figure(split_chart(posterior), caption)
+    if posterior.columns:
+        names = _shown_names(posterior)
+        caption = "Samples of each run, in order: a run that has converged shows no trend."
+        traces = "".join(figure(trace_chart(posterior, name), name) for name in names)
+        yield "traces", "Traces", f"<p>{caption}</p>{traces}"
+        caption = "Densities of each run; grey: samples of the prior." if prior else (
+            "Densities of each run.")  # fmt: skip
+        drawn = "".join(figure(density_chart(posterior, prior, name), name) for name in names)
+        yield "densities", "Parameters", f'<p>{caption}</p><div class="side">{drawn}</div>'
+
+
+def _shown_names(posterior: Posterior) -> list[str]:
+    varying = zip(posterior.columns, posterior.varying, strict=True)
+    return [name for name, is_varying in varying if is_varying][:MOST_TRACES]
+
+
+def _coloured(points: Sequence[tuple[float, float]], run: int) -> str:
+    colour = RUN_COLOURS[run % len(RUN_COLOURS)]
+    drawn = path(points, "curve")
+    return drawn.replace("<path", f'<path style="stroke:var({colour});stroke-width:1.1"', 1)
+
+
+def trace_chart(posterior: Posterior, name: str) -> str:
+    """Values of a parameter by generation, a line a run."""
+    values, generations = posterior.parameters[name], posterior.generations
+    step = -(-values.shape[1] // MOST_POINTS)
+    low, high = float(values.min()), float(values.max())
+    across = Scale(float(generations[0]), float(generations[-1]), 70.0, CHART_WIDTH - 24.0)
+    up = Scale(low, high, 126.0, 12.0)
+    parts = [
+        line(70, up(at), CHART_WIDTH - 24, up(at)) + words(64, up(at), number(at), "tick", "end")
+        for at in ticks(low, high, 4)
+    ]
+    for run, row in enumerate(values[:, ::step]):
+        points = zip(map(across, generations[::step].tolist()), map(up, row.tolist()), strict=True)
+        parts.append(_coloured(list(points), run))
+    parts += axis_below(across, 130, ticks(across.low, across.high, 8))
+    return chart(CHART_WIDTH, 152, f"trace of {name}", parts)
+
+
+def density_chart(posterior: Posterior, prior: Posterior | None, name: str) -> str:
+    """Shares of a parameter's values, a line a run, and those of the prior in grey."""
+    values = posterior.parameters[name]
+    low, high = np.quantile(values, (0.001, 0.999)).tolist()
+    edges = np.linspace(low, high if high > low else low + 1, BINS + 1)
+    centres = ((edges[:-1] + edges[1:]) / 2).tolist()
+    curves = [np.histogram(row, edges)[0] / row.size for row in values]
+    drawn = None if prior is None else prior.parameters.get(name)
+    before = None if drawn is None else np.histogram(drawn, edges)[0] / drawn.size
+    top = max(float(curve.max()) for curve in curves)
+    across, up = Scale(low, high, 20.0, 400.0), Scale(0.0, top, 120.0, 10.0)
+    parts = [line(20, 120, 400, 120, "axis")]
+    if before is not None:
+        heights = np.minimum(before, top).tolist()
+        points = list(zip(map(across, centres), map(up, heights), strict=True))
+        parts.append(path(points, "phase"))
+    for run, curve in enumerate(curves):
+        points = list(zip(map(across, centres), map(up, curve.tolist()), strict=True))
+        parts.append(_coloured(points, run))
+    parts += axis_below(across, 120, ticks(low, high, 4))
+    return chart(420, 142, f"density of {name}", parts)
+
+
+def split_chart(posterior: Posterior) -> str:
+    """Frequencies of splits in the first run against those in each other run."""
+    across, up = Scale(0.0, 1.0, 46.0, 420.0), Scale(0.0, 1.0, 390.0, 16.0)
+    parts = [line(across(0), up(0), across(1), up(1), "axis")]
+    parts += [line(across(a), up(b), across(c), up(d), "phase")
+              for a, b, c, d in ((0, 0.1, 0.9, 1), (0.1, 0, 1, 0.9))]  # fmt: skip
+    parts += [words(40, up(at), f"{at:g}", "tick", "end") for at in (0, 0.5, 1)]
+    first, others = posterior.frequencies[:, 0], posterior.frequencies[:, 1:]
+    seen = (posterior.frequencies >= LEAST_DRAWN).any(axis=1)
+    for split in np.flatnonzero(seen).tolist():
+        name = ",".join(posterior.names_of(split))
+        for run, frequency in enumerate(others[split].tolist(), 2):
+            title = f"{name}: {first[split]:.3f}, {frequency:.3f} in run {run}"
+            kind = "dot-bad" if abs(first[split] - frequency) > MOST_APART else "dot"
+            parts.append(circle(across(float(first[split])), up(frequency), 3, kind, title))
+    parts += axis_below(across, 394, [0, 0.5, 1])
+    parts.append(words(233, 424, "frequency in the first run", "tick", "middle"))
+    return chart(440, 434, "frequencies of splits in two runs", parts)
+
+
+LEAST_DRAWN, MOST_APART = 0.01, 0.1
+"""Frequencies of splits: below the first none is drawn, differences above the second are red."""
+
+
+def _ladder(values: Mapping[str, Any]) -> Iterator[Section]:
+    """The ladder of heated chains of mltree's own sample, where the result has one."""
+    heats, means = values.get("heats"), values.get("mean_lnl")
+    if not heats or not means or len(heats) < 2:
+        return
+    rows = np.atleast_2d(np.array(means, float))
+    if rows.shape[1] != len(heats) or not np.isfinite(rows).any():
+        return
+    rejections = values.get("rejection") or []
+    caption = (
+        "Mean lnL of the chains at each heat, from the prior (0) to the posterior (1), a line a "
+        "run. The area below is ln Z."
+    )
+    head = ("rung", "heat", "mean lnL", "swaps rejected with the next")
+    shares = [*(f"{share:.1%}" for share in rejections), *[""] * len(heats)]
+    cells = [
+        (str(rung), f"{heat:.4g}", f"{mean:.2f}", share)
+        for rung, (heat, mean, share) in enumerate(
+            zip(heats, rows.mean(axis=0).tolist(), shares, strict=False), 1
+        )
+    ]
+    content = figure(ladder_chart(heats, rows), caption) + html_table(head, cells)
+    yield "ladder", "Ladder", content
+
+
+def ladder_chart(heats: Sequence[float], means: Float64) -> str:
+    """Mean lnL by heat, a line a run; means are float64 [R, N]."""
+    low, high = float(np.nanmin(means)), float(np.nanmax(means))
+    across, up = Scale(0.0, 1.0, 90.0, CHART_WIDTH - 24.0), Scale(low, high, 196.0, 12.0)
+    parts = [
+        line(90, up(at), CHART_WIDTH - 24, up(at)) + words(84, up(at), number(at), "tick", "end")
+        for at in ticks(low, high, 4)
+    ]
+    for run, row in enumerate(means):
+        points = list(zip(map(across, heats), map(up, row.tolist()), strict=True))
+        parts.append(_coloured(points, run))
+        parts += [circle(x, y, 2.4, "dot") for x, y in points]
+    parts += axis_below(across, 200, [0, 0.25, 0.5, 0.75, 1])
+    return chart(CHART_WIDTH, 222, "mean lnL by heat", parts)

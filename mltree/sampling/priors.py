@@ -1,0 +1,354 @@
+"""Priors: distributions by name, of branch lengths and of model parameters.
+
+``--prior FILE`` is a TOML table of them, ``alpha = "Exponential(1)"``. Densities are natural logs,
+with their constants, so that ln Z means something.
+"""
+
+from __future__ import annotations
+
+import math
+import re
+from abc import ABC, abstractmethod
+from collections.abc import Mapping
+from dataclasses import asdict, fields, replace
+from typing import Any, ClassVar
+
+import numpy as np
+import tomllib
+
+from mltree.program.contract import Chain
+from mltree.program.random_numbers import Stream
+from mltree.system.arrays import Float64
+from mltree.system.errors import InputError
+from mltree.system.values import Value
+
+
+def _listed(prior: Value) -> str:
+    """The arguments of a distribution, in order."""
+    return ", ".join(f"{value:g}" for value in asdict(prior).values())
+
+
+def _name_of(kind: type) -> str:
+    """The name of a distribution for users."""
+    return kind.__name__.removesuffix("Distribution").removesuffix("Lengths")
+
+
+class Distribution(Value, ABC):
+    """A distribution of one number; its fields are the arguments behind its name."""
+
+    support: ClassVar[tuple[float, float]] = (0.0, math.inf)
+    """Range of the values that it can give."""
+
+    @abstractmethod
+    def log_density(self, value: Float64) -> Float64:
+        """Natural log of the density at each value within the support."""
+
+    @abstractmethod
+    def draw(self, stream: Stream) -> float:
+        """A value at random."""
+
+    def __str__(self) -> str:
+        return f"{_name_of(type(self))}({_listed(self)})"
+
+
+class Exponential(Distribution):
+    """Exponential distribution of a rate."""
+
+    rate: float
+
+    def log_density(self, value: Float64) -> Float64:
+        return np.asarray(math.log(self.rate) - self.rate * value)
+
+    def draw(self, stream: Stream) -> float:
+        return -math.log(stream.uniform()) / self.rate
+
+
+class GammaDistribution(Distribution):
+    """Gamma distribution of a shape and a rate."""
+
+    shape: float
+    rate: float
+
+    def log_density(self, value: Float64) -> Float64:
+        constant = self.shape * math.log(self.rate) - math.lgamma(self.shape)
+        return np.asarray(constant + (self.shape - 1) * np.log(value) - self.rate * value)
+
+    def draw(self, stream: Stream) -> float:
+        return gamma_draw(stream, self.shape) / self.rate
+
+
+class LogNormal(Distribution):
+    """Distribution of a number whose natural log is normal, of this mean and deviation."""
+
+    mean: float
+    deviation: float
+
+    def log_density(self, value: Float64) -> Float64:
+        logs = np.log(value)
+        z = (logs - self.mean) / self.deviation
+        constant = math.log(self.deviation) + math.log(2 * math.pi) / 2
+        return np.asarray(-(z**2) / 2 - constant - logs)
+
+    def draw(self, stream: Stream) -> float:
+        return math.exp(self.mean + self.deviation * stream.normal())
+
+
+class Uniform(Distribution):
+    """Uniform distribution between two numbers."""
+
+    low: float
+    high: float
+
+    def log_density(self, value: Float64) -> Float64:
+        is_in = (value >= self.low) & (value <= self.high)
+        return np.where(is_in, -math.log(self.high - self.low), -np.inf)
+
+    def draw(self, stream: Stream) -> float:
+        return self.low + (self.high - self.low) * stream.uniform()
+
+
+class Beta(Distribution):
+    """Beta distribution of two shapes."""
+
+    support: ClassVar[tuple[float, float]] = (0.0, 1.0)
+
+    first: float
+    second: float
+
+    def log_density(self, value: Float64) -> Float64:
+        a, b = self.first, self.second
+        constant = math.lgamma(a + b) - math.lgamma(a) - math.lgamma(b)
+        return np.asarray(constant + (a - 1) * np.log(value) + (b - 1) * np.log1p(-value))
+
+    def draw(self, stream: Stream) -> float:
+        one, other = gamma_draw(stream, self.first), gamma_draw(stream, self.second)
+        return one / (one + other)
+
+
+class Dirichlet(Value):
+    """Symmetric Dirichlet distribution of proportions."""
+
+    concentration: float
+
+    def log_density(self, shares: Float64) -> Float64:
+        """Natural log of the density in all but the last of proportions f64[..., n]."""
+        n, a = shares.shape[-1], self.concentration
+        constant = math.lgamma(n * a) - n * math.lgamma(a)
+        return np.asarray(constant + (a - 1) * np.log(shares).sum(axis=-1))
+
+    def __str__(self) -> str:
+        return f"Dirichlet({self.concentration:g})"
+
+
+def gamma_draw(stream: Stream, shape: float) -> float:
+    """A number of Gamma(shape, 1), whatever the shape (Marsaglia and Tsang 2000, section 6)."""
+    if shape >= 1:
+        return stream.gamma(shape)
+    return float(stream.gamma(shape + 1) * stream.uniform() ** (1 / shape))
+
+
+# Priors of branch lengths:
+#   ln p = constant + sum_e (k_e - 1) ln t_e + power ln T - rate T,   T the tree length
+# with a k for branches of tips and one for the others.
+
+
+class LengthPrior(Value, ABC):
+    """A prior of all branch lengths."""
+
+    @property
+    @abstractmethod
+    def shapes(self) -> tuple[float, float]:
+        """K of the branches of tips, and of the others."""
+
+    @abstractmethod
+    def of_total(self, tips: int) -> tuple[float, float]:
+        """Power and rate of the tree length."""
+
+    @abstractmethod
+    def constant(self, tips: int) -> float:
+        """Natural log of the constant factor."""
+
+    @abstractmethod
+    def draw(self, tips: int, is_outer: Float64, stream: Stream) -> Float64:
+        """Lengths f64[E] at random; ``is_outer`` is 1 for a tip's branch, else 0."""
+
+    def write(self, words: Float64, tips: int) -> None:
+        """Write the prior into chains' words f64[..., n]."""
+        outer, inner = self.shapes
+        words[..., Chain.OUTER], words[..., Chain.INNER] = outer - 1, inner - 1
+        words[..., Chain.POWER], words[..., Chain.RATE] = self.of_total(tips)
+
+    def log_density(self, lengths: Float64, is_outer: Float64, tips: int) -> float:
+        """Natural log of the density of lengths f64[E]."""
+        (outer, inner), total = self.shapes, float(lengths.sum())
+        power, rate = self.of_total(tips)
+        shapes = np.where(is_outer > 0, outer, inner)
+        of_each = float(((shapes - 1) * np.log(lengths)).sum())
+        return self.constant(tips) + of_each + power * math.log(total) - rate * total
+
+    def __str__(self) -> str:
+        return f"{_name_of(type(self))}({_listed(self)})"
+
+
+class GammaLengths(LengthPrior):
+    """Independent Gamma lengths of a shape and a rate."""
+
+    shape: float
+    rate: float
+
+    @property
+    def shapes(self) -> tuple[float, float]:
+        return self.shape, self.shape
+
+    def of_total(self, tips: int) -> tuple[float, float]:
+        return 0.0, self.rate
+
+    def constant(self, tips: int) -> float:
+        return (2 * tips - 3) * (self.shape * math.log(self.rate) - math.lgamma(self.shape))
+
+    def draw(self, tips: int, is_outer: Float64, stream: Stream) -> Float64:
+        each = [gamma_draw(stream, self.shape) / self.rate for _ in range(2 * tips - 3)]
+        return np.array(each)
+
+
+class ExponentialLengths(LengthPrior):
+    """Independent exponential lengths of a rate."""
+
+    rate: float
+
+    @property
+    def shapes(self) -> tuple[float, float]:
+        return 1.0, 1.0
+
+    def of_total(self, tips: int) -> tuple[float, float]:
+        return 0.0, self.rate
+
+    def constant(self, tips: int) -> float:
+        return (2 * tips - 3) * math.log(self.rate)
+
+    def draw(self, tips: int, is_outer: Float64, stream: Stream) -> Float64:
+        return GammaLengths(1.0, self.rate).draw(tips, is_outer, stream)
+
+
+class GammaDirichletLengths(LengthPrior):
+    """Gamma tree length, Dirichlet shares (Rannala, Zhu and Yang 2012, Mol. Biol. Evol. 29:325).
+
+    ``concentration`` is that of tips' branches, ``inner_ratio`` times which that of the others.
+    """
+
+    shape: float
+    rate: float
+    concentration: float
+    inner_ratio: float
+
+    @property
+    def shapes(self) -> tuple[float, float]:
+        return self.concentration, self.concentration * self.inner_ratio
+
+    def _sum(self, tips: int) -> float:
+        outer, inner = self.shapes
+        return tips * outer + (tips - 3) * inner
+
+    def of_total(self, tips: int) -> tuple[float, float]:
+        return self.shape - self._sum(tips), self.rate
+
+    def constant(self, tips: int) -> float:
+        outer, inner = self.shapes
+        of_total = self.shape * math.log(self.rate) - math.lgamma(self.shape)
+        of_shares = tips * math.lgamma(outer) + (tips - 3) * math.lgamma(inner)
+        return of_total + math.lgamma(self._sum(tips)) - of_shares
+
+    def draw(self, tips: int, is_outer: Float64, stream: Stream) -> Float64:
+        outer, inner = self.shapes
+        each = [gamma_draw(stream, outer if k else inner) for k in is_outer.tolist()]
+        total = gamma_draw(stream, self.shape) / self.rate
+        return np.array(each) * (total / sum(each))
+
+
+class Priors(Value):
+    """The priors of an analysis; topologies are all equally probable."""
+
+    branch_lengths: LengthPrior = GammaDirichletLengths(1.0, 0.1, 1.0, 1.0)
+    exchangeabilities: Dirichlet = Dirichlet(1.0)
+    frequencies: Dirichlet = Dirichlet(1.0)
+    kappa: Distribution = LogNormal(1.0, 1.25)
+    omega: Distribution = LogNormal(0.0, 1.25)
+    alpha: Distribution = Exponential(1.0)
+    p_invariant: Distribution = Uniform(0.0, 1.0)
+    free_rates: Dirichlet = Dirichlet(1.0)
+    class_weights: Dirichlet = Dirichlet(1.0)
+    part_rates: Dirichlet = Dirichlet(1.0)
+
+    def lines(self) -> list[str]:
+        """A line a prior, as ``--prior FILE`` takes it."""
+        return [f'{field.name} = "{getattr(self, field.name)}"' for field in fields(self)]
+
+
+_LENGTHS = {
+    _name_of(kind): kind for kind in (ExponentialLengths, GammaLengths, GammaDirichletLengths)
+}
+_NUMBERS = {
+    _name_of(kind): kind for kind in (Exponential, GammaDistribution, LogNormal, Uniform, Beta)
+}
+_CALL = re.compile(r"\s*(\w+)\s*\(([^()]*)\)\s*")
+
+
+def read_priors(text: str, path: str) -> Priors:
+    """The priors of a TOML file, with defaults for those that it does not name.
+
+    Raises:
+        InputError: it is no TOML, or names a prior that is unknown or improper.
+    """
+    try:
+        table = tomllib.loads(text)
+    except tomllib.TOMLDecodeError as error:
+        raise InputError(f"no TOML: {error}", file=path) from error
+    priors = Priors()
+    known = [field.name for field in fields(Priors)]
+    for name, value in table.items():
+        if name not in known:
+            raise InputError(
+                f"no such prior: {name}", file=path, hint=f"there are {', '.join(known)}"
+            )
+        found: Any = _parsed(name, value, getattr(priors, name), path)
+        priors = replace(priors, **{name: found})
+    return priors
+
+
+def _parsed(name: str, value: object, default: object, path: str) -> object:
+    """The distribution that a text names, of the kind that its parameter takes."""
+    matched = _CALL.fullmatch(value) if isinstance(value, str) else None
+    kinds: Mapping[str, type] = _NUMBERS
+    if isinstance(default, LengthPrior):
+        kinds = _LENGTHS
+    elif isinstance(default, Dirichlet):
+        kinds = {"Dirichlet": Dirichlet}
+    if matched is None or matched[1] not in kinds:
+        hint = f"it is one of {', '.join(kinds)}, such as {default}"
+        raise InputError(f"{name}: no such distribution: {value}", file=path, hint=hint)
+    kind = kinds[matched[1]]
+    try:
+        numbers = [float(number) for number in matched[2].split(",")]
+        made: object = kind(*numbers)
+    except (ValueError, TypeError) as error:
+        wanted = ", ".join(field.name for field in fields(kind))
+        raise InputError(f"{name}: {value} does not give {wanted}", file=path) from error
+    if not _is_proper(made, numbers):
+        raise InputError(f"{name}: {value} is improper", file=path, hint=f"such as {default}")
+    if name == "p_invariant" and not (isinstance(made, Beta) or _is_within(made, 0.0, 1.0)):
+        raise InputError(f"{name}: {value} is not within 0 and 1", file=path, hint="Beta(1, 1)")
+    return made
+
+
+def _is_proper(made: object, numbers: list[float]) -> bool:
+    """True if the arguments make a distribution of positive numbers."""
+    if not all(map(math.isfinite, numbers)):
+        return False
+    if isinstance(made, Uniform):
+        return 0 <= made.low < made.high
+    positive = numbers[1:] if isinstance(made, LogNormal) else numbers
+    return all(number > 0 for number in positive)
+
+
+def _is_within(made: object, low: float, high: float) -> bool:
+    return isinstance(made, Uniform) and low <= made.low and made.high <= high

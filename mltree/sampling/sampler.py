@@ -1,0 +1,409 @@
+"""The sampler: ladders of chains on an engine, adapted in burn-in, sampled afterwards.
+
+An *iteration* is some steps of every group of model parameters, some sweeps of every chain's
+tree, and a round of swaps. Burn-in goes in rounds, each twice as long as the one before; behind
+each the heats of the ladder and the walks of the parameters are fitted anew. Then all of that stays
+as it is, and the chains on the first rungs are sampled.
+
+Everything random is drawn by counter from (seed, run, replica, iteration), so that a sampler that
+goes on from its state makes the same samples. Letters: R runs, N rungs, C = R N chains.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from dataclasses import replace
+from typing import Any, NamedTuple
+
+import numpy as np
+
+from mltree.models.eigen import ModelArrays
+from mltree.models.partitioned import PartitionModel
+from mltree.program import builders
+from mltree.program.contract import COUNTED_MOVES, MOVE_STRIDE, Chain, HostMove, Move
+from mltree.program.engine import NO_CONTROL, Engine
+from mltree.program.ops.sweeps import ChainTree, chain_words
+from mltree.program.program import Program
+from mltree.program.random_numbers import Stream
+from mltree.sampling.model_space import ModelSpace
+from mltree.sampling.priors import Priors
+from mltree.sampling.proposals import Walks
+from mltree.sampling.tempering import BARRIER_A_RUNG, Ladders, spaced
+from mltree.system.arrays import Float64, Int64
+from mltree.system.values import Value
+from mltree.tree.topology import Tree, random_topology, siblings, tree_from_edges
+
+FIRST_ROUND = 50
+"""Iterations of the first round of burn-in."""
+
+LEAST_ROUNDS, MOST_ROUNDS = 4, 12
+"""Rounds of a burn-in that ends by itself."""
+
+LEAST_RUNGS, FIRST_RUNGS, CHOOSING_ROUND = 4, 8, 2
+"""Rungs at least, and to begin with, where their number is chosen; the rounds after which it is."""
+
+SETTLED = 0.7
+"""Largest difference of mean lnL, between runs or halves of a round, over lnL's deviation."""
+
+FIRST_WINDOW = 0.5
+"""Width of ln(factor) of all lengths, before it is adapted."""
+
+SCALE_TARGET = 0.3
+"""Share of such scalings that is best accepted."""
+
+REGRAFTS = 2
+"""Subtrees that a sweep regrafts. DS1: slowest split's ESS a CPU second hardly depends on it."""
+
+STEP_WIDTH, MOST_STEPS = 4, 4
+"""Coordinates of a group for each of its steps in an iteration, and steps at most: a step without
+a sweep costs a tenth of one with it."""
+
+IMPOSSIBLE = -1e300
+"""Natural log of a ratio that is never accepted."""
+
+SMALL_WORK = 2e6
+"""Patterns x categories x states x taxa of all chains from which on an iteration is one sweep."""
+
+MOST_SWEEPS = 16
+"""Sweeps of an iteration at most."""
+
+
+class SamplerSettings(Value):
+    """Shape of a sampler."""
+
+    runs: int
+    rungs: int
+    seed: int
+    most_rungs: int = 0
+    """Rungs to choose, up to this, once the barrier is known; 0 where they stay as they are."""
+    barrier_a_rung: float = BARRIER_A_RUNG
+    """Mean barrier between rungs that are chosen: with 1 half of the swaps are taken."""
+    burn_in: int | None = None
+    """Iterations of burn-in; None to end it once lnL has settled."""
+    sweeps: int = 1
+    """Sweeps of an iteration."""
+    regrafts: int = REGRAFTS
+
+
+class Sample(NamedTuple):
+    """A state of a chain on the first rung."""
+
+    run: int
+    iteration: int
+    lnl: float
+    log_prior: float
+    values: Float64
+    """Natural values of the model's parameters."""
+    tree: Tree
+
+
+def sweeps_at_once(work: float) -> int:
+    """Sweeps of an iteration of so much work, so that launches are worth their time."""
+    return int(np.clip(round(SMALL_WORK / max(1.0, work)), 1, MOST_SWEEPS))
+
+
+class Sampler:
+    """Ladders of chains over one alignment."""
+
+    def __init__(
+        self,
+        engine: Engine,
+        tips: int,
+        model: PartitionModel,
+        priors: Priors,
+        settings: SamplerSettings,
+        starts: Sequence[Tree] = (),
+    ) -> None:
+        """``starts``: a tree for each chain; drawn from the prior where there are none.
+
+        Raises: ModelError where a parameter of the model cannot be sampled.
+        """
+        self.engine, self.tips, self.priors, self.settings = engine, tips, priors, settings
+        self.space = ModelSpace(model, priors)
+        runs, rungs, seed = settings.runs, settings.rungs, settings.seed
+        self._lay_out()
+        self.walks = Walks(self.space.groups, rungs, seed)
+        self._schedule: list[int | None] = [
+            number
+            for number, group in enumerate(self.space.groups)
+            for _ in range(min(-(-(group.stop - group.start) // STEP_WIDTH), MOST_STEPS))
+        ]
+        """The group of parameters of each step of an iteration."""
+        self._arrays: list[list[ModelArrays]]
+        self._sweeps: Program
+        self._decision: Program
+        self.ladders: Ladders
+        self.iteration = 0
+        self.attempts = 0
+        self.round, self.in_round = 0, 0
+        """Rounds of burn-in done, and iterations of the present one."""
+        self.is_sampling = False
+        """True behind the burn-in."""
+        self.last_barrier = 0.0
+        """Communication barrier in the last round."""
+        self.trace: Float64 = np.zeros((0, runs))
+        """f64[iterations of the round, R]: lnL on the first rungs."""
+        self.window: Float64 = np.full(rungs, FIRST_WINDOW)
+        """f64[N]: width of ln(factor) of the scalings on each rung."""
+        self.counts: Float64
+        """f64[N, 2, moves]: moves tried and taken on each rung."""
+        chains = runs * rungs
+        self.words = empty_words(chains, tips)
+        """f64[C, words]: states of the chains, those of a run side by side."""
+        self.points: Float64 = np.tile(self.space.start, (chains, 1))
+        """f64[C, n]: model parameters of the chains."""
+        self._begin_words(starts)
+
+    def _program(self, sweeps: int) -> Program:
+        settings, parts = self.settings, self.space.model.n_parts
+        chains = settings.runs * settings.rungs
+        return builders.sweeps(chains, self.tips, parts, sweeps, settings.regrafts)
+
+    def _begin_words(self, starts: Sequence[Tree]) -> None:
+        settings, words = self.settings, self.words
+        run, replica = np.divmod(np.arange(len(words)), settings.rungs)
+        words[:, Chain.RUN], words[:, Chain.REPLICA] = run, replica
+        words[:, Chain.SEED_LOW] = settings.seed & 0xFFFF
+        words[:, Chain.SEED_HIGH] = settings.seed >> 16 & 0xFFFF
+        self.priors.branch_lengths.write(words, self.tips)
+        for chain, row in enumerate(words):
+            stream = Stream(settings.seed, int(run[chain]), int(replica[chain]), 0, _FIRST)
+            tree = starts[chain] if starts else first_tree(self.tips, self.priors, stream)
+            hang_tree(row, tree)
+
+    @property
+    def rungs(self) -> Int64:
+        """i64[C]: rung of each chain."""
+        return self.ladders.rung.ravel()
+
+    @property
+    def lnl(self) -> Float64:
+        """f64[R, N]: lnL of each chain."""
+        return self.words[:, Chain.LNL].reshape(self.settings.runs, -1)
+
+    @property
+    def cold(self) -> Int64:
+        """i64[R]: chain on the first rung of each run."""
+        run = np.arange(self.settings.runs)
+        return run * self.settings.rungs + self.ladders.chains[:, 0]
+
+    def iterate(self, *, adapts: bool = False) -> None:
+        """Do one iteration; ``adapts`` in burn-in only."""
+        if not self._arrays:
+            self._arrays = self.space.arrays(self.points)
+            self._load(self._arrays)
+        self.words[:, Chain.HEAT] = self.ladders.chain_heats.ravel()
+        self.words[:, Chain.WINDOW] = self.window[self.rungs]
+        *others, last = self._schedule or [None]
+        for group in others:
+            assert group is not None
+            self._step(self._decision, group, adapts=adapts)
+        if last is not None:
+            self._step(self._sweeps, last, adapts=adapts)
+        else:
+            self._run(self._sweeps)
+        if adapts and self._schedule:
+            self.walks.learn(self.points, self.rungs)
+        self.ladders.swap(self.lnl)
+        self.iteration += 1
+
+    def advance(self) -> None:
+        """Do one iteration, of burn-in or of sampling, and what ends a round or the burn-in."""
+        if self.is_sampling:
+            self.iterate()
+            return
+        length = FIRST_ROUND << self.round
+        if self.in_round in (0, length // 2):  # what chains go through first is left out
+            self.ladders.begin()
+            self.counts[:] = 0
+        self.iterate(adapts=True)
+        self.trace = np.vstack([self.trace, self.words[self.cold, Chain.LNL]])
+        self.in_round += 1
+        limit = self.settings.burn_in
+        if self.in_round == length or self.iteration == limit:
+            self._end_round()
+
+    def _end_round(self) -> None:
+        """Fit what is adapted; choose the rungs, end the burn-in where that is due."""
+        limit, rungs = self.settings.burn_in, self.settings.rungs
+        self.round, self.in_round = self.round + 1, 0
+        self.last_barrier = self.ladders.barrier
+        if self.settings.most_rungs and self.round == CHOOSING_ROUND:
+            wanted = 1 + round(self.ladders.barrier / self.settings.barrier_a_rung)
+            rungs = int(np.clip(wanted, LEAST_RUNGS, self.settings.most_rungs))
+        self.fit(rungs)
+        is_over = self.round >= LEAST_ROUNDS and (self.is_settled or self.round >= MOST_ROUNDS)
+        if is_over if limit is None else self.iteration >= limit:
+            self.is_sampling = True
+            self.ladders.begin()
+            self.walks.forget()
+        self.trace = self.trace[:0]
+
+    @property
+    def is_settled(self) -> bool:
+        """True where runs, and both halves of the last round, have about the same mean lnL."""
+        first, second = np.array_split(self.trace[len(self.trace) // 3 :], 2)
+        deviation = float(second.std(axis=0).mean())
+        means = np.array([first.mean(axis=0), second.mean(axis=0)])
+        return float(np.ptp(means)) <= SETTLED * deviation
+
+    def fit(self, rungs: int) -> None:
+        """Fit heats of so many rungs, walks and windows to what was met since the last fit."""
+        tried, taken = self.counts[:, 0, Move.SCALE], self.counts[:, 1, Move.SCALE]
+        share = np.divide(taken, tried, np.full_like(tried, SCALE_TARGET), where=tried > 0)
+        self.window *= np.exp(2 * (share - SCALE_TARGET))
+        self.walks.refit()
+        if rungs == self.settings.rungs:
+            self.ladders.refit()
+            self.counts[:] = 0
+        else:
+            self._take_rungs(rungs)
+
+    def _take_rungs(self, rungs: int) -> None:
+        """Go on with another number of rungs, each from the chain of the nearest heat."""
+        before, runs = self.ladders, self.settings.runs
+        heats = spaced(before.heats[0], before.deviation, rungs)
+        nearest = np.abs(before.heats[0][None, :] - heats[:, None]).argmin(axis=1)
+        chains = (before.chains[:, nearest] + np.arange(runs)[:, None] * before.rungs).ravel()
+        self.settings = replace(self.settings, rungs=rungs)
+        self._lay_out()
+        self.ladders.heats[:] = heats
+        self.ladders.rounds = before.rounds
+        self.walks = self.walks.of_rungs(nearest)
+        self.window, self.points = self.window[nearest], self.points[chains]
+        own = self.words[chains]
+        own[:, Chain.RUN], own[:, Chain.REPLICA] = np.divmod(np.arange(len(own)), rungs)
+        self.words = own
+
+    def _lay_out(self) -> None:
+        """Make programs and counts for the settings' number of chains."""
+        settings = self.settings
+        self.ladders = Ladders(settings.runs, settings.rungs, settings.seed)
+        self.counts = np.zeros((settings.rungs, 2, COUNTED_MOVES))
+        self._arrays = []
+        self._sweeps = self._program(settings.sweeps)
+        self._decision = self._program(0)
+
+    def samples(self) -> Iterator[Sample]:
+        """The states of the chains on the first rungs, run by run."""
+        cold = self.cold
+        values = self.space.values(self.points[cold])
+        of_model = self.space.log_prior(self.points[cold])
+        for run, chain in enumerate(cold.tolist()):
+            row = self.words[chain]
+            log_prior = float(of_model[run]) + self._log_prior_of_tree(row)
+            lnl = float(row[Chain.LNL])
+            yield Sample(run, self.iteration, lnl, log_prior, values[run], tree_of(row))
+
+    def _log_prior_of_tree(self, words: Float64) -> float:
+        """Natural log of the prior of lengths; and of topologies, all (2T - 5)!! alike."""
+        chain = ChainTree(words)
+        is_outer = np.arange(1, chain.nodes) < self.tips
+        is_outer |= chain.parent[1:] == 0
+        lengths, prior = chain.lengths[1:], self.priors.branch_lengths
+        of_lengths = prior.log_density(lengths, is_outer.astype(np.float64), self.tips)
+        return of_lengths - float(np.log(np.arange(3, 2 * self.tips - 4, 2)).sum())
+
+    def _step(self, program: Program, group: int, *, adapts: bool) -> None:
+        """Propose a step of a group of parameters for every chain, and run the program."""
+        run, replica = (self.words[:, word].astype(np.int64) for word in (Chain.RUN, Chain.REPLICA))
+        counters = np.column_stack([run, replica, np.full(len(run), self.attempts)])
+        proposed = self.walks.propose(self.points, counters, self.rungs, group)
+        ratio = self.space.log_prior(proposed) - self.space.log_prior(self.points)
+        self.words[:, Chain.RATIO] = np.maximum(ratio, IMPOSSIBLE)
+        self.words[:, Chain.PROPOSAL] = 1
+        self.words[:, Chain.ATTEMPT] = self.attempts % MOVE_STRIDE
+        self.attempts += 1
+        arrays = self.space.arrays(proposed)
+        self._load(arrays)
+        self._run(program)
+        taken = self.words[:, Chain.PROPOSAL] == 2
+        self.words[:, Chain.PROPOSAL] = 0
+        self.points[taken] = proposed[taken]
+        for chain in np.flatnonzero(taken).tolist():
+            self._arrays[chain] = arrays[chain]
+        self.walks.tell(self.rungs, group, taken, adapts=adapts)
+
+    def _load(self, proposed: list[list[ModelArrays]]) -> None:
+        """Load the models of each chain, and behind them those that are proposed."""
+        pairs = zip(self._arrays, proposed, strict=True)
+        self.engine.load_models([arrays for both in pairs for own in both for arrays in own])
+
+    def _run(self, program: Program) -> None:
+        words = self.words
+        counted = slice(Chain.TRIED, Chain.TRIED + 2 * COUNTED_MOVES)
+        words[:, counted] = 0
+        result = self.engine.run(program, words.ravel(), NO_CONTROL)
+        self.words = result.lengths.reshape(words.shape).copy()
+        counts = self.words[:, counted].reshape(-1, 2, COUNTED_MOVES)
+        np.add.at(self.counts, self.rungs, counts)
+
+    def state(self) -> dict[str, Any]:
+        """All that a resumed run needs, as arrays by name."""
+        every = {name: np.copy(getattr(self, name)) for name in (*_NUMBERS, *_TABLES)}
+        every["rungs"] = np.array(self.settings.rungs)
+        for room, part in (("ladders", self.ladders), ("walks", self.walks)):
+            every |= {f"{room}.{name}": value for name, value in part.state().items()}
+        return every
+
+    def restore(self, state: dict[str, Any]) -> None:
+        """Go on from a state of a sampler of the same settings."""
+        self.settings = replace(self.settings, rungs=int(state["rungs"]))
+        self._lay_out()
+        self.walks = Walks(self.space.groups, self.settings.rungs, self.settings.seed)
+        for name in _NUMBERS:
+            setattr(self, name, int(state[name]))
+        for name in _TABLES:
+            setattr(self, name, np.array(state[name]))
+        for room, part in (("ladders", self.ladders), ("walks", self.walks)):
+            start = f"{room}."
+            names = [name for name in state if name.startswith(start)]
+            part.restore({name.removeprefix(start): state[name] for name in names})
+
+
+_NUMBERS = ("iteration", "attempts", "round", "in_round", "is_sampling")
+_TABLES = ("window", "counts", "words", "points", "trace")
+_FIRST = HostMove.STATE * MOVE_STRIDE
+
+
+def first_tree(tips: int, priors: Priors, stream: Stream) -> Tree:
+    """A topology drawn uniformly from all, with lengths drawn from their prior."""
+    rng = np.random.default_rng([int(stream.uniform() * 2**53), int(stream.uniform() * 2**53)])
+    tree = random_topology(tips, rng)
+    is_outer = np.asarray((tree.edge_halves // 3 < tips).any(axis=1), np.float64)
+    tree.lengths[:] = priors.branch_lengths.draw(tips, is_outer, stream)
+    return tree
+
+
+# Chains: trees as the words that a device sweeps over, and back.
+
+
+def hang_tree(words: Float64, tree: Tree) -> None:
+    """Write a tree into a chain's words f64[n], as it hangs from tip 0."""
+    chain, first_inner = ChainTree(words), 3 * tree.n_tips
+    chain.parent[:] = chain.left[:] = chain.right[:] = 0
+    waiting = [int(tree.twin[0])]
+    while waiting:
+        half = waiting.pop()
+        node, twin = half // 3, int(tree.twin[half])
+        chain.lengths[node] = tree.lengths[tree.edge[half]]
+        chain.parent[node] = twin // 3
+        if twin // 3 == 0:
+            chain.left[0] = node
+        if half >= first_inner:
+            left, right = (int(tree.twin[side]) for side in siblings(half))
+            chain.left[node], chain.right[node] = left // 3, right // 3
+            waiting += [right, left]
+
+
+def tree_of(words: Float64) -> Tree:
+    """The tree of a chain's words f64[n]."""
+    chain = ChainTree(words)
+    nodes = np.arange(1, chain.nodes)
+    ends = np.column_stack([nodes, chain.parent[1:].astype(np.int64)])
+    return tree_from_edges(ends, chain.lengths[1:].copy(), chain.tips)
+
+
+def empty_words(chains: int, tips: int) -> Float64:
+    """f64[chains, words]: states of chains, all zero."""
+    return np.zeros((chains, chain_words(tips)))

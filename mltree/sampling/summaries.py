@@ -1,0 +1,793 @@
+"""The posterior of several runs: frequencies of splits and trees, parameters, trees that sum it up.
+
+A rooted tree counts as an unrooted one that has its root as taxon 0: every clade is then the side
+of a split without taxon 0, and what is said of splits holds for clades.
+
+Letters: R runs, n samples of each, P parameters, T taxa, S distinct splits.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import replace
+from functools import cached_property
+from typing import NamedTuple
+
+import numpy as np
+
+from mltree.sampling import diagnostics
+from mltree.sampling.diagnostics import AT_ONCE, FEWEST, FREQUENT, TELLING, Verdict, hpd, psrf
+from mltree.supports.consensus import (
+    Consensus,
+    SplitTable,
+    consensus,
+    members,
+    split_table,
+    unit_bits,
+)
+from mltree.system.arrays import Bool, Float64, Index, UInt64
+from mltree.system.errors import InputError
+from mltree.system.values import Value
+from mltree.tree.clades import Clades, nested
+from mltree.tree.newick import quoted
+
+ROOT = ""
+"""Name of the taxon that stands for the root of rooted trees."""
+
+LNL = ("LnL", "likelihood", "Likelihood", "treeLikelihood", "loglik", "lnL")
+"""Names of the log-likelihood: in MrBayes, BEAST, RevBayes, BEAST 2, PhyloBayes, mltree."""
+
+CREDIBLE = (0.5, 0.9, 0.95, 0.99)
+"""Probabilities of the credible sets of trees that are told of, as in MrBayes."""
+
+_SEED = 0
+"""Seed of the keys that tell topologies apart: two share a sum with a probability of 2^-64."""
+
+
+class RunSamples(Value, eq=False):
+    """The samples of one run, first to last."""
+
+    name: str
+    """Prefix of the run's files."""
+    columns: tuple[str, ...]
+    """P names of parameters."""
+    values: Float64
+    """float64 [n, P]"""
+    generations: Float64
+    """float64 [n]: of the values."""
+    trees: Clades | None
+    """Trees of the run, as they were read; their number may be another one."""
+    is_rooted: bool
+
+
+class Evidence(Value):
+    """The marginal likelihood of a model."""
+
+    name: str
+    lnz: float
+    """Natural log."""
+    error: float
+    """Standard error; NaN where it is unknown."""
+
+
+class Moments(NamedTuple):
+    """A sampled quantity: mean, variance, interval of highest density, median, PSRF."""
+
+    mean: float
+    variance: float
+    low: float
+    high: float
+    median: float
+    psrf: float
+
+    @classmethod
+    def of(cls, runs: Sequence[Float64]) -> Moments:
+        """The moments of all runs' values together; NaN where there are none."""
+        values = np.concatenate(runs) if runs else np.empty(0)
+        if not np.isfinite(values).all() or not values.size:
+            return cls(*[math.nan] * 6)
+        variance = float(values.var(ddof=1)) if values.size > 1 else 0.0
+        median, agreement = float(np.median(values)), psrf(runs)
+        return cls(float(values.mean()), variance, *hpd(values), median, agreement)
+
+
+class Posterior(Value, eq=False):
+    """Trees and parameters of R runs behind their burn-in, equally many of each run."""
+
+    runs: tuple[str, ...]
+    burn_in: float
+    """Share of each run's samples that is left out."""
+    columns: tuple[str, ...]
+    values: Float64
+    """float64 [P, R, n]"""
+    generations: Float64
+    """float64 [n]: of the first run's values."""
+    trees: Clades | None
+    """Trees of all runs, run after run; rooted ones with their root as taxon 0."""
+    table: SplitTable | None
+    """Splits of the inner branches of the trees."""
+    is_rooted: bool
+    notices: tuple[str, ...] = ()
+
+    @classmethod
+    def of(cls, runs: Sequence[RunSamples], burn_in: float | None = None) -> Posterior:
+        """The posterior of runs of one analysis; without a burn-in it is chosen.
+
+        Raises: InputError: runs of other taxa, or without a common parameter; too few samples.
+        """
+        notices: list[str] = []
+        columns, values, generations = _parameters(runs, notices)
+        trees, is_rooted = _trees(runs, notices)
+        table = None if trees is None else split_table(trees)
+        if burn_in is None:
+            traces = [values] if values.size else []
+            if table is not None:
+                traces.append(credibilities(table).reshape(1, len(runs), -1))
+            shares = [diagnostics.burn_in(trace) for trace in traces if trace.shape[2] >= FEWEST]
+            burn_in = max(shares, default=0.0)
+        values = values[:, :, _skipped(values.shape[2], burn_in) :]
+        generations = generations[len(generations) - values.shape[2] :]
+        if trees is not None and table is not None:
+            n = trees.n_trees // len(runs)
+            kept = np.arange(trees.n_trees) % n >= _skipped(n, burn_in)
+            trees, table = _chosen(trees, table, kept)
+        sampled = [values.shape[2]] * bool(columns)
+        sampled += [trees.n_trees // len(runs)] if trees is not None else []
+        if not sampled:
+            raise InputError("the runs have no parameter in common, and no trees")
+        if min(sampled) < 1:
+            raise InputError("no samples are left behind the burn-in")
+        names = tuple(run.name for run in runs)
+        return cls(
+            names, burn_in, columns, values, generations, trees, table, is_rooted, tuple(notices)
+        )
+
+    @property
+    def n_runs(self) -> int:
+        """Number of runs, R."""
+        return len(self.runs)
+
+    @property
+    def n_samples(self) -> int:
+        """Number of trees of all runs, or of values where there are no trees."""
+        return self.trees.n_trees if self.trees is not None else self.values[0].size
+
+    @property
+    def taxa(self) -> tuple[str, ...]:
+        """Names of the taxa; none without trees."""
+        return () if self.trees is None else self.trees.taxa[int(self.is_rooted) :]
+
+    @cached_property
+    def parameters(self) -> dict[str, Float64]:
+        """float64 [R, n] of each parameter."""
+        return dict(zip(self.columns, self.values, strict=True))
+
+    @cached_property
+    def moments(self) -> dict[str, Moments]:
+        """The moments of each parameter."""
+        return {name: Moments.of(list(values)) for name, values in self.parameters.items()}
+
+    @cached_property
+    def rhat(self) -> dict[str, float]:
+        """R-hat of each parameter; NaN of a constant."""
+        return self._of_parameters(diagnostics.rhat(self.values))
+
+    @cached_property
+    def ess(self) -> dict[str, float]:
+        """Effective sample size of each parameter, of all runs together."""
+        return self._of_parameters(diagnostics.ess(self.values))
+
+    @cached_property
+    def run_ess(self) -> Float64:
+        """float64 [P, R]: effective sample size of each parameter in each run."""
+        columns = [diagnostics.ess(self.values[:, [run]]) for run in range(self.n_runs)]
+        return np.stack(columns, axis=1)
+
+    @cached_property
+    def varying(self) -> Bool:
+        """Parameters that are finite and not constant, bool [P]."""
+        varying: Bool = np.asarray(np.isfinite(self.values).all(axis=(1, 2)))
+        if self.values.size:
+            varying[varying] = np.ptp(self.values[varying], axis=(1, 2)) > 0
+        return varying
+
+    def _of_parameters(self, values: Float64) -> dict[str, float]:
+        return dict(zip(self.columns, values.tolist(), strict=True))
+
+    # Splits.
+
+    @cached_property
+    def n_trees(self) -> int:
+        """Number of trees of each run."""
+        return 0 if self.trees is None else self.trees.n_trees // self.n_runs
+
+    @cached_property
+    def splits(self) -> SplitTable:
+        """Splits of all trees. Raises: InputError where there are no trees."""
+        if self.table is None:
+            raise InputError("there are no trees in this sample")
+        return self.table
+
+    @cached_property
+    def frequencies(self) -> Float64:
+        """float64 [S, R]: share of each run's trees that have each split."""
+        table = self.splits
+        run = table.tree // np.int32(max(self.n_trees, 1))
+        cells = table.split * np.int64(self.n_runs) + run
+        counts = np.bincount(cells, minlength=table.n_splits * self.n_runs)
+        return counts.reshape(-1, self.n_runs) / self.n_trees
+
+    @cached_property
+    def probabilities(self) -> Float64:
+        """float64 [S]: share of all trees that have each split."""
+        return self.splits.counts / self.splits.n_trees
+
+    @cached_property
+    def listed(self) -> Index:
+        """Splits that are frequent in a run, intp, the most frequent first."""
+        frequent = np.flatnonzero((self.frequencies >= FREQUENT).any(axis=1))
+        inside = members(self.splits.bits[frequent], len(self.splits.taxa))
+        size = inside.sum(axis=1)
+        order = np.lexsort((*inside.T[::-1], size, -self.splits.counts[frequent]))
+        return frequent[order]
+
+    @cached_property
+    def telling(self) -> Index:
+        """Splits with a probability from 2.5 to 97.5 %, intp."""
+        low, high = TELLING
+        return np.flatnonzero((self.probabilities >= low) & (self.probabilities <= high))
+
+    @cached_property
+    def split_ess(self) -> Float64:
+        """float64 [V]: effective sample size of each telling split, of all runs together."""
+        return self._of_indicators(diagnostics.ess_of_mean)
+
+    @cached_property
+    def split_rhat(self) -> Float64:
+        """float64 [V]: R-hat of each telling split."""
+        return self._of_indicators(diagnostics.split_rhat)
+
+    @cached_property
+    def split_run_ess(self) -> Float64:
+        """float64 [V, R]: effective sample size of each telling split in each run."""
+        return self._of_indicators(
+            lambda has: np.stack(
+                [diagnostics.ess_of_mean(has[:, [run]]) for run in range(self.n_runs)], axis=1
+            ),
+            self.n_runs,
+        )
+
+    def _of_indicators(
+        self, function: Callable[[Float64], Float64], width: int | None = None
+    ) -> Float64:
+        """A function of the indicators of telling splits, some at a time."""
+        step = 1 + AT_ONCE // self.splits.n_trees
+        parts = (self.telling[start : start + step] for start in range(0, self.telling.size, step))
+        found = [function(self.indicators(part).astype(np.float64)) for part in parts]
+        empty = np.empty(0 if width is None else (0, width))
+        return np.concatenate(found) if found else empty
+
+    def indicators(self, splits: Index) -> Bool:
+        """The trees that have each of some splits, bool [V, R, n]."""
+        table = self.splits
+        row = np.full(table.n_splits, -1)
+        row[splits] = np.arange(splits.size)
+        rows = row[table.split]
+        has = np.zeros((splits.size, table.n_trees), np.bool_)
+        known = rows >= 0
+        has[rows[known], table.tree[known]] = True
+        return has.reshape(splits.size, self.n_runs, -1)
+
+    @cached_property
+    def asdsf(self) -> float:
+        """Average standard deviation of split frequencies among runs; NaN of a single run."""
+        return diagnostics.asdsf(self.frequencies)[0]
+
+    # Branch lengths and node heights.
+
+    @cached_property
+    def has_lengths(self) -> bool:
+        """True where all branches of all trees have a length."""
+        if self.trees is None:
+            return False
+        return not (np.isnan(self.splits.lengths).any() or np.isnan(self.tip_lengths).any())
+
+    @cached_property
+    def tip_lengths(self) -> Float64:
+        """float64 [trees, T]: length of the branch of each tip."""
+        trees = self._all_trees
+        lengths = np.empty(trees.order.shape)
+        np.put_along_axis(lengths, trees.order, trees.tip_lengths, axis=1)
+        # A root with two children leaves a clade of all taxa but one: a part of that one's branch.
+        rest = trees.only(trees.last - trees.first == trees.n_tips - 1)
+        column = np.where(rest.first == 0, trees.n_tips - 1, 0)
+        lengths[rest.tree, trees.order[rest.tree, column]] += rest.lengths
+        return lengths[:, int(self.is_rooted) :]
+
+    @cached_property
+    def _all_trees(self) -> Clades:
+        if self.trees is None:
+            raise InputError("there are no trees in this sample")
+        return self.trees
+
+    @cached_property
+    def _occurrences(self) -> tuple[Index, Index]:
+        """Occurrences in the table by splits, intp [M], and where each split's begin, [S+1]."""
+        order = np.argsort(self.splits.split, kind="stable")
+        bounds = np.concatenate(([0], np.cumsum(self.splits.counts)))
+        return order, bounds
+
+    def occurrences(self, split: int) -> list[Index]:
+        """Places of a split in the table, by runs."""
+        order, bounds = self._occurrences
+        places = order[bounds[split] : bounds[split + 1]]
+        run = self.splits.tree[places] // self.n_trees
+        return np.split(places, np.searchsorted(run, np.arange(1, self.n_runs)))
+
+    @cached_property
+    def heights(self) -> Heights:
+        """Heights of the nodes of all trees. Raises: InputError for unrooted trees."""
+        if not self.is_rooted:
+            raise InputError("unrooted trees have no heights")
+        return Heights.of(self._all_trees, self.splits)
+
+    @cached_property
+    def tree_lengths(self) -> Float64:
+        """float64 [R, n]: sum of the branch lengths of each tree."""
+        table = self.splits
+        inner = np.bincount(table.tree, table.lengths, table.n_trees)
+        lengths: Float64 = (inner + self.tip_lengths.sum(axis=1)).reshape(self.n_runs, -1)
+        return lengths
+
+    # Trees.
+
+    @cached_property
+    def credibilities(self) -> Float64:
+        """float64 [R, n]: log clade credibility of each tree; see :func:`credibilities`."""
+        return credibilities(self.splits).reshape(self.n_runs, -1)
+
+    @cached_property
+    def best_tree(self) -> int:
+        """Number of the tree with the maximum clade credibility."""
+        return int(np.argmax(self.credibilities))
+
+    @cached_property
+    def topologies(self) -> Topologies:
+        """The distinct topologies, the most frequent first."""
+        return Topologies.of(self.splits)
+
+    def splits_of(self, tree: int) -> Index:
+        """The inner splits of a tree of the sample, intp."""
+        start, stop = self.splits.bounds[tree : tree + 2]
+        return self.splits.split[start:stop].astype(np.intp)
+
+    def consensus(self, kind: Consensus = Consensus.MAJORITY) -> SummaryTree:
+        """The consensus of all trees, with lengths and probabilities."""
+        return SummaryTree.of(self, consensus(self.splits, kind))
+
+    @cached_property
+    def mcc(self) -> SummaryTree:
+        """The sampled topology with the maximum clade credibility, lengths those of all trees."""
+        return SummaryTree.of(self, self.splits_of(self.best_tree))
+
+    def find(self, bits: UInt64) -> Index:
+        """The number of each split in the table, intp [K]; -1 where no tree has it.
+
+        bits  uint64 [K, B]: sides without taxon 0
+        """
+        numbers = {row.tobytes(): number for number, row in enumerate(self.splits.bits)}
+        return np.array([numbers.get(row.tobytes(), -1) for row in bits], np.intp)
+
+    def bits_of(self, names: Iterable[str]) -> UInt64:
+        """A group of taxa as a split, uint64 [B]: its side without taxon 0.
+
+        Raises: InputError: a name that is no taxon's, or a group that is no inner split.
+        """
+        number = {name: taxon for taxon, name in enumerate(self.splits.taxa)}
+        group = sorted(set(names))
+        for name in group:
+            if name not in number or not name:
+                raise InputError(f"no taxon is called {name!r}", taxon=name)
+        total = len(self.splits.taxa)
+        if not 2 <= len(group) <= total - 2:
+            raise InputError("a split has two taxa or more on both of its sides")
+        unit = unit_bits(total)
+        inside = [number[name] for name in group]
+        if 0 in inside:
+            inside = [taxon for taxon in range(total) if taxon not in set(inside)]
+        bits: UInt64 = np.bitwise_or.reduce(unit[inside], axis=0)
+        return bits
+
+    def tree_bits(self, tree: Clades) -> UInt64:
+        """The inner splits of a user's tree, uint64 [K, B].
+
+        tree  one tree over the taxa of the sample, numbered as :meth:`like` has them
+        """
+        return split_table(with_root(tree) if self.is_rooted else tree).bits
+
+    @property
+    def like(self) -> Clades:
+        """A tree over the taxa of the sample, for readers of further trees."""
+        one = self._all_trees.part(0, 1)
+        return without_root(one) if self.is_rooted else one
+
+    def trees_with(self, splits: Index) -> Bool:
+        """The trees that have all of some splits, bool [R, n]."""
+        if (splits < 0).any():
+            return np.zeros((self.n_runs, self.n_trees), np.bool_)
+        wanted = np.zeros(self.splits.n_splits, np.bool_)
+        wanted[splits] = True
+        counts = np.bincount(self.splits.tree, wanted[self.splits.split], self.splits.n_trees)
+        has_all: Bool = counts == np.unique(splits).size
+        return has_all.reshape(self.n_runs, -1)
+
+    def names_of(self, split: int) -> tuple[str, ...]:
+        """The taxa of a split: a clade's, or those of the smaller side, or without taxon 0."""
+        inside = members(self.splits.bits[[split]], len(self.splits.taxa))[0]
+        if not self.is_rooted and 2 * inside.sum() > inside.size:
+            inside = ~inside
+        return tuple(name for name, is_in in zip(self.splits.taxa, inside, strict=True) if is_in)
+
+    # Convergence.
+
+    @cached_property
+    def verdicts(self) -> tuple[Verdict, ...]:
+        """The rules of convergence that the sample allows to be checked."""
+        return tuple(_verdicts(self))
+
+    @property
+    def is_converged(self) -> bool:
+        """True where all rules are met, and there are any beside the number of samples."""
+        return len(self.verdicts) > 1 and all(verdict.is_met for verdict in self.verdicts)
+
+
+def _skipped(n: int, share: float) -> int:
+    return min(math.floor(share * n + 1e-9), n)  # as MrBayes counts
+
+
+def _parameters(
+    runs: Sequence[RunSamples], notices: list[str]
+) -> tuple[tuple[str, ...], Float64, Float64]:
+    """Columns that all runs have, their values [P, R, n], and generations [n]."""
+    columns = [name for name in runs[0].columns if all(name in run.columns for run in runs)]
+    for run in runs:
+        lost = [name for name in run.columns if name not in columns]
+        if lost and columns:
+            notices.append(f"{run.name}: {', '.join(lost[:3])} not in all runs, left out")
+    n = _shortest([len(run.values) for run in runs], "samples", notices) if columns else 0
+    values = np.empty((len(columns), len(runs), n))
+    for number, run in enumerate(runs):
+        at = [run.columns.index(name) for name in columns]
+        values[:, number] = run.values[len(run.values) - n :, at].T
+    first = runs[0].generations
+    return tuple(columns), values, first[first.size - n :]
+
+
+def _trees(runs: Sequence[RunSamples], notices: list[str]) -> tuple[Clades | None, bool]:
+    """Trees of all runs, equally many of each, and whether they are rooted."""
+    of_runs = [run.trees for run in runs if run.trees is not None]
+    if not of_runs:
+        return None, False
+    if len(of_runs) < len(runs):
+        raise InputError("some runs have trees, others have none")
+    n = _shortest([trees.n_trees for trees in of_runs], "trees", notices)
+    parts = [trees.part(trees.n_trees - n, trees.n_trees) for trees in of_runs]
+    joined = Clades.joined(parts[0].taxa, parts) if len(parts) > 1 else parts[0]
+    is_rooted = all(run.is_rooted for run in runs)
+    return (with_root(joined) if is_rooted else joined), is_rooted
+
+
+def _shortest(counts: Sequence[int], what: str, notices: list[str]) -> int:
+    if min(counts) < max(counts):
+        notices.append(f"runs of {min(counts):,} to {max(counts):,} {what}: "
+                       f"the last {min(counts):,} of each are used")  # fmt: skip
+    return min(counts)
+
+
+def _chosen(trees: Clades, table: SplitTable, kept: Bool) -> tuple[Clades, SplitTable]:
+    """Some of the trees, bool [trees], and the table of their splits."""
+    if kept.all():
+        return trees, table
+    number = np.cumsum(kept, dtype=np.int32) - np.int32(1)
+    chosen = trees.only(kept[trees.tree])
+    order, tips = trees.order[kept], trees.tip_lengths[kept]
+    chosen = replace(chosen, order=order, tip_lengths=tips, tree=number[chosen.tree])
+    has = kept[table.tree]
+    split, lengths = table.split[has], table.lengths[has]
+    used = np.bincount(split, minlength=table.n_splits) > 0
+    renamed = np.cumsum(used, dtype=np.int32) - np.int32(1)
+    # A split keeps its rank, so that those of a tree still rise.
+    of_clade = renamed[table.of_clade[kept[trees.tree[trees.is_inner]]]]
+    tree, split = number[table.tree[has]], renamed[split]
+    n = int(kept.sum())
+    return chosen, SplitTable(n, table.taxa, table.bits[used], tree, split, lengths, of_clade)
+
+
+def with_root(trees: Clades) -> Clades:
+    """Rooted trees as unrooted ones whose taxon 0 is the root."""
+    first = np.zeros((trees.n_trees, 1), np.int32)
+    return replace(
+        trees,
+        taxa=(ROOT, *trees.taxa),
+        order=np.concatenate((first, trees.order + np.int32(1)), axis=1),
+        tip_lengths=np.concatenate((first.astype(np.float64), trees.tip_lengths), axis=1),
+        first=trees.first + np.int32(1),
+        last=trees.last + np.int32(1),
+    )
+
+
+def without_root(trees: Clades) -> Clades:
+    """Undo :func:`with_root`; the root is to be the first tip."""
+    return replace(
+        trees,
+        taxa=trees.taxa[1:],
+        order=trees.order[:, 1:] - np.int32(1),
+        tip_lengths=trees.tip_lengths[:, 1:],
+        first=trees.first - np.int32(1),
+        last=trees.last - np.int32(1),
+    )
+
+
+def credibilities(table: SplitTable) -> Float64:
+    """Log clade credibility of each tree, float64 [n]: the sum of ln frequency of its splits."""
+    weight = np.log(np.maximum(table.counts, 1) / table.n_trees)
+    return np.bincount(table.tree, weight[table.split], table.n_trees).astype(np.float64)
+
+
+class Heights(Value, eq=False):
+    """Heights of nodes above the tip that is farthest from the root, of n rooted trees."""
+
+    clades: Float64
+    """float64 [M]: by the occurrences of the table."""
+    tips: Float64
+    """float64 [n, T]"""
+    root: Float64
+    """float64 [n]"""
+
+    @classmethod
+    def of(cls, trees: Clades, table: SplitTable) -> Heights:
+        """The heights of trees with their root as taxon 0."""
+        n, width = trees.order.shape
+        lengths = np.bincount(trees.tree * np.int64(width + 1) + trees.first, trees.lengths,
+                              n * (width + 1))  # fmt: skip
+        lengths -= np.bincount(trees.tree * np.int64(width + 1) + trees.last, trees.lengths,
+                               n * (width + 1))  # fmt: skip
+        # Depth of the node above each tip: the lengths of all clades that hold it.
+        above = np.cumsum(lengths.reshape(n, width + 1), axis=1)[:, :width]
+        depths = above + trees.tip_lengths
+        root = depths[:, 1:].max(axis=1)
+        by_taxon = np.empty_like(depths)
+        np.put_along_axis(by_taxon, trees.order, depths, axis=1)
+        inner = trees.only(trees.is_inner)
+        depth = above[inner.tree, inner.first] - _nested_lengths(inner, width)
+        number = max(table.n_splits, 1)
+        of_occurrence = table.tree * np.int64(number) + table.split
+        at = np.searchsorted(of_occurrence, inner.tree * np.int64(number) + table.of_clade)
+        clades = np.empty(len(table.tree))
+        clades[at] = root[inner.tree] - depth
+        return cls(clades, root[:, None] - by_taxon[:, 1:], root)
+
+
+def _nested_lengths(clades: Clades, width: int) -> Float64:
+    """Lengths of the clades inside each clade that begin at the same tip, float64 [C]."""
+    key = clades.tree * np.int64(width) + clades.first
+    order = np.argsort(key, kind="stable")  # a clade comes after what it holds
+    total = np.cumsum(clades.lengths[order])
+    starts = np.concatenate(([True], np.diff(key[order]) != 0)) if key.size else key[:0] > 0
+    group = np.cumsum(starts) - 1
+    before = total - clades.lengths[order]
+    nested_in = np.empty(key.size)
+    nested_in[order] = before - before[starts][group]
+    return nested_in
+
+
+class Topologies(Value, eq=False):
+    """The distinct topologies of a sample, the most frequent first."""
+
+    counts: Index
+    """intp [K]: trees of each."""
+    examples: Index
+    """intp [K]: the first tree of each."""
+    of_tree: Index
+    """intp [n]: the topology of each tree."""
+    n_trees: int
+
+    @classmethod
+    def of(cls, table: SplitTable) -> Topologies:
+        """The topologies of trees, told apart by sums of random keys of their splits."""
+        rng = np.random.Generator(np.random.PCG64(_SEED))
+        keys = rng.integers(0, 1 << 64, table.n_splits, dtype=np.uint64)
+        sums = np.concatenate((np.zeros(1, np.uint64), np.cumsum(keys[table.split])))
+        key = np.diff(sums[table.bounds])  # modulo 2^64
+        _, first, of_tree, counts = np.unique(
+            key, return_index=True, return_inverse=True, return_counts=True
+        )
+        order = np.lexsort((first, -counts))
+        rank = np.empty(order.size, np.intp)
+        rank[order] = np.arange(order.size)
+        return cls(counts[order], first[order], rank[of_tree], table.n_trees)
+
+    @property
+    def probabilities(self) -> Float64:
+        """float64 [K]: shares of the trees."""
+        shares: Float64 = self.counts / self.n_trees
+        return shares
+
+    def credible(self, probability: float) -> int:
+        """Number of topologies that together have at least a probability."""
+        least = math.ceil(probability * self.n_trees - 1e-9)
+        return int(np.searchsorted(np.cumsum(self.counts), least)) + 1
+
+
+class SummaryTree(Value, eq=False):
+    """A tree that sums up a posterior: nodes with probabilities, lengths and heights."""
+
+    tree: Clades
+    """The tree alone; no lengths in it. Rooted: with its root as taxon 0."""
+    is_rooted: bool
+    probability: Float64
+    """float64 [C], of the clades of the tree; 0 where no tree of the sample has one."""
+    by_run: Float64
+    """float64 [C, R]"""
+    lengths: tuple[Moments, ...]
+    """T + C: of the tips by taxon, then of the clades; none without lengths."""
+    heights: tuple[Moments, ...]
+    """T + C likewise; none for unrooted trees."""
+    root_height: Moments | None
+
+    @classmethod
+    def bare(cls, posterior: Posterior, splits: Index) -> SummaryTree:
+        """The tree of compatible splits of a posterior's table, without lengths."""
+        table = posterior.splits
+        tree, rows = nested(table.taxa, members(table.bits[splits], len(table.taxa)))
+        chosen = splits[rows]
+        probability, by_run = posterior.probabilities[chosen], posterior.frequencies[chosen]
+        return cls(tree, posterior.is_rooted, probability, by_run, (), (), None)
+
+    @classmethod
+    def of(cls, posterior: Posterior, splits: Index) -> SummaryTree:
+        """The tree of compatible splits of a posterior's table."""
+        table = posterior.splits
+        tree, rows = nested(table.taxa, members(table.bits[splits], len(table.taxa)))
+        chosen = splits[rows]
+        lengths: list[Moments] = []
+        heights: list[Moments] = []
+        root = None
+        if posterior.has_lengths:
+            places = [posterior.occurrences(int(split)) for split in chosen]
+            lengths = [Moments.of(np.split(tip, posterior.n_runs))
+                       for tip in posterior.tip_lengths.T]  # fmt: skip
+            lengths += [Moments.of([table.lengths[at] for at in runs]) for runs in places]
+        if posterior.has_lengths and posterior.is_rooted:
+            known = posterior.heights
+            heights = [Moments.of(np.split(tip, posterior.n_runs)) for tip in known.tips.T]
+            heights += [Moments.of([known.clades[at] for at in runs]) for runs in places]
+            root = Moments.of(np.split(known.root, posterior.n_runs))
+        return cls(
+            tree, posterior.is_rooted, posterior.probabilities[chosen],
+            posterior.frequencies[chosen], tuple(lengths), tuple(heights), root,
+        )  # fmt: skip
+
+    @property
+    def n_branches(self) -> int:
+        """Number of branches, T + C."""
+        return len(self.taxa) + len(self.tree.tree)
+
+    def branch_lengths(self) -> Float64:
+        """float64 [T + C]: by heights' medians where trees are rooted, else the median lengths."""
+        if not self.lengths:
+            return np.full(self.n_branches, np.nan)
+        if not self.heights or self.root_height is None:
+            return np.array([length.median for length in self.lengths])
+        height = np.array([moments.median for moments in self.heights])
+        above = self.parents()
+        lengths: Float64 = np.where(above < 0, self.root_height.median, height[above]) - height
+        return lengths
+
+    def parents(self) -> Index:
+        """The clade around each tip and each clade, as a place among both; -1 at the top; [T+C]."""
+        tree = self.tree
+        n_tips = len(tree.taxa) - self.is_rooted
+        taxon = tree.order[0] - self.is_rooted
+        parent = np.full(n_tips + len(tree.tree), -1)
+        enclosing = np.full(len(tree.taxa), -1)
+        for clade in reversed(range(len(tree.tree))):  # what holds comes before what is held
+            inside = slice(tree.first[clade], tree.last[clade])
+            parent[n_tips + clade] = enclosing[tree.first[clade]]
+            enclosing[inside] = n_tips + clade
+        is_tip = taxon >= 0
+        parent[taxon[is_tip]] = enclosing[is_tip]
+        return parent
+
+    def newick(
+        self,
+        names: Mapping[int, str] | None = None,
+        notes: Sequence[str] = (),
+        length_notes: Sequence[str] = (),
+        root_note: str = "",
+    ) -> str:
+        """The tree as one line of Newick.
+
+        names         of the taxa, by number; their own, in quotes where needed, by default
+        notes         T + C texts in front of the lengths of tips and clades, or none
+        length_notes  behind the lengths
+        """
+        tree, n_tips = self.tree, len(self.tree.taxa) - self.is_rooted
+        lengths = self.branch_lengths()
+        opened = np.bincount(tree.first, minlength=len(tree.taxa)).tolist()
+        closed: list[list[int]] = [[] for _ in range(len(tree.taxa) + 1)]
+        for clade, end in enumerate(tree.last.tolist()):
+            closed[end].append(clade)
+
+        def branch(place: int) -> str:
+            note, behind = (texts[place] if texts else "" for texts in (notes, length_notes))
+            length = "" if math.isnan(lengths[place]) else f":{lengths[place]:.9g}"
+            return note + length + behind
+
+        texts = []
+        for column, taxon in enumerate((tree.order[0] - self.is_rooted).tolist()):
+            if taxon < 0:
+                continue
+            shown = quoted(self.taxa[taxon]) if names is None else names[taxon]
+            ends = "".join(f"){branch(n_tips + clade)}" for clade in closed[column + 1])
+            texts.append("(" * opened[column] + shown + branch(taxon) + ends)
+        return f"({','.join(texts)}){root_note};"
+
+    def labelled_newick(self) -> str:
+        """The tree as Newick, its probabilities as labels."""
+        notes = [f"{probability:.4g}" for probability in self.probability]
+        return self.newick(notes=[*[""] * len(self.taxa), *notes])
+
+    @property
+    def taxa(self) -> tuple[str, ...]:
+        """Names of the taxa."""
+        return self.tree.taxa[int(self.is_rooted) :]
+
+
+def _verdicts(posterior: Posterior) -> Iterable[Verdict]:
+    """Rules of convergence, each with the parameter or split that is worst."""
+    varying = np.flatnonzero(posterior.varying)
+    names = [posterior.columns[number] for number in varying]
+    several = posterior.n_runs > 1
+    count = np.array([float(posterior.n_samples)])
+    yield Verdict.least("number of samples", count, diagnostics.LEAST_ESS, [""])
+    if names:
+        ess = np.array([posterior.ess[name] for name in names])
+        yield Verdict.least("ESS of parameters", ess, diagnostics.LEAST_ESS, names)
+        rhat = np.array([posterior.rhat[name] for name in names])
+        yield Verdict.most("R-hat of parameters", rhat, diagnostics.MOST_RHAT, names)
+    if names and several:
+        apart = diagnostics.distribution_distances(posterior.values[varying])
+        bounds = diagnostics.distance_bounds(posterior.run_ess[varying])
+        yield Verdict.excess("distributions of parameters between runs", apart, bounds, names)
+    if posterior.table is None:
+        return
+    telling = posterior.telling
+    if telling.size:
+        yield Verdict.least("ESS of splits", posterior.split_ess, diagnostics.LEAST_ESS,
+                     _Names(posterior, telling))  # fmt: skip
+        yield Verdict.most("R-hat of splits", posterior.split_rhat, diagnostics.MOST_RHAT,
+                    _Names(posterior, telling))  # fmt: skip
+    if several:
+        mean, _ = diagnostics.asdsf(posterior.frequencies)
+        yield Verdict("ASDSF", mean, diagnostics.MOST_ASDSF, "", mean <= diagnostics.MOST_ASDSF)
+    if several and telling.size:
+        frequencies = posterior.frequencies[telling]
+        apart = diagnostics.frequency_differences(frequencies)
+        bounds = diagnostics.difference_bounds(frequencies, posterior.split_run_ess)
+        yield Verdict.excess("frequencies of splits between runs", apart, bounds,
+                      _Names(posterior, telling))  # fmt: skip
+
+
+class _Names(Sequence[str]):
+    """Names of splits, made when one is asked for."""
+
+    def __init__(self, posterior: Posterior, splits: Index) -> None:
+        self._posterior, self._splits = posterior, splits
+
+    def __len__(self) -> int:
+        return self._splits.size
+
+    def __getitem__(self, at: int) -> str:  # type: ignore[override]
+        return ",".join(self._posterior.names_of(int(self._splits[at])))

@@ -1,0 +1,157 @@
+// A chain: a tree that hangs from tip 0, its numbers (CHAIN_...), CLAs and P matrices. A work-group
+// has a chain to itself; all work-items take the same decisions from the same sums. CLAs are made
+// and read by the same work-items, so that only numbers, P matrices and sums need a barrier.
+#ifndef CHAIN_H
+#define CHAIN_H
+
+#include "operand.h"
+#include "philox.h"
+#include "pmatrices.h"
+
+typedef struct {
+  const plf_t *s;
+  __global const int *record;
+  __global acc *words;
+  __local real_v *terms;
+  __local count_v *counts;
+  __local acc_v *lanes;
+  int tips, nodes, parts, model, first_block, last_block;
+  uint sweep;
+  acc lnl, heat;
+  acc total;  // tree length
+} chain_t;
+
+#define CHAIN_LENGTHS(c) ((c)->words + CHAIN_WORDS)
+#define CHAIN_PARENTS(c) (CHAIN_LENGTHS(c) + (c)->nodes + SPARE_LENGTHS)
+#define CHAIN_LEFTS(c) (CHAIN_PARENTS(c) + (c)->nodes)
+#define CHAIN_RIGHTS(c) (CHAIN_LEFTS(c) + (c)->nodes)
+#define CHAIN_SPARES(c) (CHAIN_RIGHTS(c) + (c)->nodes)
+
+// Functions of a chain are calls: each is asked for in many places.
+#ifdef __NV_CL_C_VERSION
+#define CHAIN_FUNCTION static __attribute__((noinline))
+#elif LONE
+#define CHAIN_FUNCTION __attribute__((noinline))
+#else
+#define CHAIN_FUNCTION static
+#endif
+
+static inline void settle(void) {
+  sync_group(CLK_GLOBAL_MEM_FENCE | CLK_LOCAL_MEM_FENCE);
+}
+
+static inline acc length_of(const chain_t *c, int v) {
+  return CHAIN_LENGTHS(c)[v];
+}
+
+static inline int parent_of(const chain_t *c, int v) {
+  return (int)CHAIN_PARENTS(c)[v];
+}
+
+static inline int left_of(const chain_t *c, int v) {
+  return (int)CHAIN_LEFTS(c)[v];
+}
+
+static inline int right_of(const chain_t *c, int v) {
+  return (int)CHAIN_RIGHTS(c)[v];
+}
+
+static inline int sibling_of(const chain_t *c, int v) {
+  const int u = parent_of(c, v), left = left_of(c, u);
+  return left == v ? right_of(c, u) : left;
+}
+
+// What is below a node, as an operand, and what is above it.
+static inline int up_of(const chain_t *c, int v) {
+  return v < c->tips ? ~v : c->record[SWEEP_SLOT] + v - c->tips;
+}
+
+static inline int down_of(const chain_t *c, int v) {
+  return parent_of(c, v) == 0 ? ~0 : c->record[SWEEP_SLOT] + c->tips - 2 + v;
+}
+
+// The P matrices of the branch above a node; behind the nodes those of spare lengths.
+static inline int matrix_of(const chain_t *c, int v) {
+  return c->record[SWEEP_P] + v * c->parts;
+}
+
+static inline void set_length(const chain_t *c, int v, acc length) {
+  settle();
+  if (ITEM == 0) CHAIN_LENGTHS(c)[v] = length;
+  settle();
+}
+
+// Puts `after` where `before` hangs from u. For one work-item.
+static inline void hang(const chain_t *c, int u, int before, int after) {
+  if (left_of(c, u) == before)
+    CHAIN_LEFTS(c)[u] = after;
+  else
+    CHAIN_RIGHTS(c)[u] = after;
+  CHAIN_PARENTS(c)[after] = u;
+}
+
+static inline stream_t stream_of(const chain_t *c, int move, int number) {
+  __global const acc *words = c->words;
+  const uint seed = (uint)words[CHAIN_SEED_LOW] | (uint)words[CHAIN_SEED_HIGH] << 16;
+  const stream_t stream = {
+      {(uint)words[CHAIN_REPLICA], c->sweep, (uint)move * MOVE_STRIDE + number, 0},
+      {seed, (uint)words[CHAIN_RUN]}};
+  return stream;
+}
+
+static inline void count_move(const chain_t *c, int move, bool taken) {
+  if (ITEM != 0) return;
+  c->words[CHAIN_TRIED + move] += 1;
+  if (taken) c->words[CHAIN_TAKEN + move] += 1;
+}
+
+// P matrices of the lengths from `first` on.
+CHAIN_FUNCTION void make_matrices(const chain_t *c, int first, int count) {
+  const int shares = (STATES + MATRIX_ROWS - 1) / MATRIX_ROWS, of_length = shares * CATEGORIES;
+  const int jobs = count * c->parts * of_length;
+  const int from = c->words + CHAIN_WORDS - LENGTHS_AT(c->s);
+  const int first_part = PARTED ? case_of(c->s, c->record[SWEEP_CASE])[CASE_FIRST_PART] : 0;
+  settle();
+  for (int job = ITEM / MATRIX_ITEMS; job < jobs; job += GROUP_SIZE(ROWS) / MATRIX_ITEMS) {
+    const int matrix = job / of_length, share = job % of_length;
+    const int v = first + matrix / c->parts, part = first_part + matrix % c->parts;
+    pmatrix_fill(c->s, matrix_of(c, v) + part, from + v, c->model + part, share / shares,
+                 share % shares * MATRIX_ROWS);
+  }
+  settle();
+}
+
+static inline void change_length(const chain_t *c, int v, acc length) {
+  set_length(c, v, length);
+  make_matrices(c, v, 1);
+}
+
+// cla[dst] = (P[left_p] left) * (P[right_p] right)
+CHAIN_FUNCTION void join(const chain_t *c, int dst, int left, int left_p, int right, int right_p) {
+  const plf_t *s = c->s;
+  for (int block = c->first_block + ROW; block < c->last_block; block += ROWS) {
+    const code_v left_codes = operand_codes(s, left, block);
+    const code_v right_codes = operand_codes(s, right, block);
+    FOR_CATEGORY(k) {
+      real_v x[HELD], left_x[HELD], right_x[HELD];
+      count_v count = fetch(s, left, left_codes, left_p, block, k, left_x);
+      count += fetch(s, right, right_codes, right_p, block, k, right_x);
+      cross(s, left, left_p, block, k, left_x, x);
+      cross_times(s, right, right_p, block, k, right_x, x);
+      count = rescale(x, count);
+      slot_store(s, dst, block, k, x, count);
+    }
+  }
+}
+
+static inline void make_up(const chain_t *c, int v) {
+  const int left = left_of(c, v), right = right_of(c, v);
+  join(c, up_of(c, v), up_of(c, left), matrix_of(c, left), up_of(c, right), matrix_of(c, right));
+}
+
+static inline void make_down(const chain_t *c, int v) {
+  const int u = parent_of(c, v), other = sibling_of(c, v);
+  join(c, down_of(c, v), up_of(c, other), matrix_of(c, other), down_of(c, u), matrix_of(c, u));
+}
+
+#endif

@@ -1,0 +1,158 @@
+// What the patterns say of a chain: lnL and its derivatives at a branch, lnL at a node, lnL of the
+// topologies around a branch. All work-items of the group get the same sums.
+#ifndef CHAIN_LNL_H
+#define CHAIN_LNL_H
+
+#define TERMS 3  // L, L', L''
+
+#include "chain.h"
+#include "sums.h"
+
+// Adds a block's lnL, and its derivatives if those are asked for.
+VECTOR_FUNCTION void add_block(const chain_t *c, int block, bool slopes, acc_v own[TERMS]) {
+  acc_v all[TERMS];
+  const count_v count = sum_categories(c->terms, c->counts, ROW, COLUMN, all);
+  const acc_v weight = pattern_weights(c->s, c->record[SWEEP_WEIGHTS], block);
+  own[0] += weight * scaled_log(all[0], count);
+  if (!slopes) return;
+  const acc_v inverse = 1 / all[0], slope = all[1] * inverse;
+  own[1] += weight * slope;
+  own[2] += weight * (all[2] * inverse - slope * slope);
+}
+
+typedef struct {
+  acc lnl, slope, curve;
+} sums_t;
+
+#define TOTAL_LANES (TERMS * ROWS * LANES + (LANES > 1 ? TERMS * REDUCE_WIDTH / WIDTH : 0))
+
+// The sums over all lanes, in one order, for every work-item.
+static inline sums_t totals(const chain_t *c, const acc_v own[TERMS]) {
+  acc sums[TERMS];
+  if (SUMS_UP)
+    for (int t = 0; t < TERMS; ++t) c->lanes[(t * ROWS + ROW) * LANES + LANE] = own[t];
+#if LANES == 1
+  for (int t = 0; t < TERMS; ++t) sums[t] = lanes_sum((__local const acc *)(c->lanes + t));
+#else
+  __local const acc *each = (__local const acc *)c->lanes;
+  __local acc *strided = (__local acc *)(c->lanes + TERMS * ROWS * LANES);
+  sync_group(CLK_LOCAL_MEM_FENCE);
+  for (int q = ITEM; q < TERMS * REDUCE_WIDTH; q += GROUP_SIZE(ROWS)) {
+    acc sum = 0;
+    for (int n = q % REDUCE_WIDTH; n < ROWS * VW; n += REDUCE_WIDTH)
+      sum += each[q / REDUCE_WIDTH * (ROWS * VW) + n];
+    strided[q] = sum;
+  }
+  sync_group(CLK_LOCAL_MEM_FENCE);
+  for (int t = 0; t < TERMS; ++t) {
+    sums[t] = 0;
+    for (int v = 0; v < REDUCE_WIDTH; ++v) sums[t] += strided[t * REDUCE_WIDTH + v];
+  }
+  sync_group(CLK_LOCAL_MEM_FENCE);
+#endif
+  const sums_t all = {sums[0], sums[1], sums[2]};
+  return all;
+}
+
+// Rows take blocks side by side, and all go as many rounds: a block is done twice where there is
+// none left, and added once.
+#define SUM_OF_BLOCKS(c, slopes, share)                                                 \
+  acc_v own[TERMS] = {0, 0, 0};                                                         \
+  for (int base = (c)->first_block; base < (c)->last_block; base += ROWS) {             \
+    const int block = min(base + (int)ROW, (c)->last_block - 1);                        \
+    FOR_CATEGORY(k) share;                                                              \
+    sync_group(CLK_LOCAL_MEM_FENCE);                                                    \
+    if (SUMS_UP && base + (int)ROW < (c)->last_block) add_block(c, block, slopes, own); \
+    sync_group(CLK_LOCAL_MEM_FENCE);                                                    \
+  }                                                                                     \
+  return totals(c, own)
+
+VECTOR_FUNCTION void edge_share(const chain_t *c, int x, int y, int p, int block, int k) {
+  const plf_t *s = c->s;
+  __global const real *model = model_row(s, c->model, block);
+  real_v a[HELD], b[HELD], own[TERMS];
+  const count_v count = operand_load(s, x, operand_codes(s, x, block), block, k, a) +
+                        operand_load(s, y, operand_codes(s, y, block), block, k, b);
+  leave_count(c->counts, ROW, k, COLUMN, count);
+#if SITE_SYSTEMS
+  edge_sums(s, model, p, block, k, a, b, own);
+#else
+  if (series_at(s, c->model + part_of(s, block), k) != NO_SERIES)
+    edge_sums_exact(s, model, p, block, k, a, b, own);
+  else
+    edge_sums(s, model, p, block, k, a, b, own);
+#endif
+  for (int t = 0; t < TERMS; ++t) own[t] *= model[MODEL_WEIGHTS + k];
+  leave_terms(c->terms, c->counts, ROW, k, COLUMN, own, count);
+}
+
+// lnL and its derivatives in the length of a branch, from both of its ends.
+CHAIN_FUNCTION sums_t at_edge(const chain_t *c, int x, int y, int p) {
+  SUM_OF_BLOCKS(c, true, edge_share(c, x, y, p, block, k));
+}
+
+VECTOR_FUNCTION void node_share(const chain_t *c, const real_v x[HELD], const real_v y[HELD],
+                                count_v count, int block, int k) {
+  const plf_t *s = c->s;
+  __global const real *model = model_row(s, c->model, block);
+  real_v sum = 0;
+  FOR_STATE(i) sum += FREQUENCY(s, model, block, k, i) * x[i] * y[i];
+  const real_v own[TERMS] = {model[MODEL_WEIGHTS + k] * sum, 0, 0};
+  leave_count(c->counts, ROW, k, COLUMN, count);
+  leave_terms(c->terms, c->counts, ROW, k, COLUMN, own, count);
+}
+
+// An operand, and the P matrices of the branch that it is seen across.
+typedef struct {
+  int x, p;
+} side_t;
+
+static inline side_t below(const chain_t *c, int v) {
+  const side_t side = {up_of(c, v), matrix_of(c, v)};
+  return side;
+}
+
+static inline side_t above(const chain_t *c, int v) {
+  const side_t side = {down_of(c, v), matrix_of(c, v)};
+  return side;
+}
+
+VECTOR_FUNCTION count_v side_times(const plf_t *s, side_t side, int block, int k, real_v x[HELD]) {
+  real_v y[HELD];
+  const count_v count = propagate(s, side.x, side.p, block, k, y);
+  FOR_STATE(i) x[i] *= y[i];
+  return count;
+}
+
+VECTOR_FUNCTION void insertion_share(const chain_t *c, side_t one, side_t other, side_t third,
+                                     int block, int k) {
+  real_v x[HELD], y[HELD];
+  count_v count = propagate(c->s, one.x, one.p, block, k, x);
+  count += side_times(c->s, other, block, k, x);
+  count += propagate(c->s, third.x, third.p, block, k, y);
+  node_share(c, x, y, count, block, k);
+}
+
+// lnL where three branches meet.
+CHAIN_FUNCTION sums_t at_node(const chain_t *c, side_t one, side_t other, side_t third) {
+  SUM_OF_BLOCKS(c, false, insertion_share(c, one, other, third, block, k));
+}
+
+VECTOR_FUNCTION void quartet_share(const chain_t *c, side_t a, side_t b, side_t d, side_t e, int p,
+                                   int block, int k) {
+  real_v x[HELD], y[HELD], z[HELD];
+  count_v count = propagate(c->s, a.x, a.p, block, k, x);
+  count += side_times(c->s, b, block, k, x);
+  count += propagate(c->s, d.x, d.p, block, k, y);
+  count += side_times(c->s, e, block, k, y);
+  count = rescale(y, count);
+  across(c->s, p, block, k, y, z);
+  node_share(c, x, z, count, block, k);
+}
+
+// lnL of the topology ab|de around an inner branch.
+CHAIN_FUNCTION sums_t at_quartet(const chain_t *c, side_t a, side_t b, side_t d, side_t e, int p) {
+  SUM_OF_BLOCKS(c, false, quartet_share(c, a, b, d, e, p, block, k));
+}
+
+#endif

@@ -1,0 +1,197 @@
+// The moves of a chain, each with its ratio; mltree/program/ops/sweeps.py has them in NumPy.
+#ifndef CHAIN_MOVES_H
+#define CHAIN_MOVES_H
+
+#include "chain_lnl.h"
+
+// The next node of a postorder below the top, of node v's; 0 behind the top.
+static inline int leftmost(const chain_t *c, int v) {
+  while (v >= c->tips) v = left_of(c, v);
+  return v;
+}
+
+static inline int after(const chain_t *c, int v) {
+  const int u = parent_of(c, v);
+  return u != 0 && v == left_of(c, u) ? leftmost(c, right_of(c, u)) : u;
+}
+
+// All P matrices and all that is below nodes; lnL across the branch of tip 0.
+static inline acc whole_lnl(const chain_t *c) {
+  make_matrices(c, 1, c->nodes - 1);
+  const int top = left_of(c, 0);
+  for (int v = leftmost(c, top); v != 0; v = after(c, v))
+    if (v >= c->tips) make_up(c, v);
+  return at_edge(c, up_of(c, top), ~0, matrix_of(c, top)).lnl;
+}
+
+// What is below the nodes from v up to the top, once something there has changed.
+static inline void renew_up(const chain_t *c, int v) {
+  for (; v != 0; v = parent_of(c, v)) make_up(c, v);
+}
+
+// k - 1 of a branch's prior.
+static inline acc shape_of(const chain_t *c, int v) {
+  return c->words[v < c->tips || parent_of(c, v) == 0 ? CHAIN_OUTER : CHAIN_INNER];
+}
+
+static inline acc tree_length(const chain_t *c) {
+  acc total = 0;
+  for (int v = 1; v < c->nodes; ++v) total += length_of(c, v);
+  return total;
+}
+
+// ln of the prior of all lengths, without its constant.
+static inline acc log_prior(const chain_t *c) {
+  __global const acc *words = c->words;
+  const acc total = tree_length(c);
+  acc sum = words[CHAIN_POWER] * log(total) - words[CHAIN_RATE] * total;
+  if (words[CHAIN_OUTER] != 0 || words[CHAIN_INNER] != 0)
+    for (int v = 1; v < c->nodes; ++v) sum += shape_of(c, v) * log(length_of(c, v));
+  return sum;
+}
+
+static inline bool is_allowed(const chain_t *c, acc length) {
+  return length >= c->s->min_length && length <= c->s->max_length;
+}
+
+// ACCEPT: whether a state of this ln ratio takes the place of the present one.
+static inline bool is_accepted(stream_t *stream, acc log_ratio) {
+  return log(uniform(stream)) < log_ratio;
+}
+
+// A proposed model is decided on; afterwards all CLAs are those of the chain's model.
+static inline void decide_model(chain_t *c) {
+  __global acc *words = c->words;
+  const acc before = words[CHAIN_LNL];
+  const bool is_proposed = words[CHAIN_PROPOSAL] == 1;
+  const int model = c->model;
+  settle();
+  if (is_proposed) {
+    c->model += c->parts;
+    c->lnl = whole_lnl(c);
+    stream_t stream = stream_of(c, MOVE_MODEL, (int)words[CHAIN_ATTEMPT]);
+    if (is_accepted(&stream, c->heat * (c->lnl - before) + words[CHAIN_RATIO])) {
+      if (ITEM == 0) words[CHAIN_PROPOSAL] = 2;
+      return;
+    }
+    c->model = model;
+  }
+  c->lnl = whole_lnl(c);
+}
+
+// Scales all lengths: with E lengths the Hastings ratio is factor^E.
+static inline void scale(chain_t *c) {
+  stream_t stream = stream_of(c, MOVE_SCALE, 0);
+  const acc step = c->words[CHAIN_WINDOW] * (uniform(&stream) - (acc)0.5), factor = exp(step);
+  const acc before = log_prior(c);
+  bool allowed = true;
+  for (int v = 1; v < c->nodes; ++v) allowed &= is_allowed(c, factor * length_of(c, v));
+  settle();
+  if (!allowed) {
+    count_move(c, MOVE_SCALE, false);
+    return;
+  }
+  for (int v = 1 + ITEM; v < c->nodes; v += GROUP_SIZE(ROWS)) {
+    CHAIN_SPARES(c)[v] = length_of(c, v);
+    CHAIN_LENGTHS(c)[v] = factor * length_of(c, v);
+  }
+  settle();
+  const acc lnl = whole_lnl(c);
+  const acc ratio = c->heat * (lnl - c->lnl) + log_prior(c) - before + (c->nodes - 1) * step;
+  const bool taken = is_accepted(&stream, ratio);
+  count_move(c, MOVE_SCALE, taken);
+  if (taken) {
+    c->lnl = lnl;
+  } else {
+    settle();
+    for (int v = 1 + ITEM; v < c->nodes; v += GROUP_SIZE(ROWS))
+      CHAIN_LENGTHS(c)[v] = CHAIN_SPARES(c)[v];
+    settle();
+    whole_lnl(c);
+  }
+}
+
+// A Gamma distribution that a length is drawn from.
+typedef struct {
+  acc shape, rate;
+} gamma_t;
+
+static inline acc gamma_log_density(const gamma_t *of, acc x) {
+  return of->shape * log(of->rate) - lgamma(of->shape) + (of->shape - 1) * log(x) - of->rate * x;
+}
+
+// That which has the first two derivatives of the heated posterior at length t, where there is one.
+static inline gamma_t fitted(const chain_t *c, int v, acc t, acc total, sums_t at) {
+  __global const acc *words = c->words;
+  const acc k = shape_of(c, v), power = words[CHAIN_POWER];
+  const acc slope = c->heat * at.slope + k / t + power / total - words[CHAIN_RATE];
+  const acc curve = c->heat * at.curve - k / (t * t) - power / (total * total);
+  const acc count = fmax(-curve * t * t, (acc)0);
+  const acc rate = count / t - slope, least = (count + 1) / (MOST_MEAN * t + 1);
+  const gamma_t of = {count + 1, rate > least ? rate : least};
+  return of;
+}
+
+// DRAW: a new length of the branch above v, from what is seen at its ends.
+static inline void draw_length(chain_t *c, int v, int number) {
+  stream_t stream = stream_of(c, MOVE_BRANCH, number);
+  __global const acc *words = c->words;
+  const int x = up_of(c, v), y = down_of(c, v), p = matrix_of(c, v);
+  const acc t = length_of(c, v);
+  const sums_t here = at_edge(c, x, y, p);
+  const gamma_t forth = fitted(c, v, t, c->total, here);
+  const acc drawn = gamma_draw(&stream, forth.shape) / forth.rate;
+  bool taken = false;
+  c->lnl = here.lnl;
+  if (is_allowed(c, drawn)) {
+    const acc total = c->total - t + drawn;
+    change_length(c, v, drawn);
+    const sums_t there = at_edge(c, x, y, p);
+    const gamma_t back = fitted(c, v, drawn, total, there);
+    const acc prior = shape_of(c, v) * log(drawn / t) + words[CHAIN_POWER] * log(total / c->total) -
+                      words[CHAIN_RATE] * (drawn - t);
+    const acc hastings = gamma_log_density(&back, t) - gamma_log_density(&forth, drawn);
+    taken = is_accepted(&stream, c->heat * (there.lnl - here.lnl) + prior + hastings);
+    if (taken) {
+      c->lnl = there.lnl;
+      c->total = total;
+    } else {
+      change_length(c, v, t);
+    }
+  }
+  count_move(c, MOVE_BRANCH, taken);
+}
+
+// CHOOSE: one of the three topologies around the branch above v, by their heated likelihoods with
+// all lengths kept. The largest of weights with Gumbel numbers is chosen as often as its weight is.
+static inline void interchange(chain_t *c, int v, int number) {
+  const int u = parent_of(c, v), left = left_of(c, v), right = right_of(c, v);
+  const int other = sibling_of(c, v), p = matrix_of(c, v);
+  const side_t a = below(c, left), b = below(c, right), d = below(c, other), e = above(c, u);
+  stream_t stream = stream_of(c, MOVE_INTERCHANGE, number);
+  const acc stays = c->heat * c->lnl + gumbel(&stream);
+  const acc with_right = at_quartet(c, a, d, b, e, p).lnl;
+  const acc right_moves = c->heat * with_right + gumbel(&stream);
+  const acc with_left = at_quartet(c, d, b, a, e, p).lnl;
+  const acc left_moves = c->heat * with_left + gumbel(&stream);
+  const bool taken = right_moves > stays || left_moves > stays;
+  count_move(c, MOVE_INTERCHANGE, taken);
+  if (!taken) return;
+  const bool is_right = right_moves > left_moves || !(left_moves > stays);
+  settle();
+  if (ITEM == 0) {
+    const int moved = is_right ? right : left;
+    hang(c, u, other, moved);
+    if (is_right)
+      CHAIN_RIGHTS(c)[v] = other;
+    else
+      CHAIN_LEFTS(c)[v] = other;
+    CHAIN_PARENTS(c)[other] = v;
+  }
+  settle();
+  c->lnl = is_right ? with_right : with_left;
+  make_up(c, v);
+  make_down(c, v);
+}
+
+#endif

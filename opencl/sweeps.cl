@@ -1,0 +1,96 @@
+// Sweeps of chains: Markov chain Monte Carlo over trees and branch lengths, a work-group a chain.
+// A sweep scales all lengths, regrafts subtrees, and tours the tree, where it chooses among the
+// interchanges around every inner branch and draws every length. mltree/program/ops/sweeps.py has
+// the same in NumPy, and the ratio of each move.
+#include "grid.h"
+#include "regraft.h"
+
+#define OWN_OP OP_SWEEPS
+#define WORKER_ROWS ROWS
+#define LOCAL_TERMS (TERMS * ROWS * SHARES * LANES)
+#define LOCAL_LANES TOTAL_LANES
+#define LOCAL_CELLS 1
+
+// Everything above node v, from the top down: the way there is kept among the spare numbers.
+static inline void look_down(const chain_t *c, int v) {
+  settle();
+  if (ITEM == 0)
+    for (int u = parent_of(c, v), below = v; u != 0; below = u, u = parent_of(c, u))
+      CHAIN_SPARES(c)[u] = below;
+  settle();
+  for (int u = left_of(c, 0); u != v;) {
+    u = (int)CHAIN_SPARES(c)[u];
+    make_down(c, u);
+  }
+}
+
+// Twice as many steps along the tree's outline as it has branches, from a place that all branches
+// and both directions are equally likely to be: the outline is a circle, and which step follows
+// depends on the tree alone, so that the posterior stays what it is.
+static inline void tour(chain_t *c) {
+  stream_t stream = stream_of(c, MOVE_START, 0);
+  const int edges = c->nodes - 1, places = 2 * edges;
+  const int place = min((int)(uniform(&stream) * places), places - 1);
+  int v = 1 + place % edges;
+  bool descends = place < edges;
+  look_down(c, v);
+  for (int step = 0; step < places; ++step) {
+    const int u = parent_of(c, v);
+    if (descends) {
+      if (v >= c->tips && u != 0) interchange(c, v, step);
+      draw_length(c, v, step);
+      descends = v >= c->tips;
+      if (descends) make_down(c, v = left_of(c, v));
+    } else if (u == 0) {
+      descends = true;
+    } else if (v == left_of(c, u)) {
+      make_down(c, v = right_of(c, u));
+      descends = true;
+    } else {
+      make_up(c, v = u);
+    }
+  }
+  renew_up(c, parent_of(c, v));
+}
+
+static inline void own_stage(const plf_t *s, __global const int *records, int count, int aux,
+                             __local real_v *stack, __local real_v *terms, __local count_v *counts,
+                             __local acc_v *lanes, __local int *cells, __local ulong *book,
+                             ulong *since) {
+  for (int job = GROUP; job < count; job += GROUPS) {
+    __global const int *record = records + job * SWEEP_WORDS;
+    const chunks_t of = case_chunks(s, record[SWEEP_CASE]);
+    const int tips = record[SWEEP_TIPS];
+    chain_t chain;
+    chain.s = s;
+    chain.record = record;
+    chain.words = LENGTHS_AT(s) + record[SWEEP_STATE];
+    chain.terms = terms;
+    chain.counts = counts;
+    chain.lanes = lanes;
+    chain.tips = tips;
+    chain.nodes = 2 * tips - 2;
+    chain.parts = PARTED ? case_of(s, record[SWEEP_CASE])[CASE_PARTS] : 1;
+    chain.model = record[SWEEP_MODEL];
+    chain.first_block = chunk_begin(s, of.first);
+    chain.last_block = chunk_end(s, of.end - 1);
+    chain.sweep = (uint)chain.words[CHAIN_SWEEP];
+    chain.heat = chain.words[CHAIN_HEAT];
+    decide_model(&chain);
+    for (int n = 0; n < record[SWEEP_SWEEPS]; ++n) {
+      scale(&chain);
+      for (int r = 0; r < record[SWEEP_REGRAFTS]; ++r) regraft(&chain, r);
+      chain.total = tree_length(&chain);
+      tour(&chain);
+      ++chain.sweep;
+    }
+    settle();
+    if (ITEM == 0) {
+      chain.words[CHAIN_LNL] = chain.lnl;
+      chain.words[CHAIN_SWEEP] = chain.sweep;
+    }
+    mark(book, since, FN_SWEEP);
+  }
+}
+
+#include "worker.h"

@@ -1,0 +1,205 @@
+"""``mltree sample``: its files, its resumption, and what it refuses."""
+
+from __future__ import annotations
+
+import json
+import os
+import signal
+import subprocess
+import sys
+import time
+from collections.abc import Callable
+from pathlib import Path
+
+import numpy as np
+import pytest
+from typer.testing import Result
+
+import mltree
+
+Run = Callable[..., Result]
+
+SHORT = ("--model", "HKY+G4", "--burnin", "40", "--rungs", "3", "--runs", "2")
+"""Far from converged, but all of it happens."""
+
+
+@pytest.fixture
+def data(tmp_path: Path) -> str:
+    """Six taxa x 60 sites."""
+    rng = np.random.default_rng(1)
+    root = rng.choice(list("ACGT"), 60)
+    rows = []
+    for taxon in range(6):
+        row = np.where(rng.random(60) < 0.15, rng.choice(list("ACGT"), 60), root)
+        rows.append(f">taxon {taxon}\n{''.join(row)}\n")
+    path = tmp_path / "six.fasta"
+    path.write_text("".join(rows).replace("taxon ", "taxon_"))
+    return str(path)
+
+
+def samples(prefix: str) -> dict[str, str]:
+    kinds = ("run1.p", "run1.t", "run2.p", "run2.t")
+    return {kind: Path(f"{prefix}.mltree.{kind}").read_text() for kind in kinds}
+
+
+def test_it_leaves_samples_as_mrbayes_does(run: Run, data: str) -> None:
+    result = run("sample", data, *SHORT, "--stop", "30", "--prefix", "a")
+    assert result.exit_code == 0, result.output
+    files = samples("a")
+    lines = files["run1.p"].splitlines()
+    assert lines[0] == "[ID: 0000000001]"
+    head = lines[1].split("\t")
+    assert head[:4] == ["Gen", "LnL", "LnPr", "TL"]
+    assert head[4:] == ["kappa", "pi(A)", "pi(C)", "pi(G)", "pi(T)", "alpha"]
+    table = np.array([line.split("\t") for line in lines[2:]], float)
+    assert table.shape == (30, len(head))
+    assert table[:, 0].tolist() == list(range(41, 71))
+    np.testing.assert_allclose(table[:, 5:9].sum(axis=1), 1)
+    trees = files["run1.t"].splitlines()
+    assert trees[0] == "#NEXUS"
+    assert trees[-1] == "end;"
+    assert sum("tree gen." in line for line in trees) == 30
+    found = json.loads(Path("a.mltree.sample.json").read_text())
+    assert found["samples"] == 30
+    assert found["rungs"] == len(found["heats"]) == 3
+    assert np.array(found["mean_lnl"]).shape == (2, 3)
+    assert found["lnz"] == pytest.approx(np.mean(found["lnz_by_run"]))
+    assert not found["converged"]
+    assert any(line.startswith("ESS") for line in found["unmet"])
+    assert 'branch_lengths = "GammaDirichlet(1, 0.1, 1, 1)"' in found["priors"]
+
+
+def test_lnl_and_prior_are_those_of_the_sample(run: Run, data: str) -> None:
+    """The lnL of a sampled tree under the sampled parameters, by another command."""
+    run("sample", data, *SHORT, "--stop", "5", "--prefix", "a")
+    head, *rows = [line.split("\t") for line in samples("a")["run1.p"].splitlines()[1:]]
+    row = dict(zip(head, map(float, rows[-1]), strict=True))
+    text = samples("a")["run1.t"]
+    newick = text.splitlines()[-2].partition("[&U] ")[2]
+    for number in range(6, 0, -1):
+        newick = newick.replace(f"({number}:", f"(taxon_{number - 1}:")
+        newick = newick.replace(f",{number}:", f",taxon_{number - 1}:")
+    Path("t.nwk").write_text(newick)
+    frequencies = "/".join(str(row[f"pi({x})"]) for x in "ACGT")
+    model = f"HKY{{{row['kappa']}}}+FU{{{frequencies}}}+G4{{{row['alpha']}}}"
+    result = mltree.evaluate(data, "t.nwk", model, optimise_model=False, optimise_branches=False)
+    assert result.lnl == pytest.approx(row["LnL"], abs=1e-3)
+    assert row["TL"] == pytest.approx(sum(float(x) for x in _lengths(newick)), rel=1e-6)
+
+
+def _lengths(newick: str) -> list[str]:
+    return [part.split(",")[0].split(")")[0].rstrip(";") for part in newick.split(":")[1:]]
+
+
+def test_a_later_stop_adds_samples(run: Run, data: str) -> None:
+    assert run("sample", data, *SHORT, "--stop", "25", "--prefix", "whole").exit_code == 0
+    assert run("sample", data, *SHORT, "--stop", "10", "--prefix", "parts").exit_code == 0
+    first = samples("parts")
+    assert run("sample", data, *SHORT, "--stop", "25", "--prefix", "parts").exit_code == 0
+    assert samples("parts") == samples("whole")
+    assert first["run1.p"] == "".join(samples("whole")["run1.p"].splitlines(True)[:12])
+
+
+@pytest.mark.cases(2, 20)
+def test_a_killed_run_goes_on_with_the_same_bytes(
+    run: Run, data: str, case: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("mltree.analyses.sample.PAUSE", 0.0)
+    command = ("sample", data, *SHORT, "--stop", "40", "--prefix")
+    assert run(*command, "straight").exit_code == 0
+    patch = "import mltree.analyses.sample as s; s.PAUSE = 0.0; "
+    code = patch + "from mltree.cli.main import main; main()"
+    log = Path("killed.mltree.run1.p")
+    rng = np.random.default_rng(case)
+    for _ in range(3):
+        process = subprocess.Popen(
+            [sys.executable, "-c", code, *command, "killed", "-q"],
+            stderr=subprocess.DEVNULL, stdout=subprocess.DEVNULL, env=dict(os.environ),
+        )  # fmt: skip
+        until, rows = time.monotonic() + 60, int(rng.integers(2, 40))
+        while time.monotonic() < until and process.poll() is None:
+            if log.exists() and log.read_text().count("\n") > rows:
+                break
+            time.sleep(0.01)
+        process.send_signal(signal.SIGKILL)
+        process.wait()
+    assert run(*command, "killed").exit_code == 0
+    assert samples("killed") == samples("straight")
+
+
+def test_other_data_under_the_same_prefix_lose_nothing(run: Run, data: str) -> None:
+    run("sample", data, *SHORT, "--stop", "3", "--prefix", "a")
+    before = samples("a")
+    for other in (("--seed", "2"), ("--every", "2"), ("--prior-only",)):
+        result = run("sample", data, *SHORT, *other, "--stop", "5", "--prefix", "a")
+        assert result.exit_code == 2
+        assert "belongs to other data, priors or options" in result.output
+        assert samples("a") == before
+    Path(data).write_text(Path(data).read_text().replace("A", "C", 1))
+    assert run("sample", data, *SHORT, "--stop", "5", "--prefix", "a").exit_code == 2
+    assert samples("a") == before
+
+
+def test_fewer_runs_leave_none_of_the_further_ones(run: Run, data: str) -> None:
+    run("sample", data, *SHORT, "--runs", "3", "--stop", "3", "--prefix", "a")
+    assert Path("a.mltree.run3.p").exists()
+    run("sample", data, *SHORT, "--stop", "3", "--prefix", "a", "--redo")
+    assert not Path("a.mltree.run3.p").exists()
+    assert len(samples("a")["run2.p"].splitlines()) == 5
+
+
+def test_a_prior_from_a_file_and_no_data(run: Run, data: str) -> None:
+    Path("p.toml").write_text('branch_lengths = "Exponential(100)"\n')
+    options = ("--prior", "p.toml", "--prior-only", "--every", "2", "--stop", "150")
+    assert run("sample", data, *SHORT, *options, "--prefix", "a").exit_code == 0
+    found = json.loads(Path("a.mltree.sample.json").read_text())
+    assert 'branch_lengths = "Exponential(100)"' in found["priors"]
+    rows = samples("a")["run1.p"].splitlines()[2:] + samples("a")["run2.p"].splitlines()[2:]
+    lnl, length = np.array([row.split("\t")[1:4:2] for row in rows], float).T
+    assert (lnl == 0).all()
+    assert length.mean() == pytest.approx(9 / 100, rel=0.15)
+    assert found["lnz"] == pytest.approx(0, abs=1e-9)
+
+
+def test_from_python(data: str, tmp_path: Path) -> None:
+    found = mltree.sample(data, "JC", burnin="30", rungs="2", runs=2, stop="20")
+    assert len(found.trees) == 40
+    assert set(found.parameters) == {"LnL", "LnPr", "TL"}
+    assert found.lnz is not None
+    assert not found.converged
+    assert not list(tmp_path.glob("*mltree*"))
+
+
+@pytest.mark.parametrize(
+    ("options", "message"),
+    [
+        (("--runs", "1"), "one run cannot agree with another"),
+        (("--stop", "0"), "a number from 1 on, or auto"),
+        (("--rungs", "few"), "a number from 1 on, or auto"),
+        (("--model", "GTR+PSR"), "+PSR is for search"),
+        (("--prior", "none.toml"), "none.toml"),
+    ],
+)
+def test_what_cannot_be_sampled_is_one_line(
+    run: Run, data: str, options: tuple[str, ...], message: str
+) -> None:
+    result = run("sample", data, *options, "--prefix", "x")
+    assert result.exit_code == 2
+    assert message in result.output.replace("\n", " ")
+    assert not Path("x.mltree.sampleState").exists()
+
+
+def test_three_taxa_have_one_topology(run: Run, data: str) -> None:
+    lines = Path(data).read_text().splitlines(True)
+    Path("three.fasta").write_text("".join(lines[:6]))
+    result = run("sample", "three.fasta", "--model", "JC")
+    assert result.exit_code == 2
+    assert "a tree needs at least 4" in result.output
+
+
+def test_sites_without_the_constant_ones(run: Run) -> None:
+    rows = np.array([list("ACGT" * 8), list("CAGT" * 8), list("ACTG" * 8), list("CATG" * 8)])
+    Path("four.fasta").write_text("".join(f">t{n}\n{''.join(r)}\n" for n, r in enumerate(rows)))
+    result = run("sample", "four.fasta", "--model", "JC+ASC")
+    assert result.exit_code == 2
+    assert "+ASC cannot be sampled yet" in result.output

@@ -1,0 +1,209 @@
+"""The sampler against exact answers: the prior, a quartet's posterior, ln Z; and against faults."""
+
+from __future__ import annotations
+
+from collections import Counter
+from math import comb
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+from conftest import DEVICES, layout_of
+from scipy import stats
+from simulated import patterns_of, simulate
+
+from mltree.data.alphabet import DNA
+from mltree.data.patterns import Patterns
+from mltree.device.session import Session
+from mltree.models.grammar import parse_model
+from mltree.models.partitioned import PartitionModel, alone
+from mltree.program.contract import Chain, Move
+from mltree.program.ops.sweeps import ChainTree
+from mltree.sampling.priors import ExponentialLengths, Priors
+from mltree.sampling.sampler import Sampler, SamplerSettings
+from mltree.tree.topology import random_topology
+
+BOUNDS = (1e-8, 100.0)
+EXPONENTIAL = Priors(branch_lengths=ExponentialLengths(10.0))
+
+QUARTET = {frozenset((0, 1)): 0.7331, frozenset((0, 2)): 0.1254, frozenset((0, 3)): 0.1415}
+"""Posterior of the trees of the quartet below under JC and Exp(10), by importance sampling with a
+standard error of 0.0007; MrBayes 3.2.7 agrees."""
+QUARTET_LNZ = -515.2070
+
+PRIMATES = Path(__file__).parents[2] / "datasets" / "primates.phy"
+
+
+def engine_of(patterns: Patterns, model: PartitionModel) -> Any:
+    """A session on the first device, in its own layout."""
+    info = DEVICES[0]
+    layout = layout_of(info, "native", patterns, model.categories[0]).of(patterns)
+    return Session(info.handle, patterns, layout, BOUNDS)
+
+
+def sampler_of(patterns: Patterns, text: str, priors: Priors, **settings: Any) -> Sampler:
+    model = alone(parse_model(text, DNA))
+    engine = engine_of(patterns, model)
+    shape = {"runs": 2, "rungs": 4, "seed": 1, **settings}
+    return Sampler(engine, patterns.n_tips, model, priors, SamplerSettings(**shape))
+
+
+def quartet() -> Patterns:
+    """Humans, chimpanzees, gorillas and orangutans, the first 200 sites."""
+    rows = dict(line.split() for line in PRIMATES.read_text().splitlines()[1:] if line.strip())
+    taxa = ("Homo_sapiens", "Pan", "Gorilla", "Pongo")
+    codes = [[1 << "ACGT".index(letter) for letter in rows[taxon][:200]] for taxon in taxa]
+    return patterns_of(np.array(codes, np.uint8))
+
+
+def split_of(words: np.ndarray) -> list[frozenset[int]]:
+    """The tips below each inner branch."""
+    chain, below = ChainTree(words), {}
+    for v in reversed(list(chain.preorder())):
+        tips = v < chain.tips
+        children = () if tips else (int(chain.left[v]), int(chain.right[v]))
+        below[v] = frozenset([v]) if tips else below[children[0]] | below[children[1]]
+    return [tips for v, tips in below.items() if v >= chain.tips and chain.parent[v] != 0]
+
+
+def prior_samples(sampler: Sampler, iterations: int) -> list[np.ndarray]:
+    sampler.engine.load_weights(np.zeros((1, len(sampler.engine._patterns.weights))))
+    samples = []
+    for number in range(iterations):
+        sampler.iterate()
+        if number >= 20:
+            samples += [row.copy() for row in sampler.words]
+    return samples
+
+
+def any_patterns(tips: int) -> Patterns:
+    rng = np.random.default_rng(tips)
+    return patterns_of(rng.choice([1, 2, 4, 8], (tips, 12)).astype(np.uint8))
+
+
+@pytest.mark.parametrize("tips", [5, 8])
+def test_prior_of_topologies_is_uniform(tips: int) -> None:
+    """P(split of k of n) = (2k - 3)!! (2 (n - k) - 3)!! / (2n - 5)!!"""
+    settings = {"runs": 32, "rungs": 2, "sweeps": 6}
+    sampler = sampler_of(any_patterns(tips), "JC", EXPONENTIAL, **settings)
+    samples = prior_samples(sampler, 120)
+    sizes = Counter(min(len(s), tips - len(s)) for row in samples for s in split_of(row))
+
+    def odd(n: int) -> float:
+        return float(np.prod(np.arange(n, 0, -2))) if n > 0 else 1.0
+
+    for k, count in sizes.items():
+        wanted = odd(2 * k - 3) * odd(2 * (tips - k) - 3) / odd(2 * tips - 5)
+        splits = comb(tips, k) / (2 if 2 * k == tips else 1)
+        assert count / len(samples) / splits == pytest.approx(wanted, rel=0.06), k
+
+
+@pytest.mark.parametrize(
+    ("priors", "twin"),
+    [
+        (EXPONENTIAL, stats.gamma(11, scale=0.1)),
+        (
+            Priors(),
+            stats.gamma(1, scale=10),
+        ),
+    ],
+    ids=["exponential", "gamma-dirichlet"],
+)
+def test_prior_of_the_tree_length(priors: Priors, twin) -> None:
+    sampler = sampler_of(any_patterns(7), "JC", priors, runs=64, rungs=1, sweeps=4)
+    totals = [ChainTree(row).lengths[1:].sum() for row in prior_samples(sampler, 60)]
+    quantiles = twin.cdf(np.array(totals))
+    counts = np.histogram(quantiles, 10, (0, 1))[0] / len(quantiles)
+    np.testing.assert_allclose(counts, 0.1, atol=0.02)
+
+
+def test_prior_of_parameters() -> None:
+    sampler = sampler_of(any_patterns(5), "HKY+G4", EXPONENTIAL, runs=64, rungs=1, burn_in=300)
+    sampler.engine.load_weights(np.zeros((1, len(sampler.engine._patterns.weights))))
+    while not sampler.is_sampling:
+        sampler.advance()
+    values = []
+    for _ in range(150):
+        sampler.advance()
+        values.append(sampler.space.values(sampler.points))
+    labels, every = sampler.space.labels, np.concatenate(values)
+    kappa = stats.lognorm(1.25, scale=np.e).cdf(every[:, labels.index("kappa")])
+    alpha = stats.expon.cdf(every[:, labels.index("alpha")])
+    share = stats.beta(1, 3).cdf(every[:, labels.index("pi(C)")])
+    for quantiles in (kappa, alpha, share):
+        assert quantiles.mean() == pytest.approx(0.5, abs=0.04)
+        assert quantiles.var() == pytest.approx(1 / 12, rel=0.15)
+
+
+@pytest.mark.cases(1, 8)
+def test_posterior_and_ln_z_of_a_quartet(case: int) -> None:
+    """Whatever the fault in a ratio, this notices it: see the faults planted below."""
+    frequencies, error, lnz, lnz_error = sampled_quartet(case)
+    for split, wanted in QUARTET.items():
+        found = frequencies[split]
+        assert abs(found - wanted) < 4 * error[split] + 0.002, split
+    assert abs(lnz - QUARTET_LNZ) < 0.02 + 3 * lnz_error
+
+
+def sampled_quartet(case: int, iterations: int = 400) -> tuple[dict, dict, float, float]:
+    """Frequencies of the splits, their standard errors between runs; ln Z and its error."""
+    sampler = sampler_of(quartet(), "JC", EXPONENTIAL, runs=16, rungs=8, seed=case, sweeps=2,
+                         burn_in=300)  # fmt: skip
+    while not sampler.is_sampling:
+        sampler.advance()
+    counts = [Counter() for _ in range(16)]
+    for _ in range(iterations):
+        sampler.advance()
+        for run, chain in enumerate(sampler.cold.tolist()):
+            (below,) = split_of(sampler.words[chain])
+            side = below if 0 in below else frozenset(range(4)) - below
+            counts[run][side] += 1
+    of_runs = {s: np.array([c[s] / iterations for c in counts]) for s in QUARTET}
+    lnz = sampler.ladders.log_evidence
+    mean = {s: float(f.mean()) for s, f in of_runs.items()}
+    error = {s: float(f.std(ddof=1) / 4) for s, f in of_runs.items()}
+    return mean, error, float(lnz.mean()), float(lnz.std(ddof=1) / 4)
+
+
+def test_a_sampler_goes_on_with_the_same_bits() -> None:
+    rng = np.random.default_rng(1)
+    model = parse_model("HKY{3}+FU{0.3/0.2/0.2/0.3}+G4{0.5}", DNA)
+    tree = random_topology(6, rng)
+    tree.lengths[:] = 0.1
+    patterns = patterns_of(simulate(tree, model, 60, rng))
+    settings = {"runs": 2, "rungs": 8, "most_rungs": 6, "burn_in": 170}
+    straight = sampler_of(patterns, "HKY+G4", Priors(), **settings)
+    for _ in range(180):
+        straight.advance()
+    resumed = sampler_of(patterns, "HKY+G4", Priors(), **settings)
+    for number in range(180):
+        resumed.advance()
+        if number in (3, 49, 80, 149, 155, 172):
+            state = resumed.state()
+            resumed = sampler_of(patterns, "HKY+G4", Priors(), **settings)
+            resumed.restore(state)
+    one, other = straight.state(), resumed.state()
+    assert one.keys() == other.keys()
+    for name, value in one.items():
+        assert np.array_equal(value, other[name], equal_nan=True), name
+    assert straight.is_sampling
+    assert straight.settings.rungs <= 6
+
+
+def test_acceptance_is_adapted_in_burn_in_only() -> None:
+    sampler = sampler_of(quartet(), "HKY+G4", Priors(), runs=4, rungs=4, burn_in=350)
+    while not sampler.is_sampling:
+        sampler.advance()
+    window, size, heats = (x.copy() for x in (sampler.window, sampler.walks.size,
+                                              sampler.ladders.heats))  # fmt: skip
+    for _ in range(100):
+        sampler.advance()
+    assert np.array_equal(sampler.window, window)
+    assert np.array_equal(sampler.walks.size, size)
+    assert np.array_equal(sampler.ladders.heats, heats)
+    scaled = sampler.counts[0, 1, Move.SCALE] / sampler.counts[0, 0, Move.SCALE]
+    assert 0.1 < scaled < 0.6
+    taken = sampler.walks.taken[0, 0] / sampler.walks.tried[0, 0]
+    assert 0.1 < taken < 0.45
+    assert (sampler.words[:, Chain.SWEEP] == sampler.iteration).all()
