@@ -47,6 +47,7 @@ from mltree.sampling.sampler import (
     Sample,
     Sampler,
     SamplerSettings,
+    newick_of,
     sweeps_at_once,
 )
 from mltree.sampling.summaries import Posterior
@@ -65,7 +66,6 @@ from mltree.system.events import (
 from mltree.system.files import naming, read_own, unusable, write_whole
 from mltree.system.process import uninterrupted
 from mltree.system.ranks import current_ranks
-from mltree.tree.newick import write_newick
 from mltree.tree.parsimony import stepwise_additions
 from mltree.tree.topology import Tree
 from mltree.treesearch.checkpoint import fingerprint
@@ -187,7 +187,9 @@ class _SampleRun:
         self._priors = priors
         self._mark = self._fingerprint(model)
         self._is_done = self._seen_before()
-        self._on_gpu = any(not device.is_cpu for device in choose_devices(options.device))
+        gpus = [device for device in choose_devices(options.device) if not device.is_cpu]
+        self._on_gpu = bool(gpus)
+        self._at_once = sum(device.compute_units for device in gpus) or 1
         self._runs = options.runs or (GPU_RUNS if self._on_gpu else CPU_RUNS)
         self._rungs = options.number_of("rungs")
         self._most_rungs = GPU_RUNGS if self._on_gpu else CPU_RUNGS
@@ -256,6 +258,7 @@ class _SampleRun:
             rungs=rungs or FIRST_RUNGS,
             seed=options.seed & 0xFFFFFFFF,
             most_rungs=0 if rungs else self._most_rungs,
+            at_once=self._at_once,
             barrier_a_rung=GPU_BARRIER if self._on_gpu else BARRIER_A_RUNG,
             burn_in=options.number_of("burnin"),
             sweeps=1 if self._on_gpu else sweeps_at_once(work),
@@ -326,9 +329,8 @@ class _SampleRun:
 
     def _take_samples(self) -> None:
         for one in self._sampler.samples():
-            values = [one.lnl, one.log_prior, float(one.tree.lengths.sum()), *one.values]
-            newick = write_newick(one.tree, _numbers(self._problem.taxa))
-            self._files.add(one, table_line(one.iteration, values), newick)
+            values = [one.lnl, one.log_prior, one.tree_length, *one.values]
+            self._files.add(one, table_line(one.iteration, values), newick_of(one.words))
         self._samples += 1
 
     def _where(self) -> str:
@@ -453,10 +455,6 @@ class _SampleRun:
         )
         reporter.say(f"mltree summarize {self._files.prefix} sums the samples up")
         reporter.finish("sample", document)
-
-
-def _numbers(taxa: Sequence[str]) -> list[str]:
-    return [str(number) for number in range(1, len(taxa) + 1)]
 
 
 class _SampleFiles:

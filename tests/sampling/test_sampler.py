@@ -21,7 +21,14 @@ from mltree.models.partitioned import PartitionModel, alone
 from mltree.program.contract import Chain, Move
 from mltree.program.ops.sweeps import ChainTree
 from mltree.sampling.priors import ExponentialLengths, Priors
-from mltree.sampling.sampler import Sampler, SamplerSettings
+from mltree.sampling.sampler import (
+    Sampler,
+    SamplerSettings,
+    empty_words,
+    hang_tree,
+    newick_of,
+)
+from mltree.tree.newick import write_newick
 from mltree.tree.topology import random_topology
 
 BOUNDS = (1e-8, 100.0)
@@ -207,3 +214,14 @@ def test_acceptance_is_adapted_in_burn_in_only() -> None:
     taken = sampler.walks.taken[0, 0] / sampler.walks.tried[0, 0]
     assert 0.1 < taken < 0.45
     assert (sampler.words[:, Chain.SWEEP] == sampler.iteration).all()
+
+
+def test_a_state_is_written_as_its_tree_is() -> None:
+    """The shortcut from words to Newick gives the same text as the tree does."""
+    rng = np.random.default_rng(5)
+    for tips in (4, 5, 9, 40):
+        tree = random_topology(tips, rng)
+        tree.lengths[:] = rng.exponential(0.1, len(tree.lengths))
+        words = empty_words(1, tips)[0]
+        hang_tree(words, tree)
+        assert newick_of(words) == write_newick(tree, [str(n + 1) for n in range(tips)])
