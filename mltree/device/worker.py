@@ -179,6 +179,8 @@ class Worker:
             groups = min(max(jobs), self.resident(program), most)
             return [Launch(0, len(jobs), groups)]
         most = min(most, self.most_groups)
+        if any(stage.is_joint for stage in program.stages):
+            most = min(most, self.resident(program))
         return [Launch(n, n + 1, min(count, most)) for n, count in enumerate(jobs)]
 
     def arguments(
