@@ -298,13 +298,9 @@ def has_matrix_unit(device: cl.Device, capability: int = MATRIX_CAPABILITY) -> b
     return is_nvidia(device) and device.compute_capability_major_nv >= capability
 
 
-def context_on(device: cl.Device) -> cl.Context:
-    """A context on a device; NVIDIA's driver takes 0.1 s for each, so that there is but one."""
-    return _context_on(device) if is_nvidia(device) else cl.Context([device])
-
-
 @cache
-def _context_on(device: cl.Device) -> cl.Context:
+def context_on(device: cl.Device) -> cl.Context:
+    """The context on a device: NVIDIA's driver takes 0.1 s for each, and programs belong to one."""
     return cl.Context([device])
 
 
@@ -319,6 +315,10 @@ def build_worker(context: cl.Context, device: cl.Device, name: str, layout: Layo
     return cl.Kernel(program, "worker")
 
 
+_programs: dict[tuple[cl.Context | str, ...], cl.Program] = {}
+"""The programs of this process, by context, source and options: PoCL takes 30 ms to load one."""
+
+
 def _compiled(
     context: cl.Context,
     device: cl.Device,
@@ -328,10 +328,15 @@ def _compiled(
     hint: str = "",
 ) -> cl.Program:
     """The program, without what NVIDIA's compiler says about its registers."""
+    check_process()
+    key = context, source, *options
+    if key in _programs:
+        return _programs[key]
     try:
         with warnings.catch_warnings():
             warnings.simplefilter("ignore", cl.CompilerWarning)
-            return _build(context, device, source, options)
+            _programs[key] = _build(context, device, source, options)
+            return _programs[key]
     except cl.RuntimeError as error:
         log = str(error).strip().splitlines()
         raise DeviceError(
@@ -398,7 +403,6 @@ def _file_of(kind: str, device: cl.Device, source: str, options: Sequence[str]) 
 
 def _build(context: cl.Context, device: cl.Device, source: str, options: list[str]) -> cl.Program:
     """The program, from what an earlier run kept of it where it is whole."""
-    check_process()
     program: cl.Program
     try:
         record = _file_of(BUILT, device, source, options)

@@ -502,6 +502,7 @@ class LoggedRun:
             seed=seed,
             chooses=options.chooses,
             supports=supports or {},
+            sampling=getattr(options, "sampling", "sites"),
             is_estimated=is_estimated,
             on_pocl=any(device.is_cpu for device in engines.devices),
         )

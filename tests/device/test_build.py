@@ -176,8 +176,22 @@ def test_kernels_that_do_not_compile_are_one_line(folder: Path) -> None:
     assert "driver's version" in raised.value.hint
 
 
-def test_a_device_whose_contexts_take_long_has_one(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_device_has_one_context() -> None:
     device, again = choose_device(None).handle, choose_device(None).handle
-    for is_slow in (True, False):
-        monkeypatch.setattr(build, "is_nvidia", lambda _, slow=is_slow: slow)
-        assert (build.context_on(device) is build.context_on(again)) == is_slow
+    assert build.context_on(device) is build.context_on(again)
+
+
+def test_a_program_is_loaded_once_for_each_context(monkeypatch: pytest.MonkeyPatch) -> None:
+    device = choose_device(None).handle
+    own, other = cl.Context([device]), cl.Context([device])
+    real, given = build._build, []
+
+    def built(*arguments: object) -> cl.Program:
+        given.append(arguments)
+        return real(*arguments)  # type: ignore[arg-type]
+
+    monkeypatch.setattr(build, "_build", built)
+    for context in (own, own, other):
+        build.build_kernels(context, device, "widen", FP64=1)
+    build.build_kernels(own, device, "widen", FP64=1, WIDTH=2)
+    assert [arguments[0] for arguments in given] == [own, other, own]
