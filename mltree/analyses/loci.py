@@ -16,6 +16,7 @@ from collections.abc import Callable, Generator, Hashable, Iterable, Iterator, M
 from dataclasses import asdict, dataclass, replace
 from functools import cached_property, partial
 from pathlib import Path
+from types import MappingProxyType
 from typing import TYPE_CHECKING, Any, NamedTuple, TypeAlias, TypeVar
 
 import numpy as np
@@ -59,10 +60,12 @@ from mltree.program.cases import Case
 from mltree.runs.engines import Engines, Resources, Workload
 from mltree.runs.logged_run import (
     LOCI_KINDS,
+    NAMES,
     begin_log,
     by_kind,
     command_result,
     deliver,
+    names_file,
     open_log,
     result_text,
     share_loci,
@@ -261,6 +264,7 @@ def _finish(
         "lnl": lnl, "loci": rows,
     }  # fmt: skip
     texts = {TREES: "".join(f"{tree.newick}\n" for tree in made), TABLE: _table(loci, trees)}
+    texts |= names_file(_renamed(loci, trees, reporter))
     wrong = None
     if options.species_tree is not None:
         sites = partial(_sites_of_all, loci, emit=reporter)
@@ -274,7 +278,7 @@ def _finish(
     result = command_result(
         "search", options.line, values, files, [*options.inputs, *inputs], reporter
     )
-    stale = (*OF_ONE_ALIGNMENT, *CONCORDANCE_KINDS)
+    stale = (NAMES, *OF_ONE_ALIGNMENT, *CONCORDANCE_KINDS)
     spent = [kind for kind in stale if kind not in texts] if options.redo else []
     deliver(workspace, {**texts, RESULT: result_text(result)}, reporter, spent)
     reporter(LociFinished(len(made), skipped, lnl, tuple(files.values()), reporter.elapsed))
@@ -320,6 +324,19 @@ def _sites_of_all(loci: Sequence[Locus], taxa: Sequence[str], emit: Emit) -> Pat
         weights=np.concatenate([patterns.weights for patterns in every]),
         site_pattern=np.zeros(0, np.int32), alphabet=alphabet,
     )  # fmt: skip
+
+
+def _renamed(
+    loci: Sequence[Locus], trees: Sequence[LocusTree | None], emit: Emit
+) -> dict[str, str]:
+    """Names in the alignments by the names in the trees, with a notice where loci disagree."""
+    renamed: dict[str, tuple[str, str]] = {}
+    for locus, tree in zip(loci, trees, strict=True):
+        for name, before in (tree.renamed if tree else {}).items():
+            first, where = renamed.setdefault(name, (before, locus.name))
+            if first != before:
+                emit(Notice(f"{name} is {first} in {where} and {before} in {locus.name}"))
+    return {name: before for name, (before, _) in renamed.items()}
 
 
 def _table(loci: Sequence[Locus], trees: Sequence[LocusTree | None]) -> str:
@@ -447,6 +464,8 @@ class LocusTree(NamedTuple):
     """Expected substitutions per site."""
     newick: str
     """Newick in one line, without its end; supports are labels where they were asked for."""
+    renamed: Mapping[str, str] = MappingProxyType({})
+    """Names in the alignment of the taxa whose names are changed."""
 
 
 @dataclass(frozen=True)
@@ -464,7 +483,7 @@ class Ready:
 class LociJournal(LineJournal[str, LocusTree]):
     """The loci that are done, by their :attr:`Ready.mark`."""
 
-    FORMAT, WHAT, RECORD = "mltree loci 2", "loci", LocusTree
+    FORMAT, WHAT, RECORD = "mltree loci 3", "loci", LocusTree
 
 
 def read_loci(
@@ -660,7 +679,8 @@ class LociSearch:
             newick = self._supported(problem, every[part], found)
             model, length = format_model(result.model.lone), float(tree.lengths.sum())
             sizes = len(problem.taxa), problem.n_sites, problem.n_patterns
-            yield loci[part], LocusTree(*sizes, lnl, model, length, newick)
+            renamed = dict(problem.renamed)
+            yield loci[part], LocusTree(*sizes, lnl, model, length, newick, renamed)
 
     def chosen(self, loci: Iterable[Ready]) -> Generator[Event, None, list[Ready]]:
         """Return each locus under the model that suits it best, by BIC; yields what it is."""

@@ -315,7 +315,7 @@ def build_worker(context: cl.Context, device: cl.Device, name: str, layout: Layo
     return cl.Kernel(program, "worker")
 
 
-_programs: dict[tuple[cl.Context | str, ...], cl.Program] = {}
+_programs: dict[tuple[cl.Context, str, tuple[str, ...]], cl.Program] = {}
 """The programs of this process, by context, source and options: PoCL takes 30 ms to load one."""
 
 
@@ -329,7 +329,7 @@ def _compiled(
 ) -> cl.Program:
     """The program, without what NVIDIA's compiler says about its registers."""
     check_process()
-    key = context, source, *options
+    key = context, source, tuple(options)
     if key in _programs:
         return _programs[key]
     try:

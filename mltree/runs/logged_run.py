@@ -185,9 +185,12 @@ NAMES = "names"
 """The kind of the file that tells which name a taxon of a changed name has in the alignment."""
 
 
-def names_file(problem: Problem) -> dict[str, str]:
-    """The content of a .names file, by its kind; nothing where no name is changed."""
-    rows = "".join(f"{name}\t{before}\n" for name, before in problem.renamed.items())
+def names_file(renamed: Mapping[str, str]) -> dict[str, str]:
+    """The content of a .names file, by its kind; nothing where no name is changed.
+
+    renamed  names in the alignment by the names in results
+    """
+    rows = "".join(f"{name}\t{before}\n" for name, before in renamed.items())
     return {NAMES: f"name\talignment\n{rows}"} if rows else {}
 
 
@@ -543,7 +546,7 @@ class LoggedRun:
         self, result: TreeResult, newick: str, texts: dict[str, str], spent: Sequence[str] = ()
     ) -> None:
         """Write the results, and them all as JSON; see :func:`deliver`."""
-        workspace, texts = self.options.workspace, {**texts, **names_file(self.problem)}
+        workspace, texts = self.options.workspace, {**texts, **names_file(self.problem.renamed)}
         paths = [*self.files, *map(workspace.path, [*texts, self.result_kind])]
         values = self._values(self._event(result, newick), paths)
         texts = {**texts, self.result_kind: result_text(values)}
