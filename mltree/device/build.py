@@ -319,6 +319,11 @@ _programs: dict[tuple[cl.Context, str, tuple[str, ...]], cl.Program] = {}
 """The programs of this process, by context, source and options: PoCL takes 30 ms to load one."""
 
 
+def has_programs() -> bool:
+    """True if this process has loaded programs."""
+    return bool(_programs)
+
+
 def _compiled(
     context: cl.Context,
     device: cl.Device,
