@@ -3,8 +3,7 @@
 Each has a tree and a model of its own, and is what it is whatever is searched beside it: its search
 is that of ``mltree search`` on its alignment alone, with the same seed. Loci are taken in a few at
 a time, share launches, and are kept in a journal as they end, so that a run goes on where it was
-stopped, whichever loci are added. Taxa that have nothing but gaps are left out, and a notice tells
-of a locus that cannot be searched.
+stopped, whichever loci are added. Taxa of gaps alone are left out, and loci that are unusable.
 """
 
 from __future__ import annotations
@@ -16,7 +15,6 @@ from collections.abc import Callable, Generator, Hashable, Iterable, Iterator, M
 from dataclasses import asdict, dataclass, replace
 from functools import cached_property, partial
 from pathlib import Path
-from types import MappingProxyType
 from typing import TYPE_CHECKING, Any, NamedTuple, TypeAlias, TypeVar
 
 import numpy as np
@@ -66,6 +64,7 @@ from mltree.runs.logged_run import (
     command_result,
     deliver,
     names_file,
+    one_renaming,
     open_log,
     result_text,
     share_loci,
@@ -264,7 +263,8 @@ def _finish(
         "lnl": lnl, "loci": rows,
     }  # fmt: skip
     texts = {TREES: "".join(f"{tree.newick}\n" for tree in made), TABLE: _table(loci, trees)}
-    texts |= names_file(_renamed(loci, trees, reporter))
+    renamed = {row["name"]: row.get("renamed", {}) for row in rows}
+    texts |= names_file(one_renaming(renamed, reporter))
     wrong = None
     if options.species_tree is not None:
         sites = partial(_sites_of_all, loci, emit=reporter)
@@ -278,9 +278,9 @@ def _finish(
     result = command_result(
         "search", options.line, values, files, [*options.inputs, *inputs], reporter
     )
-    stale = (NAMES, *OF_ONE_ALIGNMENT, *CONCORDANCE_KINDS)
-    spent = [kind for kind in stale if kind not in texts] if options.redo else []
-    deliver(workspace, {**texts, RESULT: result_text(result)}, reporter, spent)
+    stale = {NAMES, *OF_ONE_ALIGNMENT, *CONCORDANCE_KINDS} - texts.keys()
+    texts |= {RESULT: result_text(result)}
+    deliver(workspace, texts, reporter, sorted(stale) if options.redo else ())
     reporter(LociFinished(len(made), skipped, lnl, tuple(files.values()), reporter.elapsed))
     if wrong is not None:
         raise wrong
@@ -324,19 +324,6 @@ def _sites_of_all(loci: Sequence[Locus], taxa: Sequence[str], emit: Emit) -> Pat
         weights=np.concatenate([patterns.weights for patterns in every]),
         site_pattern=np.zeros(0, np.int32), alphabet=alphabet,
     )  # fmt: skip
-
-
-def _renamed(
-    loci: Sequence[Locus], trees: Sequence[LocusTree | None], emit: Emit
-) -> dict[str, str]:
-    """Names in the alignments by the names in the trees, with a notice where loci disagree."""
-    renamed: dict[str, tuple[str, str]] = {}
-    for locus, tree in zip(loci, trees, strict=True):
-        for name, before in (tree.renamed if tree else {}).items():
-            first, where = renamed.setdefault(name, (before, locus.name))
-            if first != before:
-                emit(Notice(f"{name} is {first} in {where} and {before} in {locus.name}"))
-    return {name: before for name, (before, _) in renamed.items()}
 
 
 def _table(loci: Sequence[Locus], trees: Sequence[LocusTree | None]) -> str:
@@ -452,7 +439,7 @@ NO_SUPPORTS = SupportPlan()
 
 
 class LocusTree(NamedTuple):
-    """Result of the search of a locus."""
+    """Result of the search of a locus; ``renamed``: the alignment's names by those changed."""
 
     taxa: int
     sites: int
@@ -464,8 +451,7 @@ class LocusTree(NamedTuple):
     """Expected substitutions per site."""
     newick: str
     """Newick in one line, without its end; supports are labels where they were asked for."""
-    renamed: Mapping[str, str] = MappingProxyType({})
-    """Names in the alignment of the taxa whose names are changed."""
+    renamed: Mapping[str, str]
 
 
 @dataclass(frozen=True)
@@ -679,8 +665,7 @@ class LociSearch:
             newick = self._supported(problem, every[part], found)
             model, length = format_model(result.model.lone), float(tree.lengths.sum())
             sizes = len(problem.taxa), problem.n_sites, problem.n_patterns
-            renamed = dict(problem.renamed)
-            yield loci[part], LocusTree(*sizes, lnl, model, length, newick, renamed)
+            yield loci[part], LocusTree(*sizes, lnl, model, length, newick, dict(problem.renamed))
 
     def chosen(self, loci: Iterable[Ready]) -> Generator[Event, None, list[Ready]]:
         """Return each locus under the model that suits it best, by BIC; yields what it is."""

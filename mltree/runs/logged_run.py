@@ -194,6 +194,20 @@ def names_file(renamed: Mapping[str, str]) -> dict[str, str]:
     return {NAMES: f"name\talignment\n{rows}"} if rows else {}
 
 
+def one_renaming(renamed: Mapping[str, Mapping[str, str]], emit: Emit) -> dict[str, str]:
+    """Names in alignments by the names in results, with a notice where alignments disagree.
+
+    renamed  such names of each alignment, by its name
+    """
+    known: dict[str, tuple[str, str]] = {}
+    for alignment, names in renamed.items():
+        for name, before in names.items():
+            first, where = known.setdefault(name, (before, alignment))
+            if first != before:
+                emit(Notice(f"{name} is {first} in {where} and {before} in {alignment}"))
+    return {name: before for name, (before, _) in known.items()}
+
+
 def read_names(path: str) -> dict[str, str]:
     """Names by other names, of a table of two columns such as a .names file.
 
