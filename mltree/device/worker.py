@@ -17,6 +17,7 @@ import numpy as np
 import pyopencl as cl
 
 from mltree.device.build import (
+    COMPILED,
     build_worker,
     context_on,
     is_nvidia,
@@ -306,7 +307,7 @@ def _start(device: DeviceInfo, layout: Layout, workers: Sequence[str]) -> subpro
 
 
 def _mark(device: DeviceInfo, layout: Layout, worker: str) -> Path:
-    return mark("compiled", device.handle, worker, layout.of_worker(worker))
+    return mark(COMPILED, device.handle, worker, layout.of_worker(worker))
 
 
 def _end(running: dict[str, subprocess.Popen[bytes]]) -> None:
