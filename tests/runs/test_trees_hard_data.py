@@ -50,7 +50,8 @@ def test_random_starts_join_where_parsimony_trees_differ(hard: Problem) -> None:
     events: list[Event] = []
     search = prepare_search(hard, DEFAULT, emit=events.append)
     kinds = [start.origin.split()[0] for start in search.starts]
-    assert kinds == ["parsimony"] * 2 + ["random"] * 6
+    parsimony, random = DEFAULT.hard_starts
+    assert kinds == ["parsimony"] * parsimony + ["random"] * random
     assert any("random starting trees join" in e.text for e in events if isinstance(e, Notice))
     same = prepare_search(hard, DEFAULT)
     other = prepare_search(hard, DEFAULT, seed=2)
@@ -62,7 +63,7 @@ def test_where_parsimony_trees_agree_nothing_changes(tmp_path: Path) -> None:
     search = prepare_search(easy, DEFAULT)
     assert mean_distance([start.tree for start in search.starts]) < 0.3
     assert [start.is_random for start in search.starts] == [False] * len(search.starts)
-    assert search.settings.agreement == DEFAULT.agreement
+    assert search.settings.chance == 0.0
     assert not search.settings.perturbation.resolves
 
 
