@@ -197,8 +197,8 @@ class PerturbationSettings(Value):
     agreement_share: float = 0.5
     """Share of the returns that starts stand for which led to one tree, the best."""
     resolves: bool = False
-    """True: copies are resolved anew where another tree of the pool differs, instead of changed by
-    random NNIs, which SPR rounds mostly take back."""
+    """True: every other copy is resolved anew where another tree of the pool differs, instead of
+    changed by random NNIs, which SPR rounds mostly take back."""
     min_gain: float = 0.01
     """lnL by which a copy must beat the best tree to replace it (docs/search.md,
     "Perturbation")."""

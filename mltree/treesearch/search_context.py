@@ -47,9 +47,9 @@ def perturbed_copies(
 ) -> list[CandidateTree]:
     """Copy a tree, with some of its inner edges changed at random; lnLs are not known yet.
 
-    A share of the edges gets a random NNI.  Where ``settings.resolves``, the edges whose splits one
-    of the ``unlike`` trees lacks are contracted instead, and the polytomies are resolved at random;
-    that tree is drawn for every copy.
+    A share of the edges gets a random NNI.  Where ``settings.resolves``, in every other copy the
+    edges whose splits one of the ``unlike`` trees lacks are contracted instead, and the polytomies
+    are resolved at random; that tree is drawn for every such copy.
 
     Edges without length are crossed in every copy: that costs nothing, and of the trees on such a
     plateau only some lie one move below a better one (50 taxa x 600 sites, 8 of 47 inner edges at
@@ -66,7 +66,7 @@ def perturbed_copies(
         tree = best.tree.copy()
         for _ in range(RESOLVINGS if free.size else 0):
             random_nnis(tree, 1.0, rng, among=free)
-        if settings.resolves and unlike:
+        if settings.resolves and unlike and number % 2 == 0:
             alone = edges_apart(tree, unlike[int(rng.integers(len(unlike)))])
             tree = resolved_at_random(tree, alone[np.isin(alone, edges)], rng)
         else:
