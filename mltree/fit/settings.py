@@ -118,7 +118,7 @@ HARD_SPREAD = 0.3
 """Mean distance of parsimony starts (:func:`mltree.tree.splits.mean_distance`) from which on data
 are hard."""
 
-UNSURE_SPREAD, UNSURE_STARTS = 0.1, 18
+UNSURE_SPREAD, UNSURE_STARTS = 0.08, 18
 """Distance from HARD_SPREAD up to which that of six starts says too little, and parsimony trees
 that say enough: six of the two-tree set s2 (bench/search-notebook.md) differed by 0.29 to 0.49, six
 of R_Laurasiatherian by 0.19 to 0.34."""
