@@ -129,6 +129,9 @@ def _perturbed(fraction: float = DEFAULT.perturbation.fraction) -> SearchSetting
 EVERY_START = 99
 """An agreement of starts that is never reached."""
 
+NO_CHANCE = 1e-9
+"""A chance of better starts that is never so small."""
+
 ONLY_PARSIMONY = replace(DEFAULT, hard_starts=(0, 0))
 
 VARIANTS: dict[str, SearchSettings] = {
@@ -137,8 +140,10 @@ VARIANTS: dict[str, SearchSettings] = {
     "thorough": preset("thorough"),
     "no random starts": ONLY_PARSIMONY,
     "all 6 starts": replace(ONLY_PARSIMONY, agreement=EVERY_START, max_survivors=6),
-    "4 random": replace(DEFAULT, hard_starts=(2, 4)),
-    "4 and 8 random": replace(DEFAULT, hard_starts=(4, 8)),
+    "4 random": replace(DEFAULT, hard_starts=(2, 4), hard_chance=NO_CHANCE),
+    "4 and 8 random": replace(DEFAULT, hard_starts=(4, 8), hard_chance=NO_CHANCE),
+    "6 random": replace(DEFAULT, hard_starts=(2, 6), hard_chance=NO_CHANCE),
+    "18 random": replace(DEFAULT, hard_chance=NO_CHANCE),
     "three times the copies": _perturbed(),
     "weaker copies": _perturbed(fraction=0.06),
     "stronger copies": _perturbed(fraction=0.3),
@@ -193,10 +198,12 @@ MODELS = {BINARY: "BIN+FO+G4", PROTEIN: "LG+G4"}
 OF_IQ_TREE = {"BIN+FO+G4": "GTR2+FO+G4", "GTR+FC+G4": "GTR+F+G4"}
 
 
-def alignments(folder: Path, seed: int, each: int) -> Iterator[tuple[str, Path, str]]:
+def alignments(
+    folder: Path, seed: int, each: int, families: Sequence[str] = tuple(FAMILIES)
+) -> Iterator[tuple[str, Path, str]]:
     """Write so many alignments of each family; names, files and models."""
     for number, (name, family) in enumerate(FAMILIES.items()):
-        for turn in range(each):
+        for turn in range(each if name in families else 0):
             rows = characters(family, np.random.default_rng([seed, number, turn]))
             path = folder / f"{name.replace(' ', '_')}_{turn}.phy"
             lines = [f"t{tip:03d} {row.tobytes().decode()}" for tip, row in enumerate(rows)]
@@ -248,18 +255,20 @@ def main(arguments: Sequence[str] | None = None) -> None:
     add = parser.add_argument
     add("--seed", type=int, default=int(time.time()), help="of the alignments; default: the time")
     add("--each", type=int, default=3, help="alignments of each family")
+    add("--families", default=",".join(FAMILIES), help="with commas between")
     add("--only", default=",".join(VARIANTS), help="variants, with commas between")
     add("--processes", type=int, default=os.cpu_count())
     add("--device", help="as mltree's --device")
     add("--iq-tree", default=shutil.which("iqtree2"), help="IQ-TREE; none where empty")
     options = parser.parse_args(arguments)
     os.environ.update(ALONE)
+    families = options.families.split(",")
     contenders = [*filter(None, [options.iq_tree]), *options.only.split(",")]
     with tempfile.TemporaryDirectory() as folder:
         tasks = [
             Task(*one, contender, 1, options.device)
             for contender in contenders
-            for one in alignments(Path(folder), options.seed, options.each)
+            for one in alignments(Path(folder), options.seed, options.each, families)
         ]
         with get_context("spawn").Pool(options.processes) as pool:
             ends = list(pool.imap_unordered(_ended, tasks))

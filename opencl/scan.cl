@@ -109,7 +109,7 @@ static inline void own_stage(const plf_t *s, __global const int *tasks, int coun
     __global const int *task = tasks + job % count * SCAN_TASK_WORDS;
     const chunks_t of = case_chunks(s, task[SCAN_TASK_CASE]);
     if (!has_span(of, span)) continue;
-    for (int n = 0; n < s->chunk_blocks; ++n)
+    for (int n = 0, blocks = span_blocks(s, of, span); n < blocks; ++n)
       scan_blocks(s, task, stores, of, span, n, stack, terms, counts, lanes, cells);
   }
   mark(book, since, FN_SCAN);

@@ -20,6 +20,15 @@ static inline int span_chunk(chunks_t of, int span, int n) {
   return of.first + span * SPAN + n;
 }
 
+// Blocks to take of each column: a lone chunk's own, which may be far fewer than a whole chunk's.
+static inline int span_blocks(const plf_t *s, chunks_t of, int span) {
+#if SPAN == 1
+  return chunk_end(s, of.first + span) - chunk_begin(s, of.first + span);
+#else
+  return s->chunk_blocks;
+#endif
+}
+
 // The n-th block of a column; a block of the case's last chunk where there is none: such columns go
 // along and leave no trace.
 static inline int column_block(const plf_t *s, chunks_t of, int span, int n) {

@@ -91,7 +91,7 @@ static inline void triplet_span(const plf_t *s, __global const int *record, chun
                                 __local acc_v *lanes) {
   acc_v sums[TERMS];
   for (int t = 0; t < TERMS; ++t) sums[t] = 0;
-  for (int n = 0; n < s->chunk_blocks; ++n) {
+  for (int n = 0, blocks = span_blocks(s, of, span); n < blocks; ++n) {
     const int block = column_block(s, of, span, n);
     FOR_CATEGORY(k) triplet_terms(s, record, block, k, terms, counts);
     sync_group(CLK_LOCAL_MEM_FENCE);

@@ -76,7 +76,7 @@ VECTOR_FUNCTION void walk_terms(const plf_t *s, __global const int *walk, int bl
 // A piece of a tree, up to the result that is kept.
 static inline void walk_piece(const plf_t *s, __global const int *walk, chunks_t of, int span,
                               __local real_v *stack) {
-  for (int n = 0; n < s->chunk_blocks; ++n) {
+  for (int n = 0, blocks = span_blocks(s, of, span); n < blocks; ++n) {
     const int block = column_block(s, of, span, n);
     FOR_CATEGORY(k) {
       real_v x[HELD];
@@ -90,7 +90,7 @@ static inline void walk_span(const plf_t *s, __global const int *walk, bool site
                              int span, __local real_v *stack, __local real_v *terms,
                              __local count_v *counts, __local acc_v *lanes) {
   acc_v lnl = 0;
-  for (int n = 0; n < s->chunk_blocks; ++n) {
+  for (int n = 0, blocks = span_blocks(s, of, span); n < blocks; ++n) {
     const int block = column_block(s, of, span, n);
     FOR_CATEGORY(k) walk_terms(s, walk, block, k, stack, terms, counts);
     sync_group(CLK_LOCAL_MEM_FENCE);

@@ -118,12 +118,24 @@ HARD_SPREAD = 0.3
 """Mean distance of parsimony starts (:func:`mltree.tree.splits.mean_distance`) from which on data
 are hard."""
 
+UNSURE_SPREAD, UNSURE_STARTS = 0.08, 18
+"""Distance from HARD_SPREAD up to which that of six starts says too little, and parsimony trees
+that say enough: six of the two-tree set s2 (bench/search-notebook.md) differed by 0.29 to 0.49, six
+of R_Laurasiatherian by 0.19 to 0.34."""
+
 MOST_HARD_TAXA = 100
 """Taxa up to which random starts pay."""
 
 ROUGH_BREADTH = 2 / 15
 """Factor on the first phase's breadth on hard data: two targets a prune, in a window of 4 lnL. Six
 starts of 80 hard sets ended no lower than with 15 in 30, in 0.8 of the time."""
+
+HARD_AT_ONCE, HARD_IN_COMPANY = 4, 8
+"""Starts that begin side by side where data are hard, on CPUs and elsewhere."""
+
+ALIKE_ENDS = 5.0
+"""lnL: starts that end so close to each other count as ended alike, since fusing and copies take
+the best of them on."""
 
 FEW_STARTS, FEW_COPIES = 2, 4
 """Starts and copies side by side where that saves no time: on CPUs."""
@@ -185,8 +197,8 @@ class PerturbationSettings(Value):
     agreement_share: float = 0.5
     """Share of the returns that starts stand for which led to one tree, the best."""
     resolves: bool = False
-    """True: copies are resolved anew where another tree of the pool differs, instead of changed by
-    random NNIs, which SPR rounds mostly take back."""
+    """True: every other copy is resolved anew where another tree of the pool differs, instead of
+    changed by random NNIs, which SPR rounds mostly take back."""
     min_gain: float = 0.01
     """lnL by which a copy must beat the best tree to replace it (docs/search.md,
     "Perturbation")."""
@@ -244,8 +256,13 @@ class SearchSettings(Value):
     the others as stepwise addition made them (bench/search-notebook.md, "Replicates")."""
     random_starts: int = 0
     hard_starts: tuple[int, int] = (0, 0)
-    """Parsimony and random starts where data are hard (:meth:`for_spread`): all are searched.
-    Zeros: the usual starts there too."""
+    """Parsimony and random starts at most where data are hard (:meth:`for_spread`). Zeros: the
+    usual starts there too."""
+    hard_chance: float = 0.09
+    """Where data are hard: ``chance``."""
+    chance: float = 0.0
+    """Chance that another start ends higher than those searched to their ends, as these tell;
+    others follow while it is larger. 0: others follow after the first phase, if at all."""
     starts_at_once: int | None = None
     """Starts that begin side by side; others follow while those before disagree. None: all."""
     agreement: int = 2
@@ -287,7 +304,8 @@ class SearchSettings(Value):
     def most_trees(self) -> int:
         """Trees that are searched side by side at most: starts, or copies of the best one."""
         copies = self.perturbation.copies if self.perturbs else 0
-        starts = max(self.parsimony_starts + self.random_starts, sum(self.hard_starts))
+        usual, hard = self.parsimony_starts + self.random_starts, sum(self.hard_starts)
+        starts = max(usual, min(hard, HARD_IN_COMPANY))
         return max(min(starts, self.starts_at_once or starts), copies)
 
     def for_data(self, taxa: int, sites: int) -> SearchSettings:
@@ -317,7 +335,8 @@ class SearchSettings(Value):
             self,
             parsimony_starts=parsimony,
             random_starts=random,
-            agreement=parsimony + random + 1,
+            chance=self.hard_chance,
+            starts_at_once=HARD_IN_COMPANY if self.starts_at_once is None else HARD_AT_ONCE,
             phases=(replace(first, breadth=first.breadth * ROUGH_BREADTH), *later),
             perturbation=replace(self.perturbation, resolves=True),
         )
@@ -365,10 +384,11 @@ class SearchSettings(Value):
 
 PRESETS: dict[str, SearchSettings] = {
     "fast": SearchSettings(starts_in_company=4, perturbation=PerturbationSettings(patience=0)),
-    "default": SearchSettings(parsimony_starts=6, hard_starts=(2, 6)),
+    "default": SearchSettings(parsimony_starts=6, hard_starts=(2, 18)),
     "thorough": SearchSettings(
         parsimony_starts=10,
-        hard_starts=(4, 16),
+        hard_starts=(4, 28),
+        hard_chance=0.01,
         random_starts=2,
         agreement=12,
         max_survivors=6,

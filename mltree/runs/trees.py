@@ -19,7 +19,14 @@ from mltree.device.layout_choice import KeptLayouts
 from mltree.fit.coordinate_ascent import ascend_best
 from mltree.fit.fits import Fit, best_fit, starts_of
 from mltree.fit.model_optimiser import optimise_models
-from mltree.fit.settings import BranchSettings, PerturbationSettings, SearchSettings
+from mltree.fit.settings import (
+    HARD_SPREAD,
+    UNSURE_SPREAD,
+    UNSURE_STARTS,
+    BranchSettings,
+    PerturbationSettings,
+    SearchSettings,
+)
 from mltree.likelihood.likelihood import PerSiteLikelihood, TreeLikelihood
 from mltree.likelihood.requests import Answers, Request, Stepwise, perform
 from mltree.models.grammar import format_model
@@ -435,7 +442,7 @@ def prepare_search(
         starts or usual_terms(fitting), distinct, taxa, groups, rng, emit, engines.parsimony
     )
     if starts is None and groups is None:
-        fitting, grown = _for_hard_data(fitting, grown, rng, emit)
+        fitting, grown = _for_hard_data(fitting, grown, distinct, rng, emit, engines.parsimony)
     start_text = "\n".join(write_newick(distinct.restore(start.tree), taxa) for start in grown)
     return TreeSearch(
         problem=problem,
@@ -456,20 +463,29 @@ def prepare_search(
 
 
 def _for_hard_data(
-    settings: SearchSettings, starts: list[StartingTree], rng: np.random.Generator, emit: Emit
+    settings: SearchSettings,
+    starts: list[StartingTree],
+    distinct: Collapsed,
+    rng: np.random.Generator,
+    emit: Emit,
+    parsimony: ParsimonyEngine,
 ) -> tuple[SearchSettings, list[StartingTree]]:
     """Return settings and starts for the data: random trees in place of some, where those differ.
 
     Under much homoplasy parsimony leads all starts to one slope.
     """
-    parsimony = [start for start in starts if not start.is_random]
-    fitting = settings.for_spread(mean_distance([start.tree for start in parsimony]))
+    grown = [start for start in starts if not start.is_random]
+    trees = [start.tree for start in grown]
+    if abs(mean_distance(trees) - HARD_SPREAD) < UNSURE_SPREAD and any(settings.hard_starts):
+        number = max(0, UNSURE_STARTS - len(trees))
+        (more,) = parsimony_trees_of_each([distinct.groups], [number], rng.spawn(1), parsimony)
+        trees += more
+    fitting = settings.for_spread(mean_distance(trees))
     if fitting is settings:
         return settings, starts
-    (tips,) = {start.tree.n_tips for start in starts}
-    drawn = [random_topology(tips, rng) for _ in range(fitting.random_starts)]
+    drawn = [random_topology(trees[0].n_tips, rng) for _ in range(fitting.random_starts)]
     emit(Notice("parsimony trees differ much: random starting trees join the search"))
-    return fitting, [*parsimony[: fitting.parsimony_starts], *_start_named(RANDOM, drawn)]
+    return fitting, [*grown[: fitting.parsimony_starts], *_start_named(RANDOM, drawn)]
 
 
 def search_workload(

@@ -18,7 +18,7 @@ from contextlib import suppress
 from copy import deepcopy
 from dataclasses import asdict, dataclass, field, replace
 from functools import cached_property
-from itertools import islice
+from itertools import chain, islice
 from pathlib import Path
 from typing import Any
 
@@ -130,6 +130,8 @@ class SearchState:
     """Share of the inner edges that the next perturbation changes."""
     waiting: list[CandidateTree] = field(default_factory=list)
     """Starts whose turn has not come."""
+    ended_starts: list[CandidateTree] = field(default_factory=list)
+    """Starts that were searched to their ends, while others follow."""
     starts: int = 1
     """Starts that were searched so far."""
     ended: StartsEnded | None = None
@@ -158,7 +160,7 @@ class SearchState:
     @property
     def best(self) -> CandidateTree:
         """The best tree so far."""
-        return best_of([*self.candidates, *self.copies])
+        return best_of([*self.candidates, *self.copies, *self.ended_starts])
 
     @property
     def model(self) -> PartitionModel:
@@ -172,6 +174,7 @@ class SearchState:
             candidates=[candidate.copy() for candidate in self.candidates],
             copies=[candidate.copy() for candidate in self.copies],
             waiting=[candidate.copy() for candidate in self.waiting],
+            ended_starts=[candidate.copy() for candidate in self.ended_starts],
             rng=deepcopy(self.rng),
             landscapes=[replace(one, cache=replace(one.cache)) for one in self.landscapes],
             pool=replace(self.pool),
@@ -216,7 +219,7 @@ class Saving:
         return not self._is_failing
 
 
-VERSION = 9
+VERSION = 10
 """Raised whenever the file or the state changes its shape or its meaning."""
 
 _FIRST_LINE = re.compile(rb"mltree checkpoint (\d{1,9})\n")
@@ -334,11 +337,12 @@ def _pack(
 ) -> dict[str, NDArray[Any]]:
     """Return the state as arrays by name; ``meta`` is the JSON text."""
     pooled = [CandidateTree(entry.tree, entry.lnl, "pool") for entry in state.pool.trees]
-    everyone = [*state.candidates, *state.copies, *state.waiting, *pooled]
+    groups = [state.candidates, state.copies, state.waiting, state.ended_starts, pooled]
+    everyone = [*chain(*groups)]
     meta = {
         "fingerprint": mark,
         "layouts": layouts,
-        "counts": [len(state.candidates), len(state.copies), len(state.waiting), len(pooled)],
+        "counts": [len(group) for group in groups],
         "candidates": [
             (x.lnl, x.origin, x.active, x.rounds, x.starts, x.landscape) for x in everyone
         ],
@@ -377,7 +381,7 @@ def _unpack(
         CandidateTree(Tree(twin.copy(), edge.copy(), lengths.copy(), n_tips), *row)
         for (twin, edge, lengths), row in zip(trees, meta["candidates"], strict=True)
     )
-    candidates, copies, waiting, pooled = (list(islice(everyone, n)) for n in meta["counts"])
+    candidates, copies, waiting, ended, pooled = (list(islice(everyone, n)) for n in meta["counts"])
     rng = np.random.default_rng()
     rng.bit_generator.state = meta["rng"]
     landscapes = [
@@ -388,6 +392,7 @@ def _unpack(
         candidates=candidates,
         copies=copies,
         waiting=waiting,
+        ended_starts=ended,
         landscapes=landscapes,
         rng=rng,
         pool=Pool(meta["pool_limit"], [PooledTree(x.lnl, x.tree) for x in pooled]),

@@ -17,7 +17,7 @@ import numpy as np
 from mltree.fit.coordinate_ascent import ascend_best
 from mltree.fit.fits import best_fit
 from mltree.fit.model_optimiser import optimise_models
-from mltree.fit.settings import PhaseSettings, SearchSettings
+from mltree.fit.settings import ALIKE_ENDS, PhaseSettings, SearchSettings
 from mltree.likelihood.likelihood import TreeLikelihood
 from mltree.likelihood.requests import Ask, Steps, part_log_likelihoods, perform
 from mltree.models.partitioned import PartitionModel
@@ -65,14 +65,9 @@ def tree_search(search: SearchContext) -> Steps[None]:
         yield from step("score", score(search))
         yield from step("finish", finish(search))
         return
-    yield from step("smooth starts", smooth_starts(search))
-    yield from fit_model(search, "of starts")
-    for number, phase in enumerate(settings.phases, 1):
-        if number > 1:
-            yield from fit_model(search, f"before phase {number}")
-        yield from rearrange(search, f"phase {number}", number, phase)
-        if number == 1:
-            yield from step("cull", cull(search))
+    yield from climb(search)
+    while search.asks_ends and (yield from step("next starts", next_starts(search))):
+        yield from climb(search)
     if settings.phases:
         yield from step("end starts", end_starts(search))
     if settings.perturbs:
@@ -85,6 +80,18 @@ def tree_search(search: SearchContext) -> Steps[None]:
         return
     while (yield from step("finish", finish(search, looks_again=settings.perturbs))):
         yield from last_look(search)
+
+
+def climb(search: SearchContext) -> Steps[None]:
+    """Search from the starts at hand to their ends."""
+    yield from search.step("smooth starts", smooth_starts(search))
+    yield from fit_model(search, "of starts")
+    for number, phase in enumerate(search.settings.phases, 1):
+        if number > 1:
+            yield from fit_model(search, f"before phase {number}")
+        yield from rearrange(search, f"phase {number}", number, phase)
+        if number == 1:
+            yield from search.step("cull", cull(search))
 
 
 def replicate_search(search: SearchContext) -> Steps[None]:
@@ -131,7 +138,6 @@ def perturb(search: SearchContext, *, refits: bool = False) -> Steps[None]:
         yield from search.step("copy", copy_best(search))
         while (yield from search.step("repair", repair_round(search))):
             pass
-        yield from search.step("fuse", fuse(search))
         yield from search.step("accept", accept_copies(search))
         if refits and state.batches > 0 and state.failures == 0:
             yield from search.step("refit", optimise_model(search))
@@ -212,10 +218,11 @@ def cull(search: SearchContext) -> Steps[None]:
     kept = survivors(state.candidates, search.settings)
     if len(state.candidates) > 1:
         search.emit(TreesCulled(len(kept), len(state.candidates) - len(kept)))
-    if state.waiting:
+    if state.waiting and not search.asks_ends:
         number, agreed = len(state.waiting), kept[0].starts
         search.emit(Notice(f"{agreed} starting trees led to the same tree; {number} skipped"))
-    state.candidates, state.waiting = kept, []
+        state.waiting = []
+    state.candidates = kept
     yield from ()
 
 
@@ -242,6 +249,43 @@ def survivors(candidates: list[CandidateTree], settings: SearchSettings) -> list
     return [*shared[: settings.max_survivors], *alone[:few]]
 
 
+def next_starts(search: SearchContext) -> Steps[bool]:
+    """Take up the next starts; False where those before say that none is likely to end higher.
+
+    Then all that ended are candidates.
+    """
+    state, settings = search.state, search.settings
+    search.pool(state.candidates)
+    ended = [*state.ended_starts, *state.candidates]
+    lnls = [one.lnl for one in ended for _ in range(one.starts)]
+    if goes_on := bool(state.waiting) and chance_of_better(lnls) > settings.chance:
+        count = settings.starts_at_once or len(state.waiting)
+        state.candidates, state.waiting = state.waiting[:count], state.waiting[count:]
+        state.ended_starts = ended
+        state.starts += len(state.candidates)
+    else:
+        if state.waiting:
+            spared = len(state.waiting)
+            search.emit(Notice(f"{len(lnls)} starting trees ended alike; {spared} skipped"))
+        state.candidates, state.waiting, state.ended_starts = ended, [], []
+    yield from ()
+    return goes_on
+
+
+def chance_of_better(lnls: Sequence[float]) -> float:
+    """Estimate the chance that another start ends higher than ``lnls``, one or more.
+
+    Of N starts with w different ends, w (w + 1) / (N (N - 1)) are expected to lead to another end
+    (Boender & Rinnooy Kan 1987), which is the best with a chance of 1 / (w + 1). Ends up to
+    ``ALIKE_ENDS`` below another are one with it.
+    """
+    starts, ends, floor = len(lnls), 0, np.inf
+    for lnl in sorted(lnls, reverse=True):
+        if lnl < floor:
+            ends, floor = ends + 1, lnl - ALIKE_ENDS
+    return ends / (starts * (starts - 1)) if starts > 1 else 1.0
+
+
 def end_starts(search: SearchContext) -> Steps[None]:
     """Go on with the best tree alone, fused with others, and report how many starts led to it."""
     state, perturbation = search.state, search.settings.perturbation
@@ -252,17 +296,7 @@ def end_starts(search: SearchContext) -> Steps[None]:
         state.returned = int(perturbation.agreement_share * perturbation.returns)
     state.ended = StartsEnded(state.starts, ended, reached)
     search.emit(state.ended)
-    yield from fuse(search)
-
-
-def fuse(search: SearchContext) -> Steps[None]:
-    """Go on with the best tree alone, which takes what is better in starts or copies."""
-    state = search.state
-    best = best_of(state.candidates)
-    others = [one for one in (*state.candidates, *state.copies) if one is not best]
-    fused = yield from search.fused(best, others)
-    state.moves += fused is not best
-    state.candidates = [fused]
+    state.candidates = [(yield from search.fused(state.candidates))]
 
 
 def copy_best(search: SearchContext) -> Steps[None]:
@@ -283,24 +317,23 @@ def repair_round(search: SearchContext) -> Steps[bool]:
 
 
 def accept_copies(search: SearchContext) -> Steps[None]:
-    """End a batch: replace the best tree by a better copy, and count what the batch brought."""
+    """End a batch: fuse the best tree with copies, and count what the batch brought."""
     state, perturbation = search.state, search.settings.perturbation
     least = search.settings.rounds.min_gain
-    best = state.candidates[0]
-    search.pool(state.copies)
+    (best,) = state.candidates
     shape, *others = search.shapes([best, *state.copies])
     same = [other == shape for other in others]
     fell_back = fallen_back(state.copies, same, best, least)
     better = [copy for copy in state.copies if copy.lnl > best.lnl + perturbation.min_gain]
-    gained = any(copy.lnl > best.lnl + least for copy in better)
+    search.pool(state.copies)
+    fused = yield from search.fused([best, *state.copies], among=[best, *better])
+    gained = fused.lnl > best.lnl + least
     state.batches += 1
     state.failures = 0 if gained else state.failures + 1
     state.returned = 0 if gained else state.returned + fell_back
     state.fraction = next_fraction(state.fraction, fell_back, perturbation)
-    best = best_of([best, *better])
-    search.emit(TreePerturbed(state.batches, len(state.copies), len(better), best.lnl))
-    state.candidates, state.copies = [best], []
-    yield from ()
+    search.emit(TreePerturbed(state.batches, len(state.copies), len(better), fused.lnl))
+    state.candidates, state.copies = [fused], []
 
 
 def finish(search: SearchContext, *, looks_again: bool = False) -> Steps[bool]:

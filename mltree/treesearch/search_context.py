@@ -47,9 +47,9 @@ def perturbed_copies(
 ) -> list[CandidateTree]:
     """Copy a tree, with some of its inner edges changed at random; lnLs are not known yet.
 
-    A share of the edges gets a random NNI.  Where ``settings.resolves``, the edges whose splits one
-    of the ``unlike`` trees lacks are contracted instead, and the polytomies are resolved at random;
-    that tree is drawn for every copy.
+    A share of the edges gets a random NNI.  Where ``settings.resolves``, in every other copy the
+    edges whose splits one of the ``unlike`` trees lacks are contracted instead, and the polytomies
+    are resolved at random; that tree is drawn for every such copy.
 
     Edges without length are crossed in every copy: that costs nothing, and of the trees on such a
     plateau only some lie one move below a better one (50 taxa x 600 sites, 8 of 47 inner edges at
@@ -66,7 +66,7 @@ def perturbed_copies(
         tree = best.tree.copy()
         for _ in range(RESOLVINGS if free.size else 0):
             random_nnis(tree, 1.0, rng, among=free)
-        if settings.resolves and unlike:
+        if settings.resolves and unlike and number % 2 == 0:
             alone = edges_apart(tree, unlike[int(rng.integers(len(unlike)))])
             tree = resolved_at_random(tree, alone[np.isin(alone, edges)], rng)
         else:
@@ -149,6 +149,11 @@ class SearchContext:
     def has_site_rates(self) -> bool:
         """True under +PSR, where every site has a rate of its own."""
         return self.state.model.has_site_rates
+
+    @property
+    def asks_ends(self) -> bool:
+        """True if the ends of starts decide whether others follow."""
+        return self.settings.chance > 0.0 and not self.has_site_rates
 
     @property
     def case(self) -> Case:
@@ -234,7 +239,9 @@ class SearchContext:
         """Let the next starts in unless those before agree; True if any came."""
         state, settings = self.state, self.settings
         epsilon = settings.rounds.smooth_epsilon
-        if not state.waiting or self.reached(state.candidates, epsilon) >= settings.agreement:
+        if not state.waiting or self.asks_ends:
+            return False
+        if self.reached(state.candidates, epsilon) >= settings.agreement:
             return False
         count = settings.starts_at_once
         fresh, state.waiting = state.waiting[:count], state.waiting[count:]
@@ -281,15 +288,20 @@ class SearchContext:
         yield from self.smooth([best, *rivals], settings.final_smooth_epsilon)
         return [one for one in rivals if one.lnl > best.lnl - settings.cull_margin]
 
-    def fused(self, best: CandidateTree, others: Sequence[CandidateTree]) -> Steps[CandidateTree]:
+    def fused(
+        self, candidates: list[CandidateTree], among: list[CandidateTree] | None = None
+    ) -> Steps[CandidateTree]:
         """Return the best tree with the better parts of others (tree fusing, Goloboff 1999).
 
         Every part in which another tree differs is tried alone, all side by side; then all parts
         that gain, of the tree that brings most, together. A tree that differs in one part alone
-        has been scored, and is passed by.  Returns ``best`` itself where nothing gains.
+        has been scored, and is passed by.  Returns the best tree itself where nothing gains.
+
+        ``among``: the candidates of which the best is taken; all where None.
         """
+        first = best = best_of(candidates if among is None else among)
         rounds, case = self.settings.rounds, self.cases([best])
-        others = list(others)
+        others = [one for one in candidates if one is not best]
         while others:
             differences = Differences.of_each(best.tree, [other.tree for other in others])
             tried = [
@@ -311,14 +323,15 @@ class SearchContext:
             np.add.at(gains, [tried[n][0] for n in gaining], np.take(lnls, gaining) - best.lnl)
             number = int(gains.argmax())
             parts = [tried[n][1] for n in gaining if tried[n][0] == number]
-            first = max(gaining, key=lambda n: lnls[n])
-            best = CandidateTree(trees[first], lnls[first], FUSED, landscape=best.landscape)
+            most = max(gaining, key=lambda n: lnls[n])
+            best = CandidateTree(trees[most], lnls[most], FUSED, landscape=best.landscape)
             if len(parts) > 1:
                 together = differences[number].taken(np.array(parts))
                 (lnl,) = yield from smoothed([together], case, rounds.smooth_epsilon)
                 if lnl > best.lnl:
                     best = CandidateTree(together, lnl, FUSED, landscape=best.landscape)
             del others[number]
+        self.state.moves += best is not first
         return best
 
     def adopt(self, candidate: CandidateTree, fit: Fit) -> None:

@@ -23,8 +23,10 @@ from mltree.treesearch.checkpoint import Checkpoint
 DEFAULT = preset("default")
 
 SMALL = replace(
-    DEFAULT, hard_starts=(1, 2), perturbation=replace(DEFAULT.perturbation, patience=1, copies=2)
-)
+    DEFAULT, hard_starts=(1, 4), hard_chance=1e-9,
+    perturbation=replace(DEFAULT.perturbation, patience=1, copies=2),
+)  # fmt: skip
+"""All starts of few, in two turns on a CPU."""
 
 LETTERS = np.zeros(9, np.uint8)
 LETTERS[[1, 2, 4, 8]] = np.frombuffer(b"ACGT", np.uint8)
@@ -50,7 +52,8 @@ def test_random_starts_join_where_parsimony_trees_differ(hard: Problem) -> None:
     events: list[Event] = []
     search = prepare_search(hard, DEFAULT, emit=events.append)
     kinds = [start.origin.split()[0] for start in search.starts]
-    assert kinds == ["parsimony"] * 2 + ["random"] * 6
+    parsimony, random = DEFAULT.hard_starts
+    assert kinds == ["parsimony"] * parsimony + ["random"] * random
     assert any("random starting trees join" in e.text for e in events if isinstance(e, Notice))
     same = prepare_search(hard, DEFAULT)
     other = prepare_search(hard, DEFAULT, seed=2)
@@ -62,7 +65,7 @@ def test_where_parsimony_trees_agree_nothing_changes(tmp_path: Path) -> None:
     search = prepare_search(easy, DEFAULT)
     assert mean_distance([start.tree for start in search.starts]) < 0.3
     assert [start.is_random for start in search.starts] == [False] * len(search.starts)
-    assert search.settings.agreement == DEFAULT.agreement
+    assert search.settings.chance == 0.0
     assert not search.settings.perturbation.resolves
 
 
@@ -89,7 +92,7 @@ class Killed(Exception):
 def test_every_landscape_goes_on_with_the_same_bits(hard: Problem, tmp_path: Path) -> None:
     """Stopped before the first phase, in the middle and among the copies."""
     search = prepare_search(hard, SMALL)
-    assert [start.is_random for start in search.starts] == [False, True, True]
+    assert [start.is_random for start in search.starts] == [False, *[True] * 4]
     always = CheckpointSettings(first=0.0, growth=0.0, share=math.inf)
     written: list[Event] = []
     whole = search.run(written.append, Checkpoint(tmp_path / "whole", "data", always))

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from itertools import pairwise
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, NamedTuple
 
 import numpy as np
 import pytest
@@ -20,7 +20,14 @@ from mltree.tree.splits import topology_key
 from mltree.tree.topology import random_topology
 from mltree.treesearch.checkpoint import CandidateTree
 from mltree.treesearch.move_cache import CacheUpdate
-from mltree.treesearch.search import StartingTree, beginning, end_starts, finish, perturb
+from mltree.treesearch.search import (
+    StartingTree,
+    accept_copies,
+    beginning,
+    end_starts,
+    finish,
+    perturb,
+)
 from mltree.treesearch.search_context import SearchContext
 
 if TYPE_CHECKING:
@@ -211,13 +218,23 @@ def test_a_copy_that_is_better_has_a_model_of_its_own(
     )
 
 
-def test_parts_of_two_trees_are_taken_into_a_third(make_case: Callable[..., Simulated]) -> None:
-    """The tree that made the data, spoilt at two ends that are far apart: each other tree is right
-    at one of them and wrong somewhere else."""
+class Spoilt(NamedTuple):
+    """The tree that made some data, and trees that are wrong at some ends far apart."""
+
+    data: Simulated
+    context: SearchContext
+    best: CandidateTree
+    """Wrong at two ends."""
+    others: list[CandidateTree]
+    """Each right at one of them, and wrong somewhere else."""
+
+
+@pytest.fixture
+def spoilt(make_case: Callable[..., Simulated]) -> Spoilt:
     data = make_case(24, 2_000, 5)
     truth, rng = data.tree, np.random.default_rng(3)
 
-    def spoilt(*edges: int) -> CandidateTree:
+    def wrong_at(*edges: int) -> CandidateTree:
         tree = truth.copy()
         for edge in edges:
             nni(tree, edge, 0)
@@ -232,19 +249,42 @@ def test_parts_of_two_trees_are_taken_into_a_third(make_case: Callable[..., Simu
         if around.isdisjoint(near.ravel().tolist()):
             apart.append(edge)
     one, other, third, fourth = apart[:4]
-    best, *others = spoilt(one, other), spoilt(one, third), spoilt(other, fourth)
     chosen = SearchSettings(phases=(PHASE,))
-    starts = [StartingTree(truth.copy(), "user 1")]
-    state = beginning(starts, data.model, chosen, rng)
+    state = beginning([StartingTree(truth.copy(), "user 1")], data.model, chosen, rng)
     context = SearchContext(chosen, state, lambda _: None)
+    others = [wrong_at(one, third), wrong_at(other, fourth)]
+    return Spoilt(data, context, wrong_at(one, other), others)
+
+
+def test_parts_of_two_trees_are_taken_into_a_third(spoilt: Spoilt) -> None:
+    data, context, best, others = spoilt
     before = best.tree.copy()
-    fused = perform(data.likelihood, context.fused(best, others))
-    assert topology_key(fused.tree) == topology_key(truth)
+    fused = perform(data.likelihood, context.fused([best, *others], among=[best]))
+    assert topology_key(fused.tree) == topology_key(data.tree)
     own = data.likelihood.log_likelihoods([fused.tree], [data.under])[0]
     assert fused.lnl == pytest.approx(own, abs=1e-6)
     assert best.tree.is_same(before)
-    again = perform(data.likelihood, context.fused(fused, [best, *others]))
+    assert context.state.moves == 1
+    again = perform(data.likelihood, context.fused([best, fused, *others]))
     assert again is fused
+    assert context.state.moves == 1
+
+
+def test_what_copies_bring_together_is_a_gain_of_their_batch(spoilt: Spoilt) -> None:
+    """Though none of them is better by itself."""
+    data, context, best, copies = spoilt
+    state = context.state
+    for copy in copies:
+        copy.lnl = min(copy.lnl, best.lnl - 1.0)
+    state.candidates, state.copies, state.failures, state.returned = [best], copies, 1, 3
+    perform(data.likelihood, accept_copies(context))
+    (after,) = state.candidates
+    assert after.lnl > best.lnl + 1.0
+    assert (state.batches, state.failures, state.returned, state.copies) == (1, 0, 0, [])
+    state.copies = [after.copy()]
+    perform(data.likelihood, accept_copies(context))
+    assert (state.batches, state.failures, state.returned) == (2, 1, 1)
+    assert state.candidates == [after]
 
 
 def test_random_starts_alone_have_landscapes_of_their_own(data: Simulated) -> None:

@@ -23,12 +23,14 @@ from mltree.fit.settings import (
 from mltree.likelihood.requests import Answers, Request, SmoothTrees, Steps
 from mltree.models.grammar import parse_model
 from mltree.models.partitioned import PartitionModel, alone
-from mltree.system.events import Emit, ignore
+from mltree.system.events import Emit, Event, Notice, ignore
 from mltree.tree.topology import Tree, random_topology
 from mltree.treesearch.checkpoint import CandidateTree, Checkpoint, SearchState
 from mltree.treesearch.search import (
     StartingTree,
     beginning,
+    chance_of_better,
+    next_starts,
     replicate_search,
     search,
     survivors,
@@ -43,9 +45,13 @@ T = TypeVar("T")
 
 
 class Recorded(SearchContext):
-    """Takes no step, but records their names; ``better``: which batches of copies gain."""
+    """Takes no step, but records their names; ``better``: which batches of copies gain.
+
+    ``turns``: turns of starts that follow the first.
+    """
 
     better: Sequence[bool] = (False,)
+    turns: int = 0
 
     def __post_init__(self) -> None:
         super().__post_init__()
@@ -59,6 +65,9 @@ class Recorded(SearchContext):
             self.state.batches += 1
             self.state.failures = 0 if gained else self.settings.perturbation.patience
         yield from ()
+        if name == "next starts":
+            self.turns -= 1
+            return self.turns >= 0  # type: ignore[return-value]
         return None
 
 
@@ -67,12 +76,13 @@ def names(
     play: Callable[[SearchContext], Steps[None]] = tree_search,
     model: PartitionModel | None = None,
     better: Sequence[bool] = (False,),
+    turns: int = 0,
 ) -> list[str]:
     model = alone(parse_model("JC", DNA)) if model is None else model
     starts = [StartingTree(tree, "random") for tree in trees(2)]
     state = beginning(starts, model, settings, np.random.default_rng(1))
     search = Recorded(settings, state, ignore)
-    search.better = better
+    search.better, search.turns = better, turns
     assert list(play(search)) == []
     return search.names
 
@@ -81,7 +91,7 @@ def fit(when: str) -> list[str]:
     return [f"model {when}", f"smooth {when}"]
 
 
-BATCH = ["copy", "repair", "fuse", "accept"]
+BATCH = ["copy", "repair", "accept"]
 LAST = [*BATCH, "last look"]
 
 
@@ -128,6 +138,66 @@ def test_a_copy_that_is_better_has_a_model_of_its_own() -> None:
     first = every.index("copy")
     refit = ["refit", "smooth refitted"]
     assert every[first:] == [*BATCH, *refit, *LAST, "finish"]
+
+
+@pytest.mark.parametrize("turns", [0, 2])
+def test_on_hard_data_starts_follow_those_that_have_ended(turns: int) -> None:
+    hard = preset("default").for_spread(1.0)
+    every = names(hard, turns=turns)
+    climb = ["smooth starts", *fit("of starts"), "phase 1", "cull"]
+    climb += [*fit("before phase 2"), "phase 2", "next starts"]
+    assert every[: len(climb) * (1 + turns) + 1] == [*climb * (1 + turns), "end starts"]
+    rates = alone(parse_model("JC+PSR", DNA))
+    assert "next starts" not in names(hard, model=rates)
+    assert "next starts" not in names(preset("default"))
+
+
+@pytest.mark.parametrize(
+    ("lnls", "chance"),
+    [
+        ([-50.0], 1.0),
+        ([-50.0, -51.0], 1 / 2),
+        ([-50.0, -54.0, -54.0, -52.0], 1 / 12),
+        ([-50.0, -60.0, -61.0, -50.0], 2 / 12),
+        ([-50.0, -54.0, -58.0, -62.0], 2 / 12),
+        ([-90.0, -70.0, -50.0], 3 / 6),
+    ],
+)
+def test_ends_tell_the_chance_that_another_start_is_better(
+    lnls: list[float], chance: float
+) -> None:
+    assert chance_of_better(lnls) == pytest.approx(chance)
+    assert chance_of_better(lnls[::-1]) == pytest.approx(chance)
+
+
+def test_starts_go_on_while_their_ends_differ_and_all_of_them_are_candidates_then() -> None:
+    settings = replace(preset("default").for_spread(1.0), starts_at_once=2, chance=0.2)
+    starts = [StartingTree(tree, "random") for tree in trees(9)]
+    model = alone(parse_model("JC", DNA))
+    told: list[Event] = []
+    state = beginning(starts, model, settings, np.random.default_rng(1))
+    search = SearchContext(settings, state, told.append)
+    ends = iter([-100.0, -70.0, -70.0, -90.0, -70.0, -70.0])  # a third, a quarter, a tenth
+    for turn in (1, 2, 3):
+        assert (len(state.candidates), state.starts) == (2, 2 * turn)
+        for candidate in state.candidates:
+            candidate.lnl = next(ends)
+        assert state.best.lnl == (-70.0)
+        goes_on = run(next_starts(search))
+        assert goes_on == (turn < 3)
+    assert [one.lnl for one in state.candidates] == [-100.0, -70.0, -70.0, -90.0, -70.0, -70.0]
+    assert (state.waiting, state.ended_starts) == ([], [])
+    assert [one.landscape for one in state.candidates] == [1, 2, 3, 4, 5, 6]
+    assert any("3 skipped" in event.text for event in told if isinstance(event, Notice))
+
+
+def run(steps: Steps[T]) -> T:
+    """Take steps that ask for nothing."""
+    try:
+        next(steps)
+    except StopIteration as end:
+        return end.value
+    raise AssertionError("a request")
 
 
 def test_a_replicate_is_a_search_without_its_model() -> None:
