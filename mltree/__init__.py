@@ -8,7 +8,8 @@ choice       ``model``: which model suits the data
 tests        ``alrt`` of branches, ``test`` of trees
 sequences    ``check``, ``ancestral``, ``simulate``, ``distances``
 likelihood   ``Likelihood``: lnL, gradient and Hessian of one tree
-trees alone  ``consensus``, ``support``, ``rf``, ``random_tree``, ``nj_tree``, ``draw``
+trees alone  ``consensus``, ``support``, ``rf``, ``random_tree``, ``nj_tree``, ``date``,
+             ``draw``
 results      what they give back, and ``PhyloTree``, ``ModelParameters``, which they take too
 
 Alignments and trees may be files, or objects of other libraries (:mod:`mltree.runs.inputs`).
@@ -27,6 +28,7 @@ if TYPE_CHECKING:
     from mltree.analyses.ancestral import AncestralStates, ancestral
     from mltree.analyses.bootstrap import bootstrap
     from mltree.analyses.check import AlignmentCheck, check
+    from mltree.analyses.date import DatedTree, date
     from mltree.analyses.evaluate import evaluate
     from mltree.analyses.likelihood import DistanceMatrix, Likelihood, distances, nj_tree
     from mltree.analyses.model_selection import ModelChoice, model
@@ -50,6 +52,7 @@ __all__ = [
     "AncestralStates",
     "BootstrapResult",
     "BranchTestResult",
+    "DatedTree",
     "DeviceError",
     "DistanceMatrix",
     "Drawing",
@@ -71,6 +74,7 @@ __all__ = [
     "bootstrap",
     "check",
     "consensus",
+    "date",
     "distances",
     "draw",
     "evaluate",
@@ -94,6 +98,10 @@ _HOMES = {
     "analyses.check": (
         "AlignmentCheck",
         "check",
+    ),
+    "analyses.date": (
+        "DatedTree",
+        "date",
     ),
     "analyses.evaluate": ("evaluate",),
     "analyses.likelihood": (

@@ -21,7 +21,7 @@ from mltree.system.errors import InputError
 from mltree.system.process import check_limits
 
 COMMANDS = {
-    "Trees and models": ("run", "search", "model", "evaluate", "ancestral"),
+    "Trees and models": ("run", "search", "model", "evaluate", "ancestral", "date"),
     "Supports and tests": (
         "bootstrap", "alrt", "support", "bootstop", "consensus", "rf", "concordance", "test",
         "sitelh",

@@ -298,6 +298,8 @@ ANALYSES = {
     "concordance": Analysis(tree_options.ConcordanceOptions, "tree_sets:run_concordance",
         "primates.mltree.bestTree --gene-trees datasets/primates.bootstraps "
         "--alignment datasets/primates.phy"),
+    "date": Analysis(tree_options.DateOptions, "date:run_date",
+        "serial.mltree.bestTree --dates names --alignment datasets/serial.phy"),
     "report": Analysis(options.ReportOptions, "html_report:run_report", "primates"),
     "draw": Analysis(options.DrawOptions, "convert:run_draw",
         "primates.mltree.bestTree -o primates.svg"),
