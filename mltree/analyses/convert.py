@@ -309,6 +309,9 @@ DEEPEST = 200
 """Nesting up to which JSON is indented: in deep trees indents would be most of the file, and json's
 writer, which is recursive, ends at some 400."""
 
+MOST_INDENTED = 4000
+"""Nodes up to which JSON is indented: json's writer of indents takes ten times as long."""
+
 _NO_NAMES = re.compile(r"[\t\r\n|]")
 """Separators of the fields of iTOL's table, and of the two tips that name a node."""
 
@@ -335,7 +338,7 @@ def auspice(tree: WrittenTree, title: str, updated: date, dates: Float64 | None 
         nodes[node]["node_attrs"]["num_date"] = {"value": value, "confidence": interval}
     for node, parent in enumerate(tree.parent.tolist()[1:], 1):
         depth[node] = depth[parent] + 1
-    if max(depth) > DEEPEST:
+    if max(depth) > DEEPEST or tree.n_nodes > MOST_INDENTED:
         head = json.dumps({"version": "v2", "meta": meta})
         return f'{head[:-1]}, "tree": {_in_one_line(tree, nodes)}}}\n'
     for node, parent in enumerate(tree.parent.tolist()[1:], 1):

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Iterable
 from dataclasses import dataclass, replace
 from datetime import date as today
 from functools import cached_property
@@ -13,6 +12,7 @@ from typing import TYPE_CHECKING, Any, Literal, cast
 import numpy as np
 
 from mltree.analyses.convert import auspice
+from mltree.analyses.options import SearchOptions
 from mltree.analyses.tree_options import DateOptions
 from mltree.analyses.tree_sets import writing
 from mltree.data.alignments import read_alignment
@@ -28,6 +28,7 @@ from mltree.report.page import asset as page_asset
 from mltree.report.scene import svg
 from mltree.report.style import Axis, Style
 from mltree.runs.calls import Call, taking
+from mltree.runs.problem import Problem
 from mltree.runs.results import PhyloTree, facts_table, table
 from mltree.runs.workspace import Workspace
 from mltree.system import __version__
@@ -203,9 +204,25 @@ def date(options: DateOptions, call: Call) -> DatedTree:
     return date_tree(read_written(options.tree)[0], options, call)
 
 
-def expect_dates(source: str, taxa: Iterable[str]) -> None:
-    """Make sure that dates can be read before a search. Raises: InputError."""
-    dates_of(source, list(taxa))
+def dates_of_search(
+    options: SearchOptions, problem: Problem, newick: str, emit: Emit
+) -> dict[str, str]:
+    """The files of dates of a search's tree, by kind; none where it cannot be dated.
+
+    newick  the best tree
+    """
+    assert options.dates is not None
+    asked = DateOptions(
+        tree="", dates=options.dates, sites=problem.n_sites, seed=options.seed,
+        root=options.outgroup,
+    )  # fmt: skip
+    try:
+        dated = date_tree(read_written(newick)[0], asked, emit)
+    except InputError as error:  # the tree is what the search was for
+        emit(Notice(f"the tree is not dated: {error.message}"))
+        return {}
+    emit(Notice("; ".join(f"{name}: {text}" for name, text in dated.facts().items())))
+    return date_texts(dated, options.workspace.name)
 
 
 def date_tree(tree: WrittenTree, options: DateOptions, emit: Emit) -> DatedTree:

@@ -26,8 +26,8 @@ PSEUDO = 10.0
 LEAST = 0.02
 """Expected substitutions of a branch, at least, where its variance is taken."""
 
-ROUGH = 1e-8
-"""Accuracy of replicates: a hundredth of what their own noise is."""
+ROUGH = 1e-6
+"""Accuracy of replicates, well below their own noise."""
 
 TURNS, ALIKE, MOST_VARIATION = 8, 1e-3, 10.0
 """Estimates of the coefficient of variation in turn with dates, the change that ends them, and the

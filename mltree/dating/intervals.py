@@ -34,7 +34,7 @@ STIRLING_FROM = 8
 """Arguments from which Stirling's series has 1e-9."""
 
 
-SWEEPS, FEWEST_SWEEPS, WORK = 200, 5, 2e7
+SWEEPS, FEWEST_SWEEPS, WORK = 200, 5, 1e7
 """Sweeps of chains, and the fewest; dates that are stepped on before they become fewer."""
 
 TAIL = 0.025

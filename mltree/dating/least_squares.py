@@ -123,19 +123,19 @@ def _slices(level: Index) -> list[slice]:
 
 
 class Bounds(Value, eq=False):
-    """Dates that nodes may have, [N] or [N, R] each; infinite where nothing is known."""
+    """Dates that nodes may have, f64 [N]; infinite where nothing is known."""
 
     lower: Float64
     upper: Float64
     """Equal to ``lower`` where the date is known."""
     preferred: Float64
-    """Within the bounds: the date that is taken where the lengths do not tell; else NaN."""
+    """f64 [N] or [N, R]: within the bounds: the date that is taken where the lengths do not tell; else NaN."""
 
     @cached_property
     def is_known(self) -> Bool:
         """True for nodes of one possible date, bool [N]."""
         known: Bool = np.isfinite(self.lower) & (self.lower == self.upper)
-        return known if known.ndim == 1 else known.all(axis=1)
+        return known
 
     @classmethod
     def of(cls, lower: Float64, upper: Float64) -> Bounds:
@@ -266,7 +266,9 @@ class _Solver:
         position, rate = self._step(none, none, every)
         present = self._present()
         if not present.any():
-            for _ in range(MOST_STEPS if reweigh else 0):
+            for _ in range(MOST_STEPS):
+                if reweigh is None:
+                    break
                 before = position
                 self.weights = self._both(reweigh(position))
                 position, rate = self._step(none, none, every)

@@ -74,7 +74,8 @@ def best_branches(tree: WrittenTree, dates: Float64, count: int) -> list[tuple[i
     parent = levels.parent
     for level in levels.slices[::-1]:
         moved = _moved(below[:, level], lengths[level])
-        np.add.at(below, (slice(None), parent[level]), moved)
+        parents, first = np.unique(parent[level], return_index=True)
+        below[:, parents] += np.add.reduceat(moved, first, axis=1)
     beside = np.zeros_like(below)  # of all other tips, from the node's parent
     for level in levels.slices:
         above = parent[level]
