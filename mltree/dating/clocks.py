@@ -33,8 +33,8 @@ TURNS, ALIKE, MOST_VARIATION = 8, 1e-3, 10.0
 """Estimates of the coefficient of variation in turn with dates, the change that ends them, and the
 largest estimate."""
 
-COVERED = 0.95
-"""Probability of intervals."""
+USUAL_VARIATION = 0.2
+"""Coefficient of variation of rates that replicates of least squares have (LSD2's -q)."""
 
 
 class Clocked(Value, eq=False):
@@ -103,11 +103,12 @@ class Clocked(Value, eq=False):
         fit = self.fit(lengths, self.bounds, variation)
         if self.clock == "strict":
             return fit, 0.0
+        if self.method == "least-squares":
+            return fit, USUAL_VARIATION if self.variation is None else self.variation
         if self.variation is None:
             for _ in range(TURNS):
                 before, variation = variation, self._variation(fit)
-                if self.method == "likelihood":
-                    fit = self.fit(lengths, self.bounds, variation)
+                fit = self.fit(lengths, self.bounds, variation)
                 if abs(variation - before) <= ALIKE:
                     break
         return fit, variation

@@ -129,7 +129,7 @@ class Bounds(Value, eq=False):
     upper: Float64
     """Equal to ``lower`` where the date is known."""
     preferred: Float64
-    """f64 [N] or [N, R]: within the bounds: the date that is taken where the lengths do not tell; else NaN."""
+    """f64 [N] or [N, R]: the date within the bounds where the lengths do not tell; else NaN."""
 
     @cached_property
     def is_known(self) -> Bool:
@@ -163,7 +163,8 @@ class Fit(NamedTuple):
     @property
     def dates(self) -> Float64:
         """T of each node, f64 [N, R]."""
-        return np.asarray(self.position / self.rate + self.origin, np.float64)
+        with np.errstate(divide="ignore", invalid="ignore"):
+            return np.asarray(self.position / self.rate + self.origin, np.float64)
 
 
 def least_squares(
