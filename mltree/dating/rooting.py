@@ -16,6 +16,9 @@ PLACES = np.linspace(0.0, 1.0, 11)
 OUTSIDE = 3.0
 """Interquartile ranges from the line beyond which a tip is an outlier (TreeTime's clock filter)."""
 
+WHOLE = 300
+"""Tips up to which all pairs give the slope that outliers are told by; more give random pairs."""
+
 
 class Regression(NamedTuple):
     """The line through distances from the root, by dates, of tips whose dates are known."""
@@ -47,11 +50,24 @@ def regression(distances: Float64, dates: Float64) -> Regression:
     residuals = distances - intercept - rate * dates
     total = ((d - d.mean()) ** 2).sum() if d.size else 0.0
     r_squared = 1.0 - float((residuals[used] ** 2).sum() / total) if total > 0.0 else 0.0
-    first, third = np.quantile(residuals[used], [0.25, 0.75]) if t.size else (0.0, 0.0)
-    far = OUTSIDE * max(third - first, 1e-12)
-    with np.errstate(invalid="ignore"):
-        is_outlier = (residuals < first - far) | (residuals > third + far)
+    is_outlier = np.zeros(len(dates), np.bool_)
+    if spread > 0.0:
+        rest = distances - _robust_slope(t, d) * dates
+        first, third = np.quantile(rest[used], [0.25, 0.75])
+        far = OUTSIDE * max(third - first, 1e-12)
+        is_outlier[used] = (rest[used] < first - far) | (rest[used] > third + far)
     return Regression(rate, intercept, r_squared, dates, distances, residuals, is_outlier)
+
+
+def _robust_slope(t: Float64, d: Float64) -> float:
+    """The median slope of pairs of tips, which outliers do not move (Theil 1950, Sen 1968)."""
+    if len(t) <= WHOLE:
+        one, other = np.triu_indices(len(t), 1)
+    else:
+        one, other = np.random.default_rng(1).integers(len(t), size=(2, WHOLE * WHOLE // 2))
+    apart = t[other] - t[one]
+    differs = apart != 0.0
+    return float(np.median((d[other] - d[one])[differs] / apart[differs]))
 
 
 def best_branches(tree: WrittenTree, dates: Float64, count: int) -> list[tuple[int, float]]:
@@ -100,11 +116,15 @@ def best_branches(tree: WrittenTree, dates: Float64, count: int) -> list[tuple[i
     if is_pair:
         value[2] = np.inf
     chosen = np.argsort(value, kind="stable")[:count]
-    return [
-        (int(levels.order[node]), float(PLACES[place[node]]))
-        for node in chosen.tolist()
-        if np.isfinite(value[node])
-    ]
+    found = []
+    for chosen_node in chosen[np.isfinite(value[chosen])].tolist():
+        node, share = chosen_node, float(PLACES[place[chosen_node]])
+        if is_pair and node == 1:  # on one of the two branches of the root
+            x = share * float(span[1])
+            node, x = (1, x) if x <= lengths[1] else (2, float(span[1]) - x)
+            share = x / float(lengths[node]) if lengths[node] > 0.0 else 0.5
+        found.append((int(levels.order[node]), share))
+    return found
 
 
 def _moved(sums: Float64, by: Float64) -> Float64:
