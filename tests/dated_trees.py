@@ -45,5 +45,8 @@ def simulated(seed, n, variation=0.0, sites=1000, depth=0.1):
     rates = rate * np.exp(rng.normal(-(spread**2) / 2.0, spread, len(parents)))
     lengths = rng.poisson(durations * rates * sites) / sites
     lengths[0] = np.nan
-    names = [f"{name}|{date!r}" if name else "" for name, date in zip(labels, dates.tolist(), strict=True)]
+    names = [
+        f"{name}|{date!r}" if name else ""
+        for name, date in zip(labels, dates.tolist(), strict=True)
+    ]
     return WrittenTree(parents, lengths, tuple(names)), dates, rate

@@ -120,9 +120,9 @@ def best_branches(tree: WrittenTree, dates: Float64, count: int) -> list[tuple[i
     for chosen_node in chosen[np.isfinite(value[chosen])].tolist():
         node, share = chosen_node, float(PLACES[place[chosen_node]])
         if is_pair and node == 1:  # on one of the two branches of the root
-            x = share * float(span[1])
-            node, x = (1, x) if x <= lengths[1] else (2, float(span[1]) - x)
-            share = x / float(lengths[node]) if lengths[node] > 0.0 else 0.5
+            far, whole = share * float(span[1]), float(span[1])
+            node, far = (1, far) if far <= lengths[1] else (2, whole - far)
+            share = far / float(lengths[node]) if lengths[node] > 0.0 else 0.5
         found.append((int(levels.order[node]), share))
     return found
 
