@@ -13,7 +13,7 @@ from typing import Literal
 
 import numpy as np
 
-from mltree.dating.least_squares import COMPLEMENTARY, Bounds, Fit, Levels, least_squares
+from mltree.dating.least_squares import COMPLEMENTARY, Bounds, DateFit, Levels, least_squares
 from mltree.system.arrays import Float64
 from mltree.system.values import Value
 
@@ -78,7 +78,7 @@ class Clocked(Value, eq=False):
 
     def fit(
         self, lengths: Float64, bounds: Bounds, variation: float, expected: Float64 | None = None
-    ) -> Fit:
+    ) -> DateFit:
         """Dates of R problems, whose lengths are f64 [N, R].
 
         expected  f64 [N, 1], lengths that give the weights once for all
@@ -96,7 +96,7 @@ class Clocked(Value, eq=False):
             accuracy=COMPLEMENTARY if expected is None else ROUGH,
         )  # fmt: skip
 
-    def estimate(self) -> tuple[Fit, float]:
+    def estimate(self) -> tuple[DateFit, float]:
         """Dates, and the coefficient of variation of the branches' rates."""
         lengths = self.lengths[:, None]
         variation = self.variation or 0.0
@@ -113,7 +113,7 @@ class Clocked(Value, eq=False):
                     break
         return fit, variation
 
-    def _variation(self, fit: Fit) -> float:
+    def _variation(self, fit: DateFit) -> float:
         """The q by which Pearson's statistic is its degrees of freedom; 0 where that is more."""
         s, levels = self.sites, self.levels
         seen, mean = s * self.lengths, s * self.expected(fit.position)[:, 0]
@@ -134,7 +134,7 @@ class Clocked(Value, eq=False):
             low, high = (middle, high) if is_more else (low, middle)
         return 0.5 * (low + high)
 
-    def replicates(self, fit: Fit, variation: float, count: int, seed: int) -> Fit:
+    def replicates(self, fit: DateFit, variation: float, count: int, seed: int) -> DateFit:
         """Dates of replicates: lengths drawn as the clock has them, uncertain dates uniformly."""
         rng = np.random.default_rng(seed)
         expected = self.expected(fit.position)

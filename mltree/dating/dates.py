@@ -105,7 +105,7 @@ def _of_calendar(year: str, month: str, day: str | None) -> Span:
     return Span(middle, middle)
 
 
-class Calibration(NamedTuple):
+class CalibrationDate(NamedTuple):
     """A date of the last common ancestor of some tips."""
 
     taxa: tuple[str, ...]
@@ -116,7 +116,7 @@ class Dated(NamedTuple):
     """All that is known of dates."""
 
     tips: dict[str, Span]
-    calibrations: list[Calibration]
+    calibrations: list[CalibrationDate]
     is_calendar: bool
     """True if any date has the form of a calendar's: results are told as such too."""
 
@@ -243,7 +243,7 @@ def _table(path: str, taxa: Sequence[str], ages: bool) -> Dated:
         is_calendar |= _is_calendar(text)
         if (group := _MRCA.fullmatch(name)) is not None:
             members = tuple(one.strip() for one in group[1].split(","))
-            calibrations.append(Calibration(members, _read(text, ages, name, path, line)))
+            calibrations.append(CalibrationDate(members, _read(text, ages, name, path, line)))
             continue
         span = _read(text, ages, name, path, line)
         if name not in known:
@@ -258,7 +258,7 @@ def _table(path: str, taxa: Sequence[str], ages: bool) -> Dated:
     return Dated(tips, calibrations, is_calendar)
 
 
-def calibrations_of(path: str, *, ages: bool = False) -> list[Calibration]:
+def calibrations_of(path: str, *, ages: bool = False) -> list[CalibrationDate]:
     """Dates of ancestors: a line each of taxa with commas between (or ``mrca(A,B)``), and a date.
 
     Raises:
@@ -272,7 +272,7 @@ def calibrations_of(path: str, *, ages: bool = False) -> list[Calibration]:
         *_, group, text = cells
         match = _MRCA.fullmatch(group)
         members = tuple(one.strip() for one in (match[1] if match else group).split(","))
-        found.append(Calibration(members, _read(text, ages, group, path, line)))
+        found.append(CalibrationDate(members, _read(text, ages, group, path, line)))
     if not found:
         raise InputError("no calibration in it", file=path)
     return found

@@ -15,7 +15,7 @@ import numpy as np
 from numpy.random import Generator
 
 from mltree.dating.clocks import Clocked
-from mltree.dating.least_squares import Fit, Levels
+from mltree.dating.least_squares import DateFit, Levels
 from mltree.system.arrays import Bool, Float64, Index
 
 MOST_PERIODS, NODES_OF_PERIOD = 8, 10
@@ -41,7 +41,7 @@ TAIL = 0.025
 """Probability on either side of an interval."""
 
 
-def date_intervals(chains: Chains, fit: Fit, seed: int) -> tuple[Float64, tuple[float, float]]:
+def date_intervals(chains: Chains, fit: DateFit, seed: int) -> tuple[Float64, tuple[float, float]]:
     """95 % intervals of dates, f64 [N, 2], and of the rate; the estimates lie within them."""
     sweeps = int(np.clip(WORK / chains.dates.size, FEWEST_SWEEPS, SWEEPS))
     chains.run(sweeps, np.random.default_rng((seed, 1)))
@@ -60,7 +60,7 @@ def date_intervals(chains: Chains, fit: Fit, seed: int) -> tuple[Float64, tuple[
 class Chains:
     """The state of R chains: dates, rate, variation, rates of branching."""
 
-    def __init__(self, problem: Clocked, fit: Fit, drawn: Fit, variation: float) -> None:
+    def __init__(self, problem: Clocked, fit: DateFit, drawn: DateFit, variation: float) -> None:
         levels, bounds = problem.levels, problem.bounds
         self.levels, self.sites, self.is_joint = levels, problem.sites, problem.free_root
         self.is_relaxed = problem.clock == "relaxed"
@@ -85,7 +85,7 @@ class Chains:
         self.edges = np.unique(np.quantile(inner, np.arange(1, n_periods) / n_periods))
         self.branching = np.ones((len(self.edges) + 1, len(self.rate)))
 
-    def _steps(self, problem: Clocked, fit: Fit, variation: float) -> Float64:
+    def _steps(self, problem: Clocked, fit: DateFit, variation: float) -> Float64:
         """Standard deviations of steps, f64 [N, 1], by the curvature of the branches around."""
         seen = np.maximum(self.seen[:, 0], 1.0)
         least = 1.0 / (problem.sites * fit.rate[0])

@@ -146,7 +146,7 @@ class Bounds(Value, eq=False):
         return cls(lower, upper, middle)
 
 
-class Fit(NamedTuple):
+class DateFit(NamedTuple):
     """Dates and rates of R problems."""
 
     position: Float64
@@ -177,7 +177,7 @@ def least_squares(
     constrained: bool = True,
     reweigh: Reweigh | None = None,
     accuracy: float = COMPLEMENTARY,
-) -> Fit:
+) -> DateFit:
     """Solve R problems.
 
     lengths, weights  f64 [N, R], of the branch above each node; the root's are not read
@@ -205,7 +205,7 @@ def _messages(w: Float64, b: Float64, sums: Float64) -> Float64:
 def _of_rate(
     w: Float64, b: Float64, t: Float64, sums: Float64, is_known: Bool
 ) -> tuple[Float64, Float64]:
-    """What nodes add to c and d of the root's quadratic in ω, f64 [R] each."""
+    """Terms that nodes add to c and d of the root's quadratic in ω, f64 [R] each."""
     a, beta, gamma = sums
     square, linear = np.zeros((2, w.shape[1]))
     if (f := np.flatnonzero(is_known)).size:
@@ -259,7 +259,7 @@ class _Solver:
         self.is_pulled = bool(has_place.any())
         self.scale = np.maximum(levels.depths(np.abs(self.lengths)).max(axis=0), 1e-300)
 
-    def solve(self, constrained: bool, reweigh: Reweigh | None, accuracy: float) -> Fit:
+    def solve(self, constrained: bool, reweigh: Reweigh | None, accuracy: float) -> DateFit:
         """Primal-dual interior point steps, every problem as far as it needs."""
         shape, self.constrained = self.lengths.shape, constrained
         every = slice(None)
@@ -457,10 +457,10 @@ class _Solver:
         if self.is_pulled:
             yield self.pull[:, columns], self.preferred[:, columns], np.zeros(1)
 
-    def _fit(self, position: Float64, rate: Float64, held: Bool) -> Fit:
+    def _fit(self, position: Float64, rate: Float64, held: Bool) -> DateFit:
         rest = self.lengths - self._differences(position)
         if self.free_root:
             rest[1] = rest[2] = 0.5 * (rest[1] + rest[2])
         rest[0] = 0.0
         objective = (self.weights * rest * rest).sum(axis=0)
-        return Fit(position, rate, objective, held, self.origin)
+        return DateFit(position, rate, objective, held, self.origin)
