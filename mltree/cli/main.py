@@ -299,7 +299,7 @@ ANALYSES = {
         "primates.mltree.bestTree --gene-trees datasets/primates.bootstraps "
         "--alignment datasets/primates.phy"),
     "date": Analysis(tree_options.DateOptions, "date:run_date",
-        "serial.mltree.bestTree --dates names --alignment datasets/serial.phy"),
+        "datasets/serial.nwk --dates names --alignment datasets/serial.phy --prefix serial"),
     "report": Analysis(options.ReportOptions, "html_report:run_report", "primates"),
     "draw": Analysis(options.DrawOptions, "convert:run_draw",
         "primates.mltree.bestTree -o primates.svg"),

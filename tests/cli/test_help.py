@@ -34,7 +34,7 @@ def results(tmp_path: Path) -> Path:
     """A folder with what a search, and another one, leave."""
     trees = (DATASETS / "primates.bootstraps").read_text().splitlines()
     (tmp_path / "datasets").mkdir()
-    for name in ("primates.phy", "primates.bootstraps", "frogs.phy"):
+    for name in ("primates.phy", "primates.bootstraps", "frogs.phy", "serial.phy", "serial.nwk"):
         copy(DATASETS / name, tmp_path / "datasets")
     (tmp_path / "primates.mltree.bestTree").write_text(trees[0] + "\n")
     (tmp_path / "primates.mltree.bestModel").write_text(MODEL)
