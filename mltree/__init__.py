@@ -9,7 +9,7 @@ tests        ``alrt`` of branches, ``test`` of trees
 sequences    ``check``, ``ancestral``, ``simulate``, ``distances``
 likelihood   ``Likelihood``: lnL, gradient and Hessian of one tree
 trees alone  ``consensus``, ``support``, ``concordance``, ``rf``, ``random_tree``, ``nj_tree``,
-             ``draw``
+             ``draw``, ``date``
 Bayesian     ``sample``: the posterior of trees; ``summarize``: samples of MrBayes, BEAST and others
 results      what they give back, and ``PhyloTree``, ``ModelParameters``, which they take too
 
@@ -29,6 +29,7 @@ if TYPE_CHECKING:
     from mltree.analyses.ancestral import AncestralStates, ancestral
     from mltree.analyses.bootstrap import bootstrap
     from mltree.analyses.check import AlignmentCheck, check
+    from mltree.analyses.date import DatedTree, date
     from mltree.analyses.evaluate import evaluate
     from mltree.analyses.likelihood import DistanceMatrix, Likelihood, distances, nj_tree
     from mltree.analyses.model_selection import ModelChoice, model
@@ -62,6 +63,7 @@ __all__ = [
     "BootstrapResult",
     "BranchTestResult",
     "ConcordanceFactors",
+    "DatedTree",
     "DeviceError",
     "DistanceMatrix",
     "Drawing",
@@ -85,6 +87,7 @@ __all__ = [
     "check",
     "concordance",
     "consensus",
+    "date",
     "distances",
     "draw",
     "evaluate",
@@ -110,6 +113,10 @@ _HOMES = {
     "analyses.check": (
         "AlignmentCheck",
         "check",
+    ),
+    "analyses.date": (
+        "DatedTree",
+        "date",
     ),
     "analyses.evaluate": ("evaluate",),
     "analyses.likelihood": (

@@ -26,6 +26,7 @@ from mltree.runs.logged_run import read_names, write_out
 from mltree.runs.options import AXES, ORDERS, one_of, page_length_of
 from mltree.runs.workspace import claim_files
 from mltree.system import __version__
+from mltree.system.arrays import Float64
 from mltree.system.errors import InputError
 from mltree.system.events import (
     AlignmentWritten,
@@ -308,24 +309,36 @@ DEEPEST = 200
 """Nesting up to which JSON is indented: in deep trees indents would be most of the file, and json's
 writer, which is recursive, ends at some 400."""
 
+MOST_INDENTED = 4000
+"""Nodes up to which JSON is indented: json's writer of indents takes ten times as long."""
+
 _NO_NAMES = re.compile(r"[\t\r\n|]")
 """Separators of the fields of iTOL's table, and of the two tips that name a node."""
 
 
-def auspice(tree: WrittenTree, title: str, updated: date) -> str:
-    """Auspice's JSON, version 2: divergence from the root, supports as a colouring."""
+def auspice(tree: WrittenTree, title: str, updated: date, dates: Float64 | None = None) -> str:
+    """Auspice's JSON, version 2: divergence from the root, supports as a colouring.
+
+    dates  f64 [N, 3]: decimal year of each node, and its interval; None without
+    """
     support = {"key": "support", "title": "Support", "type": "continuous"}
     meta = {
         "title": title,
         "updated": updated.isoformat(),
         "panels": ["tree"],
         "colorings": [support] if np.isfinite(tree.supports).any() else [],
-        "display_defaults": {"distance_measure": "div"},
+        "display_defaults": {"distance_measure": "div" if dates is None else "num_date"},
     }
+    if dates is not None:
+        dated = {"key": "num_date", "title": "Date", "type": "continuous"}
+        meta["colorings"] = [dated, *([support] if np.isfinite(tree.supports).any() else [])]
     nodes, depth = _nodes(tree), [0] * tree.n_nodes
+    for node, row in enumerate([] if dates is None else dates.tolist()):
+        value, *interval = (round(year, 6) for year in row)
+        nodes[node]["node_attrs"]["num_date"] = {"value": value, "confidence": interval}
     for node, parent in enumerate(tree.parent.tolist()[1:], 1):
         depth[node] = depth[parent] + 1
-    if max(depth) > DEEPEST:
+    if max(depth) > DEEPEST or tree.n_nodes > MOST_INDENTED:
         head = json.dumps({"version": "v2", "meta": meta})
         return f'{head[:-1]}, "tree": {_in_one_line(tree, nodes)}}}\n'
     for node, parent in enumerate(tree.parent.tolist()[1:], 1):

@@ -118,7 +118,7 @@ COLUMNS = ("locus", "taxa", "sites", "patterns", "lnl", "tree_length", "model", 
 
 FOR_LONE_TREES = (
     "constraint", "outgroup", "metric", "report", "site_rates", "brlen", "merge", "site_freqs",
-    "guide_tree",
+    "guide_tree", "dates",
 )  # fmt: skip
 """Options of a search that say nothing of many trees."""
 

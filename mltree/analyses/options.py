@@ -176,6 +176,15 @@ class SearchOptions(
             "written, not the search.",
         ),
     ] = None
+    dates: Annotated[
+        str | None,
+        Option(
+            "--dates names|FILE|REGEX",
+            "Also date the best tree, as mltree date does: dates of tips in their names, a table, "
+            "or the group of a regular expression.",
+            reads="file",
+        ),
+    ] = None
     collapse: Annotated[
         float | None,
         Option(

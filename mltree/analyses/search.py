@@ -25,6 +25,7 @@ from mltree.analyses.bootstrap import (
     replicated_in_memory,
     sampling_scheme,
 )
+from mltree.analyses.date import DATE_KINDS, dates_of_search
 from mltree.analyses.evaluate import check_rates, site_rates
 from mltree.analyses.html_report import REPORT, write_report
 from mltree.analyses.model_selection import TABLE, choice_kinds, chosen, criterion_of, scheme_of
@@ -34,6 +35,7 @@ from mltree.analyses.tree_tests import BRANCHES, LocalTests
 from mltree.analyses.ufboot import ULTRAFAST_KINDS, UltrafastPlan, replicates_of, ultrafast_texts
 from mltree.data.alignments import MIN_TAXA, Source
 from mltree.data.source import TaxonNumbers
+from mltree.dating.dates import dates_of
 from mltree.device.layout_choice import KeptLayouts
 from mltree.fit.settings import SearchSettings, preset
 from mltree.models.partitioned import PartitionModel
@@ -47,6 +49,7 @@ from mltree.runs.logged_run import (
     LoggedRun,
     WorkTimer,
     best_model_file,
+    by_kind,
     load,
     open_log,
     part_trees_file,
@@ -538,6 +541,11 @@ class FileOutput(SearchOutput):
         run.files += map(workspace.path, (START, *models))
         run.deliver(result, self._newick, self._texts | supports.texts, self._spent)
         document = run.conclude(result, self._newick)
+        if options.dates is not None:
+            texts = dates_of_search(options, self._ready.problem, self._newick, self._reporter)
+            paths = workspace.write(texts)
+            document["files"] |= by_kind(paths)
+            self._reporter.say("\n".join(f"Wrote {path}" for path in paths))
         if options.report:
             page = write_report(workspace, self._reporter, alignment=options.alignment)
             document["files"][REPORT] = str(page)
@@ -642,7 +650,8 @@ class SupportPlan(Value):
 def _kinds(options: SearchOptions, plan: SupportPlan) -> list[str]:
     """Kinds of the output files beside the best tree and its model."""
     frequencies = [SITE_FREQUENCIES] * (options.guide_tree is not None)
-    return [*plan.kinds, *frequencies]
+    dates = DATE_KINDS if options.dates is not None else ()
+    return [*plan.kinds, *frequencies, *dates]
 
 
 AT_ONCE = 100
@@ -695,6 +704,8 @@ def _expect(options: SearchOptions, problem: Problem) -> None:
         expect_starts(options.tree, problem.taxa, groups)
     if options.merge and options.chooses:
         check_mergeable(problem)
+    if options.dates is not None:
+        dates_of(options.dates, problem.taxa)
     if options.site_rates and not options.chooses:
         check_rates(problem.model)
 

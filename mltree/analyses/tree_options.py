@@ -11,6 +11,7 @@ from mltree.runs.options import (
     ShownOptions,
     WrittenOptions,
     share_of,
+    whole_of,
 )
 
 # No postponed annotations: the options of a field are looked up in its annotation.
@@ -156,4 +157,75 @@ class ConcordanceOptions(SeedOptions, TreesOptions, kw_only=True):
     data_type: DataType = None
 
 
-# Tools, and this machine.
+class DateOptions(SeedOptions, TreesOptions, kw_only=True):
+    """Date the nodes of a tree under a strict or relaxed clock, with 95 % intervals.
+
+    By maximum likelihood, or by least squares as LSD2 does. Writes PREFIX.mltree.dates.tsv,
+    .timeTree (Newick with lengths in time), .timeTree.nex (dates and intervals for FigTree),
+    .rtt.tsv (root-to-tip regression), .auspice.json and .dates.html, a page with the dated tree.
+    """
+
+    tree: Annotated[str, Option("TREE", "Newick or NEXUS tree with branch lengths.", reads="tree")]
+    dates: Annotated[
+        str,
+        Option(
+            "--dates names|FILE|REGEX",
+            "Dates of the tips: in their names; a table (name, tab, date); or a regular expression "
+            "whose group is the date. 2012-05-17, 2012-05, 2012.38, [2012.1,2012.6] are dates.",
+            reads="file",
+        ),
+    ]
+    alignment: Annotated[
+        str | None,
+        Option("--alignment FILE", "Alignment of the tree, for its number of sites.", reads="file"),
+    ] = None
+    sites: Annotated[
+        int | None, Option("--sites N", "Number of sites, without --alignment.", parse=whole_of)
+    ] = None
+    clock: Annotated[
+        str,
+        Option(
+            "--clock strict|relaxed",
+            "One rate, or a rate a branch around their mean (Gamma distributed).",
+            choices=("strict", "relaxed"),
+        ),
+    ] = "relaxed"
+    method: Annotated[
+        str,
+        Option(
+            "--method likelihood|least-squares",
+            "How dates are estimated: least squares have LSD2's weights.",
+            choices=("likelihood", "least-squares"),
+        ),
+    ] = "likelihood"
+    root: Annotated[
+        str | None,
+        Option(
+            "--root keep|best|TAXA",
+            "The tree's own root, the one that suits the clock best, or next to an outgroup (taxa "
+            "with commas). Default: keep; best for an unrooted tree.",
+        ),
+    ] = None
+    calibrate: Annotated[
+        str | None,
+        Option(
+            "--calibrate FILE",
+            "Dates of ancestors: a line each, taxa with commas, a tab, a date or "
+            "[earliest,latest].",
+            reads="file",
+        ),
+    ] = None
+    ages: Annotated[bool, Option("--ages", "Numbers are ages, counted back from the present.")] = (
+        False
+    )
+    outliers: Annotated[
+        bool,
+        Option(
+            "--outliers",
+            "Estimate the dates of tips that lie far from the root-to-tip line instead of using "
+            "them.",
+        ),
+    ] = False
+    replicates: Annotated[
+        int, Option("--replicates N", "Replicates for the intervals.", least=20)
+    ] = 100

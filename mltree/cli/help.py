@@ -22,7 +22,7 @@ from mltree.system.process import check_limits
 
 COMMANDS = {
     "Trees and models": (
-        "run", "search", "model", "evaluate", "ancestral", "sample", "summarize",
+        "run", "search", "model", "evaluate", "ancestral", "date", "sample", "summarize",
     ),
     "Supports and tests": (
         "bootstrap", "alrt", "support", "bootstop", "consensus", "rf", "concordance", "test",

@@ -302,6 +302,8 @@ ANALYSES = {
         "datasets/primates.phy --model HKY+G4 --prefix primates"),
     "summarize": Analysis(sample_options.SummarizeOptions, "summarize:run_summarize",
         "datasets/primates --prefix primates"),
+    "date": Analysis(tree_options.DateOptions, "date:run_date",
+        "datasets/serial.nwk --dates names --alignment datasets/serial.phy --prefix serial"),
     "report": Analysis(options.ReportOptions, "html_report:run_report", "primates"),
     "draw": Analysis(options.DrawOptions, "convert:run_draw",
         "primates.mltree.bestTree -o primates.svg"),

@@ -692,11 +692,11 @@ def document(subject: Subject, more: Sequence[Section] = (), figures: str | None
         f'<section id="{anchor}"><h2>{heading}</h2>{content}</section>'
         for anchor, heading, content in made
     )
-    return _asset("page.html").format(
+    return asset("page.html").format(
         policy=POLICY,
         title=escape(title),
         name=escape(subject.name),
-        style=_asset("page.css"),
+        style=asset("page.css"),
         links=links,
         figures=key_figures(subject) if figures is None else figures,
         tree_file=escape(subject.tree_file),
@@ -705,11 +705,12 @@ def document(subject: Subject, more: Sequence[Section] = (), figures: str | None
         still=svg(draw(subject.tree, Style(supports=Supports(names=names)))),
         body=body,
         version=__version__,
-        script="".join(map(_asset, SCRIPTS)),
+        script="".join(map(asset, SCRIPTS)),
     )
 
 
-def _asset(name: str) -> str:
+def asset(name: str) -> str:
+    """The text of a file beside this module."""
     return files("mltree.report").joinpath("assets", name).read_text(encoding="utf-8")
 
 

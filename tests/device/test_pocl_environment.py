@@ -11,6 +11,7 @@ from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
 import pytest
+from conftest import DEVICES
 
 from mltree.device.pocl import pocl as environment
 from mltree.device.pocl.linker import SUMS, sum_of
@@ -247,6 +248,7 @@ for number in range(1, 4):
 """
 
 
+@pytest.mark.skipif(not DEVICES[0].is_cpu, reason="PoCL compiles a kernel for each work-group size")
 def test_processes_build_while_others_prune(tmp_path: Path) -> None:
     """A kernel whose program is gone is compiled for work-groups of another size all the same."""
     with ThreadPoolExecutor(3) as pool:

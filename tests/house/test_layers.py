@@ -13,7 +13,7 @@ MODULES = sorted((ROOT / "mltree").rglob("*.py"))
 LAYERS = (
     ("system",),
     ("data", "tree"),
-    ("models",),
+    ("models", "dating"),
     ("program",),
     ("likelihood", "supports"),
     ("device", "fit"),
