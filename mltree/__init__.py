@@ -8,7 +8,8 @@ choice       ``model``: which model suits the data
 tests        ``alrt`` of branches, ``test`` of trees
 sequences    ``check``, ``ancestral``, ``simulate``, ``distances``
 likelihood   ``Likelihood``: lnL, gradient and Hessian of one tree
-trees alone  ``consensus``, ``support``, ``rf``, ``random_tree``, ``nj_tree``, ``draw``
+trees alone  ``consensus``, ``support``, ``concordance``, ``rf``, ``random_tree``, ``nj_tree``,
+             ``draw``
 Bayesian     ``sample``: the posterior of trees; ``summarize``: samples of MrBayes, BEAST and others
 results      what they give back, and ``PhyloTree``, ``ModelParameters``, which they take too
 
@@ -36,7 +37,14 @@ if TYPE_CHECKING:
     from mltree.analyses.search import search
     from mltree.analyses.simulate import SimulatedAlignment, random_tree, simulate
     from mltree.analyses.summarize import PosteriorSummary, summarize
-    from mltree.analyses.tree_sets import Drawing, consensus, draw, support
+    from mltree.analyses.tree_sets import (
+        ConcordanceFactors,
+        Drawing,
+        concordance,
+        consensus,
+        draw,
+        support,
+    )
     from mltree.analyses.tree_tests import BranchTestResult, TreeTestResult, alrt, test
     from mltree.runs.inputs import ModelParameters
     from mltree.runs.results import BootstrapResult, Evaluation, PhyloTree, SearchResult, rf
@@ -53,6 +61,7 @@ __all__ = [
     "AncestralStates",
     "BootstrapResult",
     "BranchTestResult",
+    "ConcordanceFactors",
     "DeviceError",
     "DistanceMatrix",
     "Drawing",
@@ -74,6 +83,7 @@ __all__ = [
     "ancestral",
     "bootstrap",
     "check",
+    "concordance",
     "consensus",
     "distances",
     "draw",
@@ -121,7 +131,14 @@ _HOMES = {
         "simulate",
     ),
     "analyses.summarize": ("PosteriorSummary", "summarize"),
-    "analyses.tree_sets": ("Drawing", "consensus", "draw", "support"),
+    "analyses.tree_sets": (
+        "ConcordanceFactors",
+        "Drawing",
+        "concordance",
+        "consensus",
+        "draw",
+        "support",
+    ),
     "analyses.tree_tests": (
         "BranchTestResult",
         "TreeTestResult",

@@ -1,9 +1,11 @@
 // A chain: a tree that hangs from tip 0, its numbers (CHAIN_...), CLAs and P matrices. A work-group
-// has a chain to itself; all work-items take the same decisions from the same sums. CLAs are made
-// and read by the same work-items, so that only numbers, P matrices and sums need a barrier.
+// has a chain to itself, or a team of them where there are many patterns; all work-items take the
+// same decisions from the same sums. CLAs are made and read by the same work-items, so that only
+// numbers, P matrices and sums need a barrier.
 #ifndef CHAIN_H
 #define CHAIN_H
 
+#include "grid.h"
 #include "operand.h"
 #include "philox.h"
 #include "pmatrices.h"
@@ -15,7 +17,10 @@ typedef struct {
   __local real_v *terms;
   __local count_v *counts;
   __local acc_v *lanes;
-  int tips, nodes, parts, model, first_block, last_block;
+  int tips, nodes, parts, model, last_block;
+  int first_block, block_step;  // this work-group's blocks: ROWS of them at a time
+  int team, member;             // work-groups of the chain, and this one's number
+  int turn;                     // sums of the team so far
   uint sweep;
   acc lnl, heat;
   acc total;  // tree length
@@ -26,6 +31,10 @@ typedef struct {
 #define CHAIN_LEFTS(c) (CHAIN_PARENTS(c) + (c)->nodes)
 #define CHAIN_RIGHTS(c) (CHAIN_LEFTS(c) + (c)->nodes)
 #define CHAIN_SPARES(c) (CHAIN_RIGHTS(c) + (c)->nodes)
+#define TEAM_SUMS(c) (CHAIN_SPARES(c) + (c)->nodes)
+
+// The work-item that writes numbers for the whole team.
+#define LEADS(c) (ITEM == 0 && (c)->member == 0)
 
 // Functions of a chain are calls: each is asked for in many places.
 #ifdef __NV_CL_C_VERSION
@@ -36,8 +45,26 @@ typedef struct {
 #define CHAIN_FUNCTION static
 #endif
 
-static inline void settle(void) {
+static inline void settle_group(void) {
   sync_group(CLK_GLOBAL_MEM_FENCE | CLK_LOCAL_MEM_FENCE);
+}
+
+// Waits for the whole team, all of which must be resident: see grid_barrier.
+static inline void settle(const chain_t *c) {
+  settle_group();
+#if LANES > 1
+  if (c->team == 1) return;
+  if (ITEM == 0) {
+    volatile __global uint *arrived = (volatile __global uint *)(c->words + CHAIN_TICKET);
+    DEVICE_FENCE();
+    const uint target = (atomic_inc(arrived) / c->team + 1) * c->team;
+    uint polls = 0;
+    while (*arrived < target && polls < SPIN_LIMIT) ++polls;
+    DEVICE_FENCE();
+    if (polls >= SPIN_LIMIT) report_fault(c->s, FAULT_BARRIER, 0);
+  }
+  settle_group();
+#endif
 }
 
 static inline acc length_of(const chain_t *c, int v) {
@@ -75,12 +102,6 @@ static inline int matrix_of(const chain_t *c, int v) {
   return c->record[SWEEP_P] + v * c->parts;
 }
 
-static inline void set_length(const chain_t *c, int v, acc length) {
-  settle();
-  if (ITEM == 0) CHAIN_LENGTHS(c)[v] = length;
-  settle();
-}
-
 // Puts `after` where `before` hangs from u. For one work-item.
 static inline void hang(const chain_t *c, int u, int before, int after) {
   if (left_of(c, u) == before)
@@ -100,36 +121,46 @@ static inline stream_t stream_of(const chain_t *c, int move, int number) {
 }
 
 static inline void count_move(const chain_t *c, int move, bool taken) {
-  if (ITEM != 0) return;
+  if (!LEADS(c)) return;
   c->words[CHAIN_TRIED + move] += 1;
   if (taken) c->words[CHAIN_TAKEN + move] += 1;
 }
 
-// P matrices of the lengths from `first` on.
+// P matrices of the lengths from `first` on: each member makes all of a few, or its share of many.
 CHAIN_FUNCTION void make_matrices(const chain_t *c, int first, int count) {
+  const bool shared = count > SPARE_LENGTHS;
+  const int members = shared ? c->team : 1, member = shared ? c->member : 0;
+  const int jobs_at_once = GROUP_SIZE(ROWS) / MATRIX_ITEMS;
   const int shares = (STATES + MATRIX_ROWS - 1) / MATRIX_ROWS, of_length = shares * CATEGORIES;
   const int jobs = count * c->parts * of_length;
   const int from = c->words + CHAIN_WORDS - LENGTHS_AT(c->s);
   const int first_part = PARTED ? case_of(c->s, c->record[SWEEP_CASE])[CASE_FIRST_PART] : 0;
-  settle();
-  for (int job = ITEM / MATRIX_ITEMS; job < jobs; job += GROUP_SIZE(ROWS) / MATRIX_ITEMS) {
+  settle_group();
+  for (int job = ITEM / MATRIX_ITEMS + member * jobs_at_once; job < jobs;
+       job += members * jobs_at_once) {
     const int matrix = job / of_length, share = job % of_length;
     const int v = first + matrix / c->parts, part = first_part + matrix % c->parts;
     pmatrix_fill(c->s, matrix_of(c, v) + part, from + v, c->model + part, share / shares,
                  share % shares * MATRIX_ROWS);
   }
-  settle();
+  if (shared)
+    settle(c);
+  else
+    settle_group();
 }
 
+// Every member writes the same length and P matrices for itself: sums of the whole team have come
+// since others have read the ones before.
 static inline void change_length(const chain_t *c, int v, acc length) {
-  set_length(c, v, length);
+  settle_group();
+  if (ITEM == 0) CHAIN_LENGTHS(c)[v] = length;
   make_matrices(c, v, 1);
 }
 
 // cla[dst] = (P[left_p] left) * (P[right_p] right)
 CHAIN_FUNCTION void join(const chain_t *c, int dst, int left, int left_p, int right, int right_p) {
   const plf_t *s = c->s;
-  for (int block = c->first_block + ROW; block < c->last_block; block += ROWS) {
+  for (int block = c->first_block + ROW; block < c->last_block; block += c->block_step) {
     const code_v left_codes = operand_codes(s, left, block);
     const code_v right_codes = operand_codes(s, right, block);
     FOR_CATEGORY(k) {

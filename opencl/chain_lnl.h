@@ -26,8 +26,22 @@ typedef struct {
 
 #define TOTAL_LANES (TERMS * ROWS * LANES + (LANES > 1 ? TERMS * REDUCE_WIDTH / WIDTH : 0))
 
+// Adds up the sums of a team's members, in their order. They lie in turn in one of two places, so
+// that none is written while it is read.
+static inline void team_totals(chain_t *c, acc sums[TERMS]) {
+  __global acc *each = TEAM_SUMS(c) + (c->turn & 1) * TERMS * MOST_TEAM;
+  ++c->turn;
+  if (ITEM == 0)
+    for (int t = 0; t < TERMS; ++t) each[c->member * TERMS + t] = sums[t];
+  settle(c);
+  for (int t = 0; t < TERMS; ++t) {
+    sums[t] = 0;
+    for (int member = 0; member < c->team; ++member) sums[t] += each[member * TERMS + t];
+  }
+}
+
 // The sums over all lanes, in one order, for every work-item.
-static inline sums_t totals(const chain_t *c, const acc_v own[TERMS]) {
+static inline sums_t totals(chain_t *c, const acc_v own[TERMS]) {
   acc sums[TERMS];
   if (SUMS_UP)
     for (int t = 0; t < TERMS; ++t) c->lanes[(t * ROWS + ROW) * LANES + LANE] = own[t];
@@ -49,6 +63,7 @@ static inline sums_t totals(const chain_t *c, const acc_v own[TERMS]) {
     for (int v = 0; v < REDUCE_WIDTH; ++v) sums[t] += strided[t * REDUCE_WIDTH + v];
   }
   sync_group(CLK_LOCAL_MEM_FENCE);
+  if (c->team > 1) team_totals(c, sums);
 #endif
   const sums_t all = {sums[0], sums[1], sums[2]};
   return all;
@@ -58,7 +73,7 @@ static inline sums_t totals(const chain_t *c, const acc_v own[TERMS]) {
 // none left, and added once.
 #define SUM_OF_BLOCKS(c, slopes, share)                                                 \
   acc_v own[TERMS] = {0, 0, 0};                                                         \
-  for (int base = (c)->first_block; base < (c)->last_block; base += ROWS) {             \
+  for (int base = (c)->first_block; base < (c)->last_block; base += (c)->block_step) {  \
     const int block = min(base + (int)ROW, (c)->last_block - 1);                        \
     FOR_CATEGORY(k) share;                                                              \
     sync_group(CLK_LOCAL_MEM_FENCE);                                                    \
@@ -87,7 +102,7 @@ VECTOR_FUNCTION void edge_share(const chain_t *c, int x, int y, int p, int block
 }
 
 // lnL and its derivatives in the length of a branch, from both of its ends.
-CHAIN_FUNCTION sums_t at_edge(const chain_t *c, int x, int y, int p) {
+CHAIN_FUNCTION sums_t at_edge(chain_t *c, int x, int y, int p) {
   SUM_OF_BLOCKS(c, true, edge_share(c, x, y, p, block, k));
 }
 
@@ -134,7 +149,7 @@ VECTOR_FUNCTION void insertion_share(const chain_t *c, side_t one, side_t other,
 }
 
 // lnL where three branches meet.
-CHAIN_FUNCTION sums_t at_node(const chain_t *c, side_t one, side_t other, side_t third) {
+CHAIN_FUNCTION sums_t at_node(chain_t *c, side_t one, side_t other, side_t third) {
   SUM_OF_BLOCKS(c, false, insertion_share(c, one, other, third, block, k));
 }
 
@@ -151,7 +166,7 @@ VECTOR_FUNCTION void quartet_share(const chain_t *c, side_t a, side_t b, side_t 
 }
 
 // lnL of the topology ab|de around an inner branch.
-CHAIN_FUNCTION sums_t at_quartet(const chain_t *c, side_t a, side_t b, side_t d, side_t e, int p) {
+CHAIN_FUNCTION sums_t at_quartet(chain_t *c, side_t a, side_t b, side_t d, side_t e, int p) {
   SUM_OF_BLOCKS(c, false, quartet_share(c, a, b, d, e, p, block, k));
 }
 

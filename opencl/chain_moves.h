@@ -16,7 +16,7 @@ static inline int after(const chain_t *c, int v) {
 }
 
 // All P matrices and all that is below nodes; lnL across the branch of tip 0.
-static inline acc whole_lnl(const chain_t *c) {
+static inline acc whole_lnl(chain_t *c) {
   make_matrices(c, 1, c->nodes - 1);
   const int top = left_of(c, 0);
   for (int v = leftmost(c, top); v != 0; v = after(c, v))
@@ -65,13 +65,13 @@ static inline void decide_model(chain_t *c) {
   const acc before = words[CHAIN_LNL];
   const bool is_proposed = words[CHAIN_PROPOSAL] == 1;
   const int model = c->model;
-  settle();
+  settle(c);
   if (is_proposed) {
     c->model += c->parts;
     c->lnl = whole_lnl(c);
     stream_t stream = stream_of(c, MOVE_MODEL, (int)words[CHAIN_ATTEMPT]);
     if (is_accepted(&stream, c->heat * (c->lnl - before) + words[CHAIN_RATIO])) {
-      if (ITEM == 0) words[CHAIN_PROPOSAL] = 2;
+      if (LEADS(c)) words[CHAIN_PROPOSAL] = 2;
       return;
     }
     c->model = model;
@@ -86,16 +86,16 @@ static inline void scale(chain_t *c) {
   const acc before = log_prior(c);
   bool allowed = true;
   for (int v = 1; v < c->nodes; ++v) allowed &= is_allowed(c, factor * length_of(c, v));
-  settle();
+  settle(c);
   if (!allowed) {
     count_move(c, MOVE_SCALE, false);
     return;
   }
-  for (int v = 1 + ITEM; v < c->nodes; v += GROUP_SIZE(ROWS)) {
+  for (int v = 1 + ITEM; v < c->nodes && c->member == 0; v += GROUP_SIZE(ROWS)) {
     CHAIN_SPARES(c)[v] = length_of(c, v);
     CHAIN_LENGTHS(c)[v] = factor * length_of(c, v);
   }
-  settle();
+  settle(c);
   const acc lnl = whole_lnl(c);
   const acc ratio = c->heat * (lnl - c->lnl) + log_prior(c) - before + (c->nodes - 1) * step;
   const bool taken = is_accepted(&stream, ratio);
@@ -103,10 +103,10 @@ static inline void scale(chain_t *c) {
   if (taken) {
     c->lnl = lnl;
   } else {
-    settle();
-    for (int v = 1 + ITEM; v < c->nodes; v += GROUP_SIZE(ROWS))
+    settle(c);
+    for (int v = 1 + ITEM; v < c->nodes && c->member == 0; v += GROUP_SIZE(ROWS))
       CHAIN_LENGTHS(c)[v] = CHAIN_SPARES(c)[v];
-    settle();
+    settle(c);
     whole_lnl(c);
   }
 }
@@ -178,8 +178,8 @@ static inline void interchange(chain_t *c, int v, int number) {
   count_move(c, MOVE_INTERCHANGE, taken);
   if (!taken) return;
   const bool is_right = right_moves > left_moves || !(left_moves > stays);
-  settle();
-  if (ITEM == 0) {
+  settle(c);
+  if (LEADS(c)) {
     const int moved = is_right ? right : left;
     hang(c, u, other, moved);
     if (is_right)
@@ -188,7 +188,7 @@ static inline void interchange(chain_t *c, int v, int number) {
       CHAIN_LEFTS(c)[v] = other;
     CHAIN_PARENTS(c)[other] = v;
   }
-  settle();
+  settle(c);
   c->lnl = is_right ? with_right : with_left;
   make_up(c, v);
   make_down(c, v);

@@ -58,6 +58,7 @@
 #define CHAIN_TRIED 14
 #define CHAIN_TAKEN 18
 #define CHAIN_ATTEMPT 22
+#define CHAIN_TICKET 23
 #define FAULT_NONE 0
 #define FAULT_BARRIER 1
 #define FAULT_NOT_FINITE 2
@@ -97,6 +98,7 @@
 #define MOST_TERMS (160)
 #define NO_SERIES (-1)
 #define CHAIN_WORDS (24)
+#define MOST_TEAM (16)
 #define SPARE_LENGTHS (2)
 #define MOVE_STRIDE (16777216)
 #define MOST_MEAN (10.0)
@@ -218,7 +220,7 @@
 #define RELL_SUM 4
 #define RELL_FIRST_PART 5
 #define RELL_PARTS 6
-#define SWEEP_WORDS 12
+#define SWEEP_WORDS 13
 #define SWEEP_CASE 0
 #define SWEEP_MODEL 1
 #define SWEEP_WEIGHTS 2
@@ -231,6 +233,7 @@
 #define SWEEP_TIPS 9
 #define SWEEP_SWEEPS 10
 #define SWEEP_REGRAFTS 11
+#define SWEEP_TEAM 12
 #define RUN_FUNCTIONS {FN_NEWVIEW, FN_EVALUATE, FN_DERIVE, FN_EVALUATE, FN_DERIVE}
 
 #define SESSION_MEMBERS \

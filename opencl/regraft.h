@@ -32,7 +32,7 @@ typedef struct {
   acc weight, weight_here;
 } target_t;
 
-static inline target_t choose_edge(const chain_t *c, int v, int here, stream_t *stream) {
+static inline target_t choose_edge(chain_t *c, int v, int here, stream_t *stream) {
   target_t target = {here, 0, 0};
   acc best = -INFINITY;
   const int middle = c->nodes;
@@ -64,9 +64,9 @@ static inline void regraft(chain_t *c, int number) {
   const int u = parent_of(c, v), w = sibling_of(c, v), g = parent_of(c, u);
   const acc below_u = length_of(c, w), above_u = length_of(c, u), merged = below_u + above_u;
   const acc prior = log_prior(c);
-  settle();
-  if (ITEM == 0) hang(c, g, u, w);
-  settle();
+  settle(c);
+  if (LEADS(c)) hang(c, g, u, w);
+  settle(c);
   change_length(c, w, merged);
   renew_up(c, g);
   const target_t target = choose_edge(c, v, w, &stream);
@@ -75,8 +75,8 @@ static inline void regraft(chain_t *c, int number) {
   acc lnl = 0, ratio = 0;
   bool taken = is_allowed(c, lower) && is_allowed(c, upper);
   if (taken) {
-    settle();
-    if (ITEM == 0) {
+    settle(c);
+    if (LEADS(c)) {
       CHAIN_LENGTHS(c)[c->nodes] = lower;
       CHAIN_LENGTHS(c)[c->nodes + 1] = upper;
     }
@@ -86,33 +86,33 @@ static inline void regraft(chain_t *c, int number) {
     from_above.p = matrix_of(c, c->nodes + 1);
     lnl = at_node(c, from_below, from_above, below(c, v)).lnl;
     ratio = c->heat * (lnl - c->lnl) + target.weight_here - target.weight + log(whole / merged);
-    settle();
-    if (ITEM == 0) {
+    settle(c);
+    if (LEADS(c)) {
       attach(c, u, v, x);
       CHAIN_LENGTHS(c)[x] = lower;
       CHAIN_LENGTHS(c)[u] = upper;
     }
-    settle();
+    settle(c);
     taken = is_accepted(&stream, ratio + log_prior(c) - prior);
     if (!taken) {
-      settle();
-      if (ITEM == 0) {
+      settle(c);
+      if (LEADS(c)) {
         hang(c, parent_of(c, u), u, x);
         CHAIN_LENGTHS(c)[x] = whole;
       }
-      settle();
+      settle(c);
     }
   }
   if (taken) {
     c->lnl = lnl;
   } else {
-    settle();
-    if (ITEM == 0) {
+    settle(c);
+    if (LEADS(c)) {
       attach(c, u, v, w);
       CHAIN_LENGTHS(c)[w] = below_u;
       CHAIN_LENGTHS(c)[u] = above_u;
     }
-    settle();
+    settle(c);
     make_matrices(c, w, 1);
   }
   make_matrices(c, u, 1);

@@ -1,4 +1,5 @@
-// Sweeps of chains: Markov chain Monte Carlo over trees and branch lengths, a work-group a chain.
+// Sweeps of chains: Markov chain Monte Carlo over trees and branch lengths, a team of work-groups a
+// chain, most often of one.
 // A sweep scales all lengths, regrafts subtrees, and tours the tree, where it chooses among the
 // interchanges around every inner branch and draws every length. mltree/program/ops/sweeps.py has
 // the same in NumPy, and the ratio of each move.
@@ -13,11 +14,11 @@
 
 // Everything above node v, from the top down: the way there is kept among the spare numbers.
 static inline void look_down(const chain_t *c, int v) {
-  settle();
-  if (ITEM == 0)
+  settle(c);
+  if (LEADS(c))
     for (int u = parent_of(c, v), below = v; u != 0; below = u, u = parent_of(c, u))
       CHAIN_SPARES(c)[u] = below;
-  settle();
+  settle(c);
   for (int u = left_of(c, 0); u != v;) {
     u = (int)CHAIN_SPARES(c)[u];
     make_down(c, u);
@@ -57,7 +58,8 @@ static inline void own_stage(const plf_t *s, __global const int *records, int co
                              __local real_v *stack, __local real_v *terms, __local count_v *counts,
                              __local acc_v *lanes, __local int *cells, __local ulong *book,
                              ulong *since) {
-  for (int job = GROUP; job < count; job += GROUPS) {
+  const int team = records[SWEEP_TEAM], teams = GROUPS / team;
+  for (int job = GROUP / team; job < count && GROUP < teams * team; job += teams) {
     __global const int *record = records + job * SWEEP_WORDS;
     const chunks_t of = case_chunks(s, record[SWEEP_CASE]);
     const int tips = record[SWEEP_TIPS];
@@ -72,7 +74,11 @@ static inline void own_stage(const plf_t *s, __global const int *records, int co
     chain.nodes = 2 * tips - 2;
     chain.parts = PARTED ? case_of(s, record[SWEEP_CASE])[CASE_PARTS] : 1;
     chain.model = record[SWEEP_MODEL];
-    chain.first_block = chunk_begin(s, of.first);
+    chain.team = team;
+    chain.member = GROUP % team;
+    chain.turn = 0;
+    chain.first_block = chunk_begin(s, of.first) + chain.member * ROWS;
+    chain.block_step = team * ROWS;
     chain.last_block = chunk_end(s, of.end - 1);
     chain.sweep = (uint)chain.words[CHAIN_SWEEP];
     chain.heat = chain.words[CHAIN_HEAT];
@@ -84,8 +90,8 @@ static inline void own_stage(const plf_t *s, __global const int *records, int co
       tour(&chain);
       ++chain.sweep;
     }
-    settle();
-    if (ITEM == 0) {
+    settle(&chain);
+    if (LEADS(&chain)) {
       chain.words[CHAIN_LNL] = chain.lnl;
       chain.words[CHAIN_SWEEP] = chain.sweep;
     }

@@ -81,7 +81,7 @@ def run_ancestral(options: AncestralOptions, reporter: Reporter) -> None:
     with workspace.taken(kinds, options.redo, options.inputs):
         reporter(RunStarted(__version__, options.line))
         fit, problem = _fitted_tree(options, reporter)
-        texts = {**_texts(options, fit, problem), **names_file(problem)}
+        texts = {**_texts(options, fit, problem), **names_file(problem.renamed)}
         stale = {kind for kinds in FORMATS.values() for kind in kinds} - texts.keys()
         files = deliver(workspace, texts, reporter, sorted(stale) if options.redo else [])
         reporter.say("\n".join(f"Wrote {file}" for file in files))

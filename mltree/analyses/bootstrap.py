@@ -515,7 +515,7 @@ def run_bootstrap(options: BootstrapOptions, reporter: Reporter) -> None:
             texts, events, outcome = replicated(
                 bootstrap, plan, journal, best, options, log, reporter
             )
-        texts |= names_file(problem)
+        texts |= names_file(problem.renamed)
         files = [log.path, *map(workspace.path, [*texts, RESULT])]
         event = finished(outcome, files)
         values = {

@@ -3,8 +3,7 @@
 Each has a tree and a model of its own, and is what it is whatever is searched beside it: its search
 is that of ``mltree search`` on its alignment alone, with the same seed. Loci are taken in a few at
 a time, share launches, and are kept in a journal as they end, so that a run goes on where it was
-stopped, whichever loci are added. Taxa that have nothing but gaps are left out, and a notice tells
-of a locus that cannot be searched.
+stopped, whichever loci are added. Taxa of gaps alone are left out, and loci that are unusable.
 """
 
 from __future__ import annotations
@@ -59,10 +58,13 @@ from mltree.program.cases import Case
 from mltree.runs.engines import Engines, Resources, Workload
 from mltree.runs.logged_run import (
     LOCI_KINDS,
+    NAMES,
     begin_log,
     by_kind,
     command_result,
     deliver,
+    names_file,
+    one_renaming,
     open_log,
     result_text,
     share_loci,
@@ -261,6 +263,8 @@ def _finish(
         "lnl": lnl, "loci": rows,
     }  # fmt: skip
     texts = {TREES: "".join(f"{tree.newick}\n" for tree in made), TABLE: _table(loci, trees)}
+    renamed = {row["name"]: row.get("renamed", {}) for row in rows}
+    texts |= names_file(one_renaming(renamed, reporter))
     wrong = None
     if options.species_tree is not None:
         sites = partial(_sites_of_all, loci, emit=reporter)
@@ -274,9 +278,9 @@ def _finish(
     result = command_result(
         "search", options.line, values, files, [*options.inputs, *inputs], reporter
     )
-    stale = (*OF_ONE_ALIGNMENT, *CONCORDANCE_KINDS)
-    spent = [kind for kind in stale if kind not in texts] if options.redo else []
-    deliver(workspace, {**texts, RESULT: result_text(result)}, reporter, spent)
+    stale = {NAMES, *OF_ONE_ALIGNMENT, *CONCORDANCE_KINDS} - texts.keys()
+    texts |= {RESULT: result_text(result)}
+    deliver(workspace, texts, reporter, sorted(stale) if options.redo else ())
     reporter(LociFinished(len(made), skipped, lnl, tuple(files.values()), reporter.elapsed))
     if wrong is not None:
         raise wrong
@@ -435,7 +439,7 @@ NO_SUPPORTS = SupportPlan()
 
 
 class LocusTree(NamedTuple):
-    """Result of the search of a locus."""
+    """Result of the search of a locus; ``renamed``: the alignment's names by those changed."""
 
     taxa: int
     sites: int
@@ -447,6 +451,7 @@ class LocusTree(NamedTuple):
     """Expected substitutions per site."""
     newick: str
     """Newick in one line, without its end; supports are labels where they were asked for."""
+    renamed: Mapping[str, str]
 
 
 @dataclass(frozen=True)
@@ -464,7 +469,7 @@ class Ready:
 class LociJournal(LineJournal[str, LocusTree]):
     """The loci that are done, by their :attr:`Ready.mark`."""
 
-    FORMAT, WHAT, RECORD = "mltree loci 2", "loci", LocusTree
+    FORMAT, WHAT, RECORD = "mltree loci 3", "loci", LocusTree
 
 
 def read_loci(
@@ -660,7 +665,7 @@ class LociSearch:
             newick = self._supported(problem, every[part], found)
             model, length = format_model(result.model.lone), float(tree.lengths.sum())
             sizes = len(problem.taxa), problem.n_sites, problem.n_patterns
-            yield loci[part], LocusTree(*sizes, lnl, model, length, newick)
+            yield loci[part], LocusTree(*sizes, lnl, model, length, newick, dict(problem.renamed))
 
     def chosen(self, loci: Iterable[Ready]) -> Generator[Event, None, list[Ready]]:
         """Return each locus under the model that suits it best, by BIC; yields what it is."""

@@ -25,7 +25,8 @@ from mltree.device.discovery import choose_devices
 from mltree.likelihood.ascertainment import AscertainedLikelihood
 from mltree.models.partitioned import Linkage, PartitionModel
 from mltree.program.contract import COUNTED_MOVES, Move
-from mltree.program.engine import Engine
+from mltree.program.engine import ChainEngine
+from mltree.program.ops.sweeps import chain_slots
 from mltree.runs.calls import Call, taking
 from mltree.runs.engines import Engines, Workload, open_engines
 from mltree.runs.logged_run import begin_log, command_result, deliver, load, open_log, result_text
@@ -44,6 +45,7 @@ from mltree.sampling.mrbayes_files import (
 from mltree.sampling.priors import Priors, read_priors
 from mltree.sampling.sampler import (
     FIRST_RUNGS,
+    LEAST_RUNGS,
     Sample,
     Sampler,
     SamplerSettings,
@@ -187,9 +189,7 @@ class _SampleRun:
         self._priors = priors
         self._mark = self._fingerprint(model)
         self._is_done = self._seen_before()
-        gpus = [device for device in choose_devices(options.device) if not device.is_cpu]
-        self._on_gpu = bool(gpus)
-        self._at_once = sum(device.compute_units for device in gpus) or 1
+        self._on_gpu = any(not device.is_cpu for device in choose_devices(options.device))
         self._runs = options.runs or (GPU_RUNS if self._on_gpu else CPU_RUNS)
         self._rungs = options.number_of("rungs")
         self._most_rungs = GPU_RUNGS if self._on_gpu else CPU_RUNGS
@@ -242,23 +242,29 @@ class _SampleRun:
         return engines
 
     @property
-    def _engine(self) -> Engine:
+    def _engine(self) -> ChainEngine:
         likelihood = self._engines.likelihood
         assert not isinstance(likelihood, AscertainedLikelihood)
+        assert isinstance(likelihood.engine, ChainEngine)
         return likelihood.engine
 
     def _new_sampler(self, model: PartitionModel) -> Sampler:
         options, engine, problem = self._options, self._engine, self._problem
         rungs, runs = self._rungs, self._runs
         tips, (group,) = len(problem.taxa), problem.groups
+        fits = engine.room.most // chain_slots(tips)
+        if fits < runs * (rungs or LEAST_RUNGS):
+            raise DeviceError(
+                f"no memory for {runs} x {rungs or LEAST_RUNGS} chains: {fits} fit",
+                hint="give fewer --runs and --rungs, or --precision mixed",
+            )
         size = group.n_patterns * group.alphabet.n_states * model.categories[0]
         work = size * tips * runs * (rungs or FIRST_RUNGS)
         settings = SamplerSettings(
             runs=runs,
-            rungs=rungs or FIRST_RUNGS,
+            rungs=rungs or min(FIRST_RUNGS, fits // runs),
             seed=options.seed & 0xFFFFFFFF,
-            most_rungs=0 if rungs else self._most_rungs,
-            at_once=self._at_once,
+            most_rungs=0 if rungs else min(self._most_rungs, fits // runs),
             barrier_a_rung=GPU_BARRIER if self._on_gpu else BARRIER_A_RUNG,
             burn_in=options.number_of("burnin"),
             sweeps=1 if self._on_gpu else sweeps_at_once(work),

@@ -10,12 +10,19 @@ from mltree.runs.options import (
     Option,
     Partitions,
     SeedOptions,
-    burnin_of,
+    share_of,
     whole_of,
 )
 from mltree.system.errors import InputError
 
 # No postponed annotations: the options of a field are looked up in its annotation.
+
+
+def burnin_of(text: str) -> str:
+    """A share to leave out, below 1, or ``auto``. Raises: ValueError."""
+    if text != AUTO and share_of(text) >= 1.0:
+        raise ValueError("a burn-in of all samples leaves none")
+    return text
 
 
 class SampleOptions(SeedOptions, ExactOptions, kw_only=True):

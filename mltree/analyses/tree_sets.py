@@ -21,14 +21,14 @@ from mltree.analyses.tree_options import (
     SupportOptions,
     TreesOptions,
 )
-from mltree.data.alignments import read_alignment
+from mltree.data.alignments import Source, read_alignment
 from mltree.data.patterns import Patterns, compress
 from mltree.data.source import TaxonNumbers, expect_file
 from mltree.runs.calls import Call, in_turn, taking
-from mltree.runs.inputs import TreeLike, newick_of, newicks_of
+from mltree.runs.inputs import AlignmentLike, TreeLike, newick_of, newicks_of, source_of
 from mltree.runs.logged_run import command_result, finish
 from mltree.runs.options import SeedOptions, WrittenOptions, one_of
-from mltree.runs.results import PhyloTree, support_facts
+from mltree.runs.results import PhyloTree, Table, support_facts
 from mltree.runs.workspace import Workspace
 from mltree.supports.bootstrap import STEP, bootstop, drawn_supports, labelled
 from mltree.supports.concordance import (
@@ -65,7 +65,7 @@ from mltree.system.events import (
 )
 from mltree.system.files import write_whole
 from mltree.tree.clades import Clades, read_clades, read_gene_trees, read_labelled
-from mltree.tree.newick import listed
+from mltree.tree.newick import listed, text_of
 
 if TYPE_CHECKING:
     from mltree.report.progress import Reporter
@@ -427,20 +427,26 @@ def _texts(form: str, values: Index | Float64) -> list[str]:
     return ["" if np.isnan(value) else form.format(value) for value in values]
 
 
+def _value(text: str) -> float | None:
+    """The number of a cell, whole if it was counted; None where the cell is empty."""
+    return int(text) if text.isdigit() else float(text) if text else None
+
+
 def smaller_sides(inside: Bool, taxa: Sequence[str]) -> list[str]:
     """Names of the taxa on the smaller side of each split, bool [B, T], with commas."""
     names, is_larger = np.array(taxa, object), 2 * inside.sum(axis=1) > len(taxa)
     return [",".join(names[side]) for side in inside ^ is_larger[:, None]]
 
 
-def _genes(file: str, tree: Clades) -> list[Clades]:
-    """The gene trees of a file.
+def _genes(source: str, tree: Clades) -> list[Clades]:
+    """The gene trees of a file or a text.
 
     Raises:
         InputError: there is none, or one has a taxon that the tree has not.
     """
     spelled = TaxonNumbers(tree.taxa)
-    read = read_gene_trees(file)
+    _, file = text_of(source)
+    read = read_gene_trees(source)
     genes = [replace(gene, taxa=tuple(spelled.names(gene.taxa))) for gene in read]
     if not genes:
         raise InputError("no tree in it", file=file, hint="a Newick tree ends with ';'")
@@ -452,13 +458,79 @@ def _genes(file: str, tree: Clades) -> list[Clades]:
     return genes
 
 
-def _patterns(file: str, datatype: str | None, tree: Clades) -> Patterns:
-    patterns = compress(read_alignment(file, datatype))
+def _patterns(source: Source, datatype: str | None, tree: Clades) -> Patterns:
+    patterns = compress(read_alignment(source, datatype))
     patterns = replace(patterns, taxa=tuple(TaxonNumbers(tree.taxa).names(patterns.taxa)))
     lost = sorted(set(tree.taxa) - set(patterns.taxa))
     if lost:
-        raise InputError(f"{listed(lost)} not in the alignment", file=file, taxon=lost[0])
+        raise InputError(f"{listed(lost)} not in the alignment", file=str(source), taxon=lost[0])
     return patterns
+
+
+@dataclass(frozen=True, repr=False)
+class ConcordanceFactors(Table):
+    """Concordance factors of the inner branches of a tree."""
+
+    tree: PhyloTree
+    """The tree; labels are gCF/sCF in per cent, behind those that it had."""
+    means: Mapping[str, float | None]
+    """Mean share of each factor over the branches that anything tells about."""
+    values: Mapping[str, Sequence[Any]]
+    """Columns by name: shares (0 to 1, None where nothing tells), counts, and ``taxa``, those on
+    the smaller side of the branch."""
+
+    def __repr__(self) -> str:
+        means = (f"{name} {100 * (mean or 0):.1f}%" for name, mean in self.means.items())
+        return f"ConcordanceFactors({', '.join(means)}, {len(self.values['taxa'])} branches)"
+
+    def columns(self) -> dict[str, Sequence[Any]]:
+        """The values of each column, by its name."""
+        return dict(self.values)
+
+    def _facts(self) -> dict[str, str]:
+        return {f"mean {name}": f"{100 * (mean or 0):.1f}%" for name, mean in self.means.items()}
+
+
+def concordance(
+    tree: TreeLike,
+    gene_trees: TreeLike | Iterable[TreeLike] | None = None,
+    alignment: AlignmentLike | None = None,
+    *,
+    taxa: Sequence[str] | None = None,
+    quartets: int = ConcordanceOptions.quartets,
+    seed: int = ConcordanceOptions.seed,
+    data_type: str | None = None,
+) -> ConcordanceFactors:
+    """Concordance factors of a tree, as ``mltree concordance`` computes them.
+
+    gene_trees  trees of loci, which may lack taxa: for gene concordance factors (gCF)
+    alignment   a path, or sequences in memory: for site concordance factors (sCF)
+    taxa        names of the rows of a NumPy array
+    quartets    random quartets a branch, for sCF
+
+    Raises:
+        InputError: neither is given, or a tree is broken or of other taxa.
+    """
+    with in_turn(options=ConcordanceOptions):
+        if gene_trees is None and alignment is None:
+            raise InputError("give gene_trees, alignment or both")
+
+        def factors_of(branches: Branches) -> Iterator[Factor]:
+            if gene_trees is not None:
+                genes = _genes(newicks_of(gene_trees), branches.tree)
+                yield _of_genes(gene_concordance(branches, genes))
+            if alignment is not None:
+                patterns = _patterns(source_of(alignment, taxa), data_type, branches.tree)
+                yield _of_sites(site_concordance(branches, patterns, quartets, seed))
+
+        texts, facts = concordance_texts(newick_of(tree), factors_of, ignore)
+    head, *rows = (line.split("\t") for line in texts[CONCORDANCE].splitlines())
+    cells = zip(*rows, strict=True) if rows else [()] * len(head)
+    values = {
+        name: list(column if name == "taxa" else map(_value, column))
+        for name, column in zip(head, cells, strict=True)
+    }
+    return ConcordanceFactors(PhyloTree(facts["tree"]), facts["means"], values)
 
 
 def support(

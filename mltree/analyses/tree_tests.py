@@ -104,7 +104,7 @@ def run_alrt(options: BranchTestOptions, reporter: Reporter) -> None:
         found = _tested_branches(options, problem, reporter)
         newick = found.tree.newick
         texts = {SUPPORTS: newick + "\n", BRANCHES: found.tested.table(found.taxa)}
-        texts |= names_file(problem)
+        texts |= names_file(problem.renamed)
         facts = {"seed": options.seed, "branches": len(found.tested.edges)}
         write(texts, {**facts, "means": found.means, "tree": newick})
 
@@ -352,7 +352,7 @@ def run_test(options: TreeTestOptions, reporter: Reporter) -> None:
         problem = load(options, reporter)
         event, fits = _tested_trees(options, problem, tests, reporter)
         text = "".join(f"{newick}\n" for newick in fits)
-        texts = {TABLE: "".join(_tree_lines(event)), TREES: text, **names_file(problem)}
+        texts = {TABLE: "".join(_tree_lines(event)), TREES: text, **names_file(problem.renamed)}
         write(texts, {"seed": options.seed, **asdict(event)})
 
 

@@ -6,8 +6,10 @@ import atexit
 import hashlib
 import math
 import os
+import secrets
 import shutil
 import stat
+import time
 import warnings
 from collections.abc import Mapping, Sequence
 from contextlib import suppress
@@ -21,7 +23,7 @@ import pyopencl as cl
 
 from mltree.device import check_process
 from mltree.device.layout import FEW_HELD, Layout
-from mltree.device.pocl.linker import POCL_FOLDER, keep_sum
+from mltree.device.pocl.linker import POCL_FOLDER, SUMS, has_sum, keep_sum
 from mltree.program.ops.operation import kernels
 from mltree.program.program import Program
 from mltree.system.errors import DeviceError, InputError
@@ -125,16 +127,6 @@ def kept_files(kind: str, files: Mapping[str, str], mode: int = 0o600) -> Path:
     return folder
 
 
-def files_below(folder: Path, *endings: str) -> set[Path]:
-    """Files with such endings, however deep, while other processes make and remove some."""
-    return {
-        Path(parent, name)
-        for parent, _, names in os.walk(folder)
-        for name in names
-        if name.endswith(endings)
-    }
-
-
 def _own_folder() -> Path:
     """The user's cache folder, made where it is not there yet."""
     if not os.environ.get("XDG_CACHE_HOME", "").strip() and not _home().is_dir():
@@ -210,6 +202,24 @@ WORKERS = tuple(kernels())
 
 SOURCES = (".cl", ".h")
 """Endings of the files that a build may read; prose stands beside them."""
+
+BUILT, COMPILED, BINARY = "built", "compiled", "binary"
+"""Kinds of files that the cache folder has of a build, by their names' beginning: its record, the
+mark of a background build, and the binary where the driver keeps none itself."""
+
+MOST_BUILT = 2_000
+MOST_BYTES = 256 << 20
+"""Builds that are kept, and bytes of them. A run has some 5 of 0.1 MB each."""
+
+IN_USE = 3600.0
+"""Seconds from its last use in which a build stays, however many there are, and between two looks
+for those that are to go."""
+
+DRAFTS = "tempfile_"
+"""Beginning of the names of what PoCL writes, and forgets, among its programs."""
+
+FIRST_LEVEL = "[A-P][A-P]"
+"""Names of the first level of folders that PoCL keeps programs in, which it never removes."""
 
 PROGRAM = "program.bc"
 """The name of the file that PoCL keeps a program in."""
@@ -288,13 +298,9 @@ def has_matrix_unit(device: cl.Device, capability: int = MATRIX_CAPABILITY) -> b
     return is_nvidia(device) and device.compute_capability_major_nv >= capability
 
 
-def context_on(device: cl.Device) -> cl.Context:
-    """A context on a device; NVIDIA's driver takes 0.1 s for each, so that there is but one."""
-    return _context_on(device) if is_nvidia(device) else cl.Context([device])
-
-
 @cache
-def _context_on(device: cl.Device) -> cl.Context:
+def context_on(device: cl.Device) -> cl.Context:
+    """The context on a device: NVIDIA's driver takes 0.1 s for each, and programs belong to one."""
     return cl.Context([device])
 
 
@@ -304,12 +310,18 @@ def build_worker(context: cl.Context, device: cl.Device, name: str, layout: Layo
     Raises:
         DeviceError: the driver could not compile it; carries the end of its log.
     """
-    options, source = _worker_options(device, name, layout), f'#include "{name}.cl"\n'
     about = f"the {name} worker", f"layout {layout}; "
-    program = _compiled(context, device, source, options, *about)
-    with suppress(OSError, DeviceError):
-        mark("built", device, name, layout).touch()
+    program = _compiled(context, device, *_worker_build(device, name, layout), *about)
     return cl.Kernel(program, "worker")
+
+
+_programs: dict[tuple[cl.Context, str, tuple[str, ...]], cl.Program] = {}
+"""The programs of this process, by context, source and options: PoCL takes 30 ms to load one."""
+
+
+def has_programs() -> bool:
+    """True if this process has loaded programs."""
+    return bool(_programs)
 
 
 def _compiled(
@@ -321,10 +333,15 @@ def _compiled(
     hint: str = "",
 ) -> cl.Program:
     """The program, without what NVIDIA's compiler says about its registers."""
+    check_process()
+    key = context, source, tuple(options)
+    if key in _programs:
+        return _programs[key]
     try:
         with warnings.catch_warnings():
             warnings.simplefilter("ignore", cl.CompilerWarning)
-            return _build(context, device, source, options)
+            _programs[key] = _build(context, device, source, options)
+            return _programs[key]
     except cl.RuntimeError as error:
         log = str(error).strip().splitlines()
         raise DeviceError(
@@ -333,10 +350,10 @@ def _compiled(
         ) from error
 
 
-def _worker_options(device: cl.Device, name: str, layout: Layout) -> list[str]:
-    """All that a worker's build depends on, beside the device and its driver."""
+def _worker_build(device: cl.Device, name: str, layout: Layout) -> tuple[str, list[str]]:
+    """Source and options of a worker: all that its build depends on, beside device and driver."""
     limit = [f"-cl-nv-maxrregcount={register_limit(name, layout)}"] if is_nvidia(device) else []
-    return [
+    return f'#include "{name}.cl"\n', [
         *limit,
         *_plain_options(),
         "-cl-mad-enable",
@@ -368,38 +385,57 @@ def _plain_options() -> list[str]:
 def is_built(device: cl.Device, layout: Layout, workers: Sequence[str] = ("sites",)) -> bool:
     """True if the driver will find these workers, which an earlier run has built."""
     with suppress(OSError, DeviceError):
-        marks = (mark("built", device, name, layout.of_worker(name)) for name in workers)
+        marks = (mark(BUILT, device, name, layout.of_worker(name)) for name in workers)
         return all(path.exists() for path in marks)
     return False
 
 
 def mark(kind: str, device: cl.Device, name: str, layout: Layout) -> Path:
-    """The empty file, beside the kernels, that says a worker was ``built`` or ``compiled`` (CPUs).
+    """The file, beside the kernels, that says a worker was ``built`` or ``compiled`` (CPUs).
 
     Raises:
         DeviceError: there is no folder for it.
     """
-    driver = device.name, device.platform.version, device.driver_version
-    parts = (*driver, name, *_worker_options(device, name, layout))
+    return _file_of(kind, device, *_worker_build(device, name, layout))
+
+
+def _file_of(kind: str, device: cl.Device, source: str, options: Sequence[str]) -> Path:
+    """The file of a kind that belongs to one build by one driver."""
+    parts = (device.name, device.platform.version, device.driver_version, source, *options)
     digest = hashlib.sha256("\0".join(parts).encode()).hexdigest()
     return cache_folder() / f"{kind}-{digest[:16]}"
 
 
 def _build(context: cl.Context, device: cl.Device, source: str, options: list[str]) -> cl.Program:
-    """The program, from the binary that an earlier run kept where the driver keeps none itself."""
-    check_process()
-    if is_pocl(device) and POCL_FOLDER in os.environ:
-        return _build_on_pocl(context, source, options)
+    """The program, from what an earlier run kept of it where it is whole."""
     program: cl.Program
-    if is_nvidia(device) or is_pocl(device):
+    try:
+        record = _file_of(BUILT, device, source, options)
+    except DeviceError:
         program = cl.Program(context, source).build(options)
         return program
-    parts = (device.name, device.platform.version, device.driver_version, source, *options)
-    digest = hashlib.sha256("\0".join(parts).encode()).hexdigest()
-    path = cache_folder() / f"kernel-{digest[:16]}.bin"
+    is_new = not record.exists()
+    if is_pocl(device) and POCL_FOLDER in os.environ:
+        program = _build_on_pocl(context, source, options, record)
+    elif is_nvidia(device) or is_pocl(device):
+        program = cl.Program(context, source).build(options)
+    else:
+        binary = _file_of(BINARY, device, source, options)
+        program = _build_with_binary(context, device, source, options, binary)
+    with suppress(OSError):
+        record.touch()  # the time of its last use
+        if is_new:
+            prune()
+    return program
+
+
+def _build_with_binary(
+    context: cl.Context, device: cl.Device, source: str, options: list[str], path: Path
+) -> cl.Program:
+    """The program of a driver that keeps none itself; its binary is kept in a file."""
     with suppress(OSError, cl.Error):
         if (kept := _whole(path.read_bytes())) is not None:
-            program = cl.Program(context, [device], [kept]).build(options)
+            program: cl.Program = cl.Program(context, [device], [kept]).build(options)
             return program
     program = cl.Program(context, source).build(options)
     with suppress(InputError, OSError, cl.Error):
@@ -416,17 +452,140 @@ def _whole(kept: bytes) -> bytes | None:
     return binary if hashlib.sha256(binary).digest() == kept[:size] else None
 
 
-def _build_on_pocl(context: cl.Context, source: str, options: list[str]) -> cl.Program:
-    """The program, and a sum of what PoCL keeps of it (:mod:`mltree.device.pocl.pocl`)."""
+# Programs of PoCL. It keeps each in a folder of two levels (``AB/CDE…/``) whose name only PoCL
+# knows, loads what is there, and ends the process where a file is damaged. So each program is built
+# under a name of its own, a function in its source; the record of the build has that name and the
+# folders, and the files of these are compared with their sums before PoCL is let near them. A
+# program without a record, or with a file that has no sum, is built under a new name.
+
+
+def _build_on_pocl(
+    context: cl.Context, source: str, options: list[str], record: Path
+) -> cl.Program:
+    """The program that an earlier run built, where all of its files are whole, or a new one."""
     folder = Path(os.environ[POCL_FOLDER])
-    before = set(folder.glob(f"*/*/{PROGRAM}"))
-    program: cl.Program = cl.Program(context, source).build(options)
-    if not program.kernel_names:  # PoCL keeps a part of it, or another process is writing it
-        program = cl.Program(context, source).build([*options, f"-DUNSHARED={os.getpid()}"])
-    for made in set(folder.glob(f"*/*/{PROGRAM}")) - before:
-        with suppress(OSError):
-            keep_sum(folder, made.read_bytes())
+    name = _kept_name(folder, record)
+    if name is not None:
+        program: cl.Program = cl.Program(context, source + _named(name)).build(options)
+        if program.kernel_names:  # else PoCL keeps a part of it
+            return program
+    name = secrets.token_hex(8)
+    before = _changes(folder)
+    program = cl.Program(context, source + _named(name)).build(options)
+    changed = [top for top, change in _changes(folder).items() if before.get(top) != change]
+    with suppress(InputError, OSError):
+        kept = _programs_of(folder, changed, name)
+        for program_folder in kept:
+            keep_sum(folder, (folder / program_folder / PROGRAM).read_bytes())
+        write_whole(record, "\n".join([name, *kept]).encode())
     return program
+
+
+def _named(name: str) -> str:
+    """The function, called by nobody, that tells a program from all others."""
+    return f"void build_{name}(void) {{}}\n"
+
+
+def _kept_name(folder: Path, record: Path) -> str | None:
+    """Name of the program of a record; None where there is none, or a damaged file of it."""
+    name, *programs = _content(record) or [""]
+    try:
+        if programs and all(_is_whole(folder, folder / program) for program in programs):
+            return name
+    except OSError:
+        return None
+    for program in programs:
+        _discard(folder, folder / program)
+    return None
+
+
+def _is_whole(folder: Path, program: Path) -> bool:
+    """True if every file that PoCL keeps of a program is as it was made."""
+    files = [program / PROGRAM, *program.rglob("*.so")]
+    return all(has_sum(folder, file.read_bytes()) for file in files)
+
+
+def _changes(folder: Path) -> dict[str, int]:
+    """When a program was last made or removed, by the first level of its folder, in ns."""
+    return {x.name: x.stat().st_mtime_ns for x in folder.glob(FIRST_LEVEL)}
+
+
+def _programs_of(folder: Path, tops: Sequence[str], name: str) -> list[str]:
+    """Folders, below those of the first level, of the program of this name.
+
+    All that there are where none tells its name.
+    """
+    files = [file for top in tops for file in (folder / top).glob(f"*/{PROGRAM}")]
+    named = [file for file in files if f"build_{name}".encode() in file.read_bytes()]
+    return [str(file.parent.relative_to(folder)) for file in named or files]
+
+
+def prune(most: int = MOST_BUILT, most_bytes: int = MOST_BYTES) -> None:
+    """Remove the builds that were used least recently, unless that was done a short while ago.
+
+    Other processes may build and load programs meanwhile: drivers compile again what is gone. A
+    folder that the user gives PoCL may have programs of others, and is left alone.
+    """
+    folder, now = cache_folder(), time.time()
+    done = folder / "pruned"
+    if _last_use(done) > now - IN_USE:
+        return
+    done.touch()
+    pocl = Path(os.environ.get(POCL_FOLDER, ""))
+    is_ours = pocl.parent == folder
+    oldest, total, kept = now, 0, set[Path]()
+    records = sorted(folder.glob(f"{BUILT}-*"), key=_last_use, reverse=True)
+    for number, record in enumerate(records, 1):
+        programs = {pocl / name for name in _content(record)[1:]} if is_ours else set()
+        compiled, binary = (
+            record.with_name(record.name.replace(BUILT, kind)) for kind in (COMPILED, BINARY)
+        )
+        total += sum(map(_size, (*programs, binary)))
+        is_few = number <= most and total <= most_bytes
+        if is_few or _last_use(record) > now - IN_USE:
+            kept |= programs
+            oldest = min(oldest, _last_use(record))
+        else:
+            for path in (record, compiled, binary):
+                path.unlink(missing_ok=True)
+    if is_ours:
+        for path in {*pocl.glob(f"{FIRST_LEVEL}/*"), *pocl.glob(f"{DRAFTS}*")} - kept:
+            if _last_use(path) < now - IN_USE:
+                _discard(pocl, path)
+        for path in (pocl / SUMS).glob("*"):
+            if _last_use(path) < oldest - IN_USE:  # a sum is older than the record of its build
+                path.unlink(missing_ok=True)
+
+
+def _content(record: Path) -> list[str]:
+    """Name of the program of a record, then its folders; nothing where it cannot be read."""
+    try:
+        return record.read_text(encoding="ascii").split()
+    except (OSError, ValueError):
+        return []
+
+
+def _discard(folder: Path, program: Path) -> None:
+    """Remove a program, which no process sees in parts."""
+    with suppress(OSError):
+        program = program.rename(folder / f"{DRAFTS}{secrets.token_hex(8)}")
+    shutil.rmtree(program, ignore_errors=True)
+    with suppress(OSError):
+        program.unlink(missing_ok=True)
+
+
+def _last_use(path: Path) -> float:
+    """Time of a file, in seconds; the start of all time where another process has removed it."""
+    try:
+        return path.stat().st_mtime
+    except OSError:
+        return 0
+
+
+def _size(path: Path) -> int:
+    """Bytes of a file, or of all files of a folder; 0 where there is none."""
+    files = [path, *path.rglob("*")]
+    return sum(x.stat().st_size for x in files if x.is_file())
 
 
 def local_memory(kernel: cl.Kernel, device: cl.Device) -> int:

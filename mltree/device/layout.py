@@ -11,7 +11,8 @@ import numpy as np
 import numpy.typing as npt
 
 from mltree.data.patterns import Patterns, SiteSystems
-from mltree.program.contract import REDUCE_WIDTH, WARP
+from mltree.program.contract import MOST_TEAM, REDUCE_WIDTH, WARP
+from mltree.program.engine import ChainRoom
 from mltree.program.ops.operation import Records
 from mltree.program.ops.reduce import Rell
 from mltree.program.program import Program
@@ -75,6 +76,10 @@ KEEPING = ("sites", "sweeps")
 
 PIECE = 24
 """Steps of subtrees that are walked apart where whole trees would leave compute units idle."""
+
+TEAM_ROUNDS = 8
+"""Rounds of blocks of each work-group that shares a chain, at least: a barrier of the team costs as
+much as one."""
 
 WALKS_A_UNIT = 1.5
 """Fewer walks per compute unit than this: walk subtrees apart."""
@@ -333,6 +338,14 @@ def longest_walk(layout: Layout, compute_units: int, patterns: Patterns, trees: 
         return 0
     is_busy = trees * spans >= WALKS_A_UNIT * compute_units
     return patterns.n_tips if is_busy else PIECE
+
+
+def chain_room(layout: Layout, compute_units: int, blocks: int) -> ChainRoom:
+    """See :attr:`mltree.program.engine.ChainEngine.chains`; a work-group fills a compute unit."""
+    if layout.lanes == 1:
+        return ChainRoom()
+    team = max(1, min(MOST_TEAM, blocks // layout.rows // TEAM_ROUNDS, compute_units))
+    return ChainRoom(team, max(1, compute_units // team))
 
 
 class Blocks(Value, eq=False):

@@ -13,7 +13,7 @@ import pyopencl as cl
 
 from mltree.data.patterns import Patterns
 from mltree.device.build import build_kernels, context_on, is_nvidia, worker_of
-from mltree.device.layout import Blocks, Layout, add_lanes, longest_walk, splits_lanes
+from mltree.device.layout import Blocks, Layout, add_lanes, chain_room, longest_walk, splits_lanes
 from mltree.device.memory import LEAST, Memory, NamingDevice, raise_fault, room_on
 from mltree.device.timing import Breakdown, DeviceTimes
 from mltree.device.worker import BUFFERS, BackgroundBuild, Dispatch, Launch, Plan, Worker
@@ -29,7 +29,7 @@ from mltree.program.contract import (
     StateLayout,
     Sync,
 )
-from mltree.program.engine import Result, Weights
+from mltree.program.engine import ChainRoom, Result, Weights
 from mltree.program.ops.operation import Stage
 from mltree.program.ops.state import model_rows, series_rows
 from mltree.program.program import Program
@@ -128,6 +128,13 @@ class Session:
     def longest_walk(self, trees: int) -> int:
         """See :func:`mltree.device.layout.longest_walk`."""
         return longest_walk(self.layout, self.device.max_compute_units, self._patterns, trees)
+
+    @property
+    def chains(self) -> ChainRoom:
+        """See :class:`mltree.program.engine.ChainEngine`."""
+        is_cpu = bool(self.device.type & cl.device_type.CPU)
+        units = 1 if is_cpu else self.device.max_compute_units
+        return chain_room(self.layout, units, self._blocks.count)
 
     def load_models(self, models: Sequence[ModelArrays]) -> None:
         """Take models, a row each."""

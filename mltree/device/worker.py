@@ -17,6 +17,7 @@ import numpy as np
 import pyopencl as cl
 
 from mltree.device.build import (
+    COMPILED,
     build_worker,
     context_on,
     is_nvidia,
@@ -179,6 +180,8 @@ class Worker:
             groups = min(max(jobs), self.resident(program), most)
             return [Launch(0, len(jobs), groups)]
         most = min(most, self.most_groups)
+        if any(stage.is_joint for stage in program.stages):
+            most = min(most, self.resident(program))
         return [Launch(n, n + 1, min(count, most)) for n, count in enumerate(jobs)]
 
     def arguments(
@@ -304,7 +307,7 @@ def _start(device: DeviceInfo, layout: Layout, workers: Sequence[str]) -> subpro
 
 
 def _mark(device: DeviceInfo, layout: Layout, worker: str) -> Path:
-    return mark("compiled", device.handle, worker, layout.of_worker(worker))
+    return mark(COMPILED, device.handle, worker, layout.of_worker(worker))
 
 
 def _end(running: dict[str, subprocess.Popen[bytes]]) -> None:

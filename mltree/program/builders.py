@@ -22,7 +22,7 @@ from mltree.program.ops.optimise import Optimise, Repeat
 from mltree.program.ops.reduce import RELL, Reduce, Rell
 from mltree.program.ops.scan import TRIPLET, Scan, Triplets
 from mltree.program.ops.sites import Sites
-from mltree.program.ops.sweeps import SWEEP, Sweeps, chain_words
+from mltree.program.ops.sweeps import SWEEP, Sweeps, chain_slots, chain_words
 from mltree.program.ops.walk import WALK, WALK_STEP, Walk
 from mltree.program.planner import Piece, ScanTasks
 from mltree.program.program import Program
@@ -495,16 +495,17 @@ def rell(rows: int, weights: int, parts: int = 1, first_weights: int = 0) -> Pro
     return Program((Rell(record),), 1)
 
 
-def sweeps(chains: int, tips: int, parts: int, count: int, regrafts: int) -> Program:
+def sweeps(chains: int, tips: int, parts: int, count: int, regrafts: int, team: int = 1) -> Program:
     """``count`` sweeps of every chain, a tree of all taxa on all parts, with so many regrafts each.
 
     Chain n has the models from row ``2 n parts`` on, and behind them those that are proposed. Its
     state lies after those of the chains before it (:func:`mltree.program.ops.sweeps.chain_words`).
+    ``team``: work-groups that share a chain (:class:`mltree.program.engine.ChainRoom`).
     """
     number = np.arange(chains, dtype=np.int32)
     cases = table(CASE, chains, first_part=0, parts=parts, model=2 * parts * number, weights=0)
-    nodes, words = 2 * tips - 2, chain_words(tips)
-    slots, matrices = tips - 2 + nodes, (nodes + SPARE_LENGTHS) * parts
+    words, slots = chain_words(tips), chain_slots(tips)
+    matrices = (2 * tips - 2 + SPARE_LENGTHS) * parts
     records = table(
         SWEEP,
         chains,
@@ -520,6 +521,7 @@ def sweeps(chains: int, tips: int, parts: int, count: int, regrafts: int) -> Pro
         tips=tips,
         sweeps=count,
         regrafts=regrafts,
+        team=team,
     )
     return Program((Sweeps(records),), 1, cases)
 

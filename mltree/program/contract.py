@@ -102,8 +102,9 @@ class Chain(enum.IntEnum):
     """Words in front of a chain's tree.
 
     Behind them lie ``lengths[N + SPARE_LENGTHS]``, ``parent[N]``, ``left[N]``, ``right[N]`` and
-    ``spare[N]``, for nodes 0 .. N - 1 of a tree that hangs from tip 0: tips are 0 .. T - 1, and a
-    node's length is that of the branch above it. What hangs from tip 0 is its left child.
+    ``spare[N]`` for nodes 0 .. N - 1 of a tree that hangs from tip 0: tips are 0 .. T - 1, and a
+    node's length is that of the branch above it. What hangs from tip 0 is its left child. The sums
+    of a team follow, ``sums[2][MOST_TEAM][3]``.
     """
 
     HEAT = 0
@@ -139,10 +140,18 @@ class Chain(enum.IntEnum):
     """How often each was accepted, or changed something, from here on."""
     ATTEMPT = 22
     """Number of the proposed model, which has a random number of its own."""
+    TICKET = 23
+    """Work-groups of a team that have come to its barriers, 32 bits; 0 to begin with."""
 
 
 CHAIN_WORDS = 24
 """Words in front of a chain's lengths."""
+
+MOST_TEAM = 16
+"""Work-groups that share a chain at most."""
+
+TEAM_WORDS = 2 * 3 * MOST_TEAM
+"""Sums of a team, behind a chain's tree."""
 
 SPARE_LENGTHS = 2
 """Lengths behind those of the nodes, for P matrices of a proposal."""
@@ -249,7 +258,7 @@ _KNOWN_TO_KERNELS = """
     LEAST_PROMISE GAIN_PER_PROMISE MOST_MIXED UPHILL MOST_GROWTH LEAST_REACH SATURATED RIDGE
     RELL_TILE
     FLOW_NEAR SERIES_OCTAVES MOST_TERMS NO_SERIES
-    CHAIN_WORDS SPARE_LENGTHS MOVE_STRIDE MOST_MEAN
+    CHAIN_WORDS MOST_TEAM SPARE_LENGTHS MOVE_STRIDE MOST_MEAN
 """
 _DEFINED = vars(eigen) | globals()
 NUMBERS = {name: _DEFINED[name] for name in _KNOWN_TO_KERNELS.split()} | {

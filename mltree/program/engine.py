@@ -154,6 +154,25 @@ class ReplicateEngine(Engine, Protocol):
         """
 
 
+class ChainRoom(NamedTuple):
+    """How an engine sweeps chains (:func:`mltree.program.builders.sweeps`)."""
+
+    team: int = 1
+    """Work-groups that share a chain. It depends on the data and the kind of device alone, because
+    sums do."""
+    at_once: int = 1
+    """Chains that are swept in the time of one."""
+
+
+@runtime_checkable
+class ChainEngine(Engine, Protocol):
+    """An engine that sweeps chains."""
+
+    @property
+    def chains(self) -> ChainRoom:
+        """How it does so."""
+
+
 # The reference engine: the living definition of every operation, in NumPy and fp64.
 #
 # Each operation (:mod:`mltree.program.ops`) computes by its formula; every device test is
@@ -168,6 +187,7 @@ class ReferenceEngine(ReferenceState):
 
     name = "NumPy reference (AVX layout, fp64)"
     room = Room(UNBOUNDED, UNBOUNDED, UNBOUNDED)
+    chains = ChainRoom()
 
     def __init__(
         self, patterns: Patterns, categories: int, bounds: tuple[float, float], systems: int = 1

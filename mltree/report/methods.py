@@ -14,6 +14,7 @@ from importlib.resources import files
 
 from mltree.models.names import outside_braces
 from mltree.report.lines import counted
+from mltree.supports.resampling import SamplingScheme
 from mltree.system import __version__
 from mltree.system.values import Value
 
@@ -27,6 +28,9 @@ SUPPORTS = {
     "TBE": "the transfer bootstrap expectation",
 }
 """Names of supports in a paper."""
+
+DRAWN = {"FBP", "TBE", "UFBoot2"}
+"""Supports from replicates that ``--sampling`` draws."""
 
 Cite = Callable[..., str]
 """Function from keys of references to their numbers in the text."""
@@ -86,6 +90,8 @@ class Methods(Value, kw_only=True):
     """Criterion of the choice."""
     supports: Mapping[str, int | None] = field(default_factory=dict)
     """Supports of the tree's branches: keys of :data:`SUPPORTS`, and the number of replicates."""
+    sampling: str = "sites"
+    """Scheme by which the replicates of a bootstrap were drawn, as ``--sampling`` names it."""
     has_converged: bool | None = None
     """Verdict of autoMRE about the bootstrap's replicates; None where it was not asked."""
     is_estimated: bool = True
@@ -137,10 +143,11 @@ def methods_text(done: Methods) -> str:
         )
     if done.supports:
         named = [
-            f"{SUPPORTS[name]}{cite(name)}{_replicates(name, replicates, done, cite)}"
+            f"{_support(name, done)}{cite(name)}{_replicates(name, replicates, done, cite)}"
             for name, replicates in done.supports.items()
         ]
         sentences.append(f"Branch supports are {_listed(named)}.")
+        sentences += _drawn(done, cite)
     if done.on_pocl:
         sentences.append(f"Likelihoods were computed on CPUs through PoCL{cite('PoCL')}.")
     references = [_folded(f"[{n}] {text}", "    ") for n, text in enumerate(cited, 1)]
@@ -152,6 +159,26 @@ def methods_text(done: Methods) -> str:
 def _folded(text: str, indent: str = "") -> str:
     """A text in lines that end between words: SH-aLRT stays whole."""
     return textwrap.fill(text, WIDTH, subsequent_indent=indent, break_on_hyphens=False)
+
+
+def _support(name: str, done: Methods) -> str:
+    """Name of a support in a paper: what it is called depends on how replicates are drawn."""
+    if name == "FBP" and SamplingScheme.of(done.sampling).kept is not None:
+        return "the jackknife"
+    return SUPPORTS[name]
+
+
+def _drawn(done: Methods, cite: Cite) -> list[str]:
+    """The sentence on how replicates were drawn, where that is not by sites alone."""
+    scheme = SamplingScheme.of(done.sampling)
+    if scheme.is_usual or not done.supports.keys() & DRAWN:
+        return []
+    if scheme.kept is not None:
+        share = f"{100 * (1 - scheme.kept):.3g}%"
+        return [f"Each replicate left out {share} of the sites of every part, drawn at random."]
+    within = ", and within each of them its sites" if scheme.sites else ""
+    whole = f"the parts of the alignment with replacement{within}{cite('genes')}"
+    return [f"Each replicate drew {whole}."]
 
 
 def _replicates(name: str, replicates: int | None, done: Methods, cite: Cite) -> str:

@@ -60,6 +60,8 @@ class HostLoad(NamedTuple):
 
     compiles: bool = False
     """True if the process compiles kernels for a CPU."""
+    launches: bool = True
+    """True if the process has run no kernels yet: what they take is not in ``resident``."""
     builders: int = 0
     """Processes that build kernels ahead."""
     ranks: int = 1
@@ -194,7 +196,8 @@ class Demand(NamedTuple):
             wide = rows.drawn * n_patterns * WEIGHT_BYTES
             stays = keeps_drawn(devices, rows.drawn, n_patterns)
             on_host += taken + (wide if stays else min(wide, RESAMPLED_BYTES))
-        process = load.resident + LAUNCHED_BYTES + on_host + load.compiles * COMPILING_BYTES
+        process = load.resident + on_host
+        process += load.launches * LAUNCHED_BYTES + load.compiles * COMPILING_BYTES
         builder = BUILDER_BYTES if devices[0].is_cpu else GPU_BUILDER_BYTES
         return MemoryPlanned(
             device=", ".join(info.name for info in devices),

@@ -16,7 +16,7 @@ from typing import Any
 import numpy as np
 
 from mltree.data.patterns import Patterns, empty_slots, usual_sizes
-from mltree.device.build import is_built
+from mltree.device.build import has_programs, is_built
 from mltree.device.discovery import REFERENCE, DeviceInfo, choose_devices, shares_pay
 from mltree.device.layout import Layout
 from mltree.device.layout_choice import (
@@ -325,6 +325,7 @@ class EnginePlan(Value, kw_only=True):
         workers = search_workers(layout) if searches else ("sites",)
         return HostLoad(
             compiles=device.is_cpu and not is_built(device.handle, layout, workers),
+            launches=not has_programs(),
             builders=builders(device, layout) if searches and not self.is_sharded else 0,
             ranks=local_rank()[1],
             resident=resident_bytes(),

@@ -185,10 +185,27 @@ NAMES = "names"
 """The kind of the file that tells which name a taxon of a changed name has in the alignment."""
 
 
-def names_file(problem: Problem) -> dict[str, str]:
-    """The content of a .names file, by its kind; nothing where no name is changed."""
-    rows = "".join(f"{name}\t{before}\n" for name, before in problem.renamed.items())
+def names_file(renamed: Mapping[str, str]) -> dict[str, str]:
+    """The content of a .names file, by its kind; nothing where no name is changed.
+
+    renamed  names in the alignment by the names in results
+    """
+    rows = "".join(f"{name}\t{before}\n" for name, before in renamed.items())
     return {NAMES: f"name\talignment\n{rows}"} if rows else {}
+
+
+def one_renaming(renamed: Mapping[str, Mapping[str, str]], emit: Emit) -> dict[str, str]:
+    """Names in alignments by the names in results, with a notice where alignments disagree.
+
+    renamed  such names of each alignment, by its name
+    """
+    known: dict[str, tuple[str, str]] = {}
+    for alignment, names in renamed.items():
+        for name, before in names.items():
+            first, where = known.setdefault(name, (before, alignment))
+            if first != before:
+                emit(Notice(f"{name} is {first} in {where} and {before} in {alignment}"))
+    return {name: before for name, (before, _) in known.items()}
 
 
 def read_names(path: str) -> dict[str, str]:
@@ -502,6 +519,7 @@ class LoggedRun:
             seed=seed,
             chooses=options.chooses,
             supports=supports or {},
+            sampling=getattr(options, "sampling", "sites"),
             is_estimated=is_estimated,
             on_pocl=any(device.is_cpu for device in engines.devices),
         )
@@ -542,7 +560,7 @@ class LoggedRun:
         self, result: TreeResult, newick: str, texts: dict[str, str], spent: Sequence[str] = ()
     ) -> None:
         """Write the results, and them all as JSON; see :func:`deliver`."""
-        workspace, texts = self.options.workspace, {**texts, **names_file(self.problem)}
+        workspace, texts = self.options.workspace, {**texts, **names_file(self.problem.renamed)}
         paths = [*self.files, *map(workspace.path, [*texts, self.result_kind])]
         values = self._values(self._event(result, newick), paths)
         texts = {**texts, self.result_kind: result_text(values)}

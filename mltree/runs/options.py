@@ -256,13 +256,6 @@ def share_of(text: str) -> float:
     return share
 
 
-def burnin_of(text: str) -> str:
-    """A share to leave out, below 1, or ``auto``. Raises: ValueError."""
-    if text != AUTO and share_of(text) >= 1.0:
-        raise ValueError("a burn-in of all samples leaves none")
-    return text
-
-
 def threads_of(text: str) -> int:
     """A number of threads, from 1 on, which drivers have to know before they are loaded.
 

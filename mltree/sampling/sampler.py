@@ -21,7 +21,7 @@ from mltree.models.eigen import ModelArrays
 from mltree.models.partitioned import PartitionModel
 from mltree.program import builders
 from mltree.program.contract import COUNTED_MOVES, MOVE_STRIDE, Chain, HostMove, Move
-from mltree.program.engine import NO_CONTROL, Engine
+from mltree.program.engine import NO_CONTROL, ChainEngine
 from mltree.program.ops.sweeps import ChainTree, chain_words
 from mltree.program.program import Program
 from mltree.program.random_numbers import Stream
@@ -79,8 +79,6 @@ class SamplerSettings(Value):
     """Rungs to choose, up to this, once the barrier is known; 0 where they stay as they are."""
     barrier_a_rung: float = BARRIER_A_RUNG
     """Mean barrier between rungs that are chosen: with 1 half of the swaps are taken."""
-    at_once: int = 1
-    """Chains that a device sweeps side by side in the time of one."""
     burn_in: int | None = None
     """Iterations of burn-in; None to end it once lnL has settled."""
     sweeps: int = 1
@@ -121,7 +119,7 @@ class Sampler:
 
     def __init__(
         self,
-        engine: Engine,
+        engine: ChainEngine,
         tips: int,
         model: PartitionModel,
         priors: Priors,
@@ -171,7 +169,8 @@ class Sampler:
     def _program(self, sweeps: int) -> Program:
         settings, parts = self.settings, self.space.model.n_parts
         chains = settings.runs * settings.rungs
-        return builders.sweeps(chains, self.tips, parts, sweeps, settings.regrafts)
+        team = self.engine.chains.team
+        return builders.sweeps(chains, self.tips, parts, sweeps, settings.regrafts, team)
 
     def _begin_words(self, starts: Sequence[Tree]) -> None:
         settings, words = self.settings, self.words
@@ -255,14 +254,15 @@ class Sampler:
     def _wanted_rungs(self) -> int:
         """Rungs for the barrier of the last round, whose chains keep the device busy to the end.
 
-        A device sweeps `at_once` chains in the time of one, so fewer leave it idle: on an H200 156
+        A device sweeps so many chains in the time of one that fewer leave it idle: on an H200 156
         chains of DS1 took 7.6 ms a sweep, 132 took 4.9. Rungs at no cost shorten round trips.
         """
         settings = self.settings
         wanted = 1 + round(self.ladders.barrier / settings.barrier_a_rung)
-        waves = max(1, round(wanted * settings.runs / settings.at_once))
-        filling = waves * settings.at_once // settings.runs
-        if settings.at_once > 1:
+        at_once = self.engine.chains.at_once
+        waves = max(1, round(wanted * settings.runs / at_once))
+        filling = waves * at_once // settings.runs
+        if at_once > 1:
             wanted = min(filling, 2 * wanted)
         return int(np.clip(wanted, LEAST_RUNGS, settings.most_rungs))
 
@@ -358,6 +358,7 @@ class Sampler:
 
     def _run(self, program: Program) -> None:
         words = self.words
+        words[:, Chain.TICKET] = 0
         counted = slice(Chain.TRIED, Chain.TRIED + 2 * COUNTED_MOVES)
         words[:, counted] = 0
         result = self.engine.run(program, words.ravel(), NO_CONTROL)

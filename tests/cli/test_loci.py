@@ -62,6 +62,34 @@ def test_a_folder_is_many_loci(run: Run, folder: Path) -> None:
     assert Path("loci.mltree.bestTrees").read_text().splitlines() == trees
 
 
+def test_names_that_are_changed_lead_back(run: Run, folder: Path) -> None:
+    for number, old in enumerate(("a0", "b0", "a1")):
+        for file in folder.glob("*.fa"):
+            new = ("Pan:1", "Pan:2", "Pan_2")[number]
+            file.write_text(file.read_text().replace(f">{old}\n", f">{new}\n"))
+    (folder / "c.fa").write_text((folder / "c.fa").read_text().replace(">c0\n", ">Pan;1\n"))
+    for _ in range(2):  # the second run takes them from the journal
+        result = run("search", "loci", *OPTIONS)
+        assert result.exit_code == 0, result.output
+        assert "Pan_1 is Pan:1 in a.fa and Pan;1 in c.fa" in result.stderr
+        assert table(Path("loci.mltree.names")) == [
+            ["name", "alignment"],
+            ["Pan_1", "Pan:1"],
+            ["Pan_2", "Pan:2"],
+        ]
+    facts = json.loads(Path("loci.mltree.json").read_text())
+    assert facts["files"]["names"] == "loci.mltree.names"
+    assert [one.get("renamed") for one in facts["loci"] if "taxa" in one] == [
+        {"Pan_1": "Pan:1"},
+        {"Pan_2": "Pan:2"},
+        {"Pan_1": "Pan;1"},
+    ]
+    for file in folder.glob("*.fa"):
+        file.write_text(file.read_text().replace(":", "").replace(";", ""))
+    assert run("search", "loci", *OPTIONS, "--redo").exit_code == 0
+    assert not Path("loci.mltree.names").exists()
+
+
 def test_files_in_the_order_given_and_as_json(run: Run, folder: Path) -> None:
     files = [folder / "c.fa", folder / "a.fa"]
     result = run("search", *files, *OPTIONS, "--prefix", "x", "--json")

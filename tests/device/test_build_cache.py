@@ -5,13 +5,15 @@ from __future__ import annotations
 import os
 import subprocess
 import sys
+import time
 from collections.abc import Callable
 from pathlib import Path
 
 import pytest
 
 from mltree.device import build as cache
-from mltree.device.build import find_folder, is_trusted, kept_files
+from mltree.device.build import find_folder, is_trusted, kept_files, prune
+from mltree.device.pocl.linker import SUMS, keep_sum
 from mltree.system.errors import DeviceError
 
 
@@ -161,3 +163,89 @@ def test_files_are_kept_once_for_each_content(root: Path, monkeypatch: pytest.Mo
     assert [(x / "a").read_text() for x in (one, two)] == ["one", "two"]
     assert mode(one / "a") == 0o700
     assert {x.name for x in root.iterdir()} == {one.name, two.name}
+
+
+HOUR = 3600.0
+
+
+@pytest.fixture
+def programs(root: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """PoCL's folder of ten programs of 1,000 bytes: number n was used n + 1 hours ago."""
+    monkeypatch.setattr(cache, "cache_folder", lambda: root)
+    pocl = root / "pocl-programs"
+    monkeypatch.setenv("POCL_CACHE_DIR", str(pocl))
+    for number in range(10):
+        program = pocl / "AB" / f"C{number}"
+        program.mkdir(parents=True)
+        content = bytes([number]) * 1000
+        (program / "program.bc").write_bytes(content)
+        keep_sum(pocl, content)
+        (root / f"built-{number}").write_text(f"name\nAB/C{number}\n")
+        (root / f"compiled-{number}").touch()
+        sums = pocl / SUMS / cache.hashlib.sha256(content).hexdigest()
+        for path in (root / f"built-{number}", program, sums):
+            _used(path, number + 1)
+    return pocl
+
+
+def _used(path: Path, hours: float) -> None:
+    used = time.time() - hours * HOUR
+    os.utime(path, (used, used))
+
+
+def _left(programs: Path) -> set[int]:
+    """Numbers of the programs that are left, whole."""
+    left = {int(path.name[1:]) for path in programs.glob("AB/*")}
+    for kind in ("built", "compiled"):
+        assert {int(path.name[-1]) for path in programs.parent.glob(f"{kind}-*")} == left
+    return left
+
+
+@pytest.mark.parametrize(
+    ("most", "most_bytes", "recent", "left"),
+    [(10, 10_000, 0, 10), (4, 10_000, 0, 4), (10, 3_500, 0, 3), (2, 10_000, 5, 5), (0, 0, 0, 0)],
+)
+def test_what_was_used_least_recently_goes(
+    programs: Path, most: int, most_bytes: int, recent: int, left: int
+) -> None:
+    for number in range(recent):
+        assert cache.has_sum(programs, bytes([number]) * 1000), "looked at before PoCL is"
+        _used(programs.parent / f"built-{number}", 0.9)
+    prune(most, most_bytes)
+    assert _left(programs) == set(range(left))
+    assert len(list((programs / SUMS).iterdir())) <= left + 1
+    assert all(cache.has_sum(programs, bytes([number]) * 1000) for number in range(left))
+    assert not list(programs.glob("tempfile_*"))
+
+
+def test_what_no_record_names_goes_once_it_is_old(programs: Path) -> None:
+    for name, hours in (("AB/old", 2), ("CD/old", 2), ("AB/new", 0), ("tempfile_x", 2)):
+        (programs / name).mkdir(parents=True)
+        _used(programs / name, hours)
+    (programs / "tempfile_y").touch()
+    _used(programs / "tempfile_y", 2)
+    prune()
+    names = {str(path.relative_to(programs)) for path in programs.glob("*/*")}
+    assert "AB/new" in names
+    assert not {"AB/old", "CD/old"} & names
+    assert not list(programs.glob("tempfile_*"))
+    assert len(list(programs.glob("AB/C*"))) == 10
+
+
+def test_nothing_is_looked_for_twice_in_a_short_while(programs: Path) -> None:
+    prune()
+    prune(0, 0)
+    assert _left(programs) == set(range(10))
+    _used(programs.parent / "pruned", 1.1)
+    prune(0, 0)
+    assert not _left(programs)
+
+
+def test_programs_in_a_users_own_folder_stay(
+    programs: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    own = programs.rename(tmp_path / "own")
+    monkeypatch.setenv("POCL_CACHE_DIR", str(own))
+    prune(0, 0)
+    assert len(list(own.glob("AB/*"))) == 10
+    assert not list(programs.parent.glob("built-*"))

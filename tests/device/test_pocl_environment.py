@@ -2,16 +2,18 @@
 
 from __future__ import annotations
 
+import ast
 import os
 import random
 import subprocess
 import sys
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
 import pytest
 
 from mltree.device.pocl import pocl as environment
-from mltree.device.pocl.linker import SUMS, keep_sum, sum_of
+from mltree.device.pocl.linker import SUMS, sum_of
 from mltree.device.pocl.pocl import CHANGED, KERNELS, for_a_call, prepare, prepare_process
 from mltree.system.errors import DeviceError
 from mltree.system.process import DRIVERS, LIBRARIES
@@ -144,27 +146,13 @@ def test_a_call_puts_the_environment_back(monkeypatch: pytest.MonkeyPatch) -> No
     assert dict(os.environ) == before
 
 
-def test_programs_with_a_damaged_file_go(folder: Path) -> None:
-    pocl = folder / POCL
-    for name in ("whole", "new", "cut", "other", "empty", "no sum", "half", "nothing"):
-        program = pocl / "AB" / name
-        library = program / "worker" / "1-1-1" / "worker.so"
-        library.parent.mkdir(parents=True)
-        for file, content in ((library, b"library"), (program / "program.bc", b"BC")):
-            file.write_bytes(content + name.encode())
-            keep_sum(pocl, file.read_bytes())
-    libraries = {"cut": b"libra", "other": b"librarY", "empty": b"", "no sum": b"another"}
-    for name, content in libraries.items():
-        (pocl / "AB" / name / "worker" / "1-1-1" / "worker.so").write_bytes(content)
-    for name, content in {"half": b"B", "new": b"half a second old", "nothing": b""}.items():
-        (pocl / "AB" / name / "program.bc").write_bytes(content)
-    os.utime(pocl / "AB" / "half", (0, 0))
-    prepare({})
-    assert {path.name for path in (pocl / "AB").iterdir()} == {"whole", "new"}
-    assert len(list((pocl / "AB").rglob("*.*"))) == 4
-
-
 BUILD = """
+import sys
+looked = set()
+def note(event, arguments):
+    if event in ("os.listdir", "os.scandir"):
+        looked.add(str(arguments[0]))
+sys.addaudithook(note)
 import numpy as np, pyopencl as cl
 from mltree.device.build import build_kernels, context_on
 from mltree.device.discovery import find_devices
@@ -179,30 +167,88 @@ cl.enqueue_copy(queue, wide, buffers[1])
 print(kernel.function_name, wide.sum(), flush=True)
 """
 
+LOOKED = """
+cache, pocl = sys.argv[1:]
+print(sorted(x for x in looked if x in (cache, pocl) or x.startswith(pocl)), flush=True)
+"""
+
+
+def _built(root: Path, more: str = "") -> str:
+    """Output of a process that builds a kernel, keeps it below a root, and runs it."""
+    environment = {**os.environ, "XDG_CACHE_HOME": str(root)}
+    environment.pop("POCL_CACHE_DIR", None)
+    command = [
+        sys.executable,
+        "-c",
+        BUILD + more,
+        *map(str, (root / "mltree", root / "mltree" / POCL)),
+    ]
+    return subprocess.run(
+        command, env=environment, capture_output=True, text=True, check=False
+    ).stdout
+
 
 @pytest.mark.parametrize("kind", ["program.bc", "*.so"])
 @pytest.mark.parametrize("damage", ["half", "zeros", "noise"])
 def test_what_is_damaged_is_compiled_again(kind: str, damage: str, tmp_path: Path) -> None:
-    def built() -> str:
-        environment = {**os.environ, "XDG_CACHE_HOME": str(tmp_path)}
-        environment.pop("POCL_CACHE_DIR", None)
-        command = [sys.executable, "-c", BUILD]
-        return subprocess.run(
-            command, env=environment, capture_output=True, text=True, check=False
-        ).stdout
-
     pocl = tmp_path / "mltree" / POCL
-    assert built() == "widen 384.0\n"
+    assert _built(tmp_path) == "widen 384.0\n"
     (file,) = pocl.rglob(kind)
     whole, made = file.read_bytes(), file.stat().st_ino
-    assert built() == "widen 384.0\n"
+    assert _built(tmp_path) == "widen 384.0\n"
     assert file.stat().st_ino == made, "kept"
-    program = pocl.joinpath(*file.relative_to(pocl).parts[:2])
     half = len(whole) // 2
     noise = random.Random(1).randbytes(half)
     file.write_bytes({"half": b"", "zeros": bytes(half), "noise": noise}[damage] + whole[:half])
-    os.utime(program, (0, 0))
-    assert built() == "widen 384.0\n"
+    assert _built(tmp_path) == "widen 384.0\n"
     (file,) = pocl.rglob(kind)
     assert file.stat().st_size == len(whole), "made again"
     assert (pocl / SUMS / sum_of(file.read_bytes())).exists()
+
+
+def test_a_start_looks_at_what_it_needs_alone(tmp_path: Path) -> None:
+    """However many programs are kept, the files of this build's are all that is looked at."""
+    assert _built(tmp_path) == "widen 384.0\n"
+    pocl = tmp_path / "mltree" / POCL
+    (program,) = {file.parent for file in pocl.rglob("program.bc")}
+    first, looked = _built(tmp_path, LOOKED).splitlines()
+    assert first == "widen 384.0"
+    paths = {Path(path) for path in ast.literal_eval(looked)}
+    assert program in paths
+    assert all(path.is_relative_to(program) for path in paths)
+
+
+def test_a_kept_program_without_its_record_is_not_loaded(tmp_path: Path) -> None:
+    """A process that was killed may have left half of it, of the right size."""
+    assert _built(tmp_path) == "widen 384.0\n"
+    pocl = tmp_path / "mltree" / POCL
+    (kept,) = pocl.rglob("program.bc")
+    kept.write_bytes(kept.read_bytes()[:-64].ljust(kept.stat().st_size, b"\xcc"))
+    (record,) = (tmp_path / "mltree").glob("built-*")
+    record.unlink()
+    assert _built(tmp_path) == "widen 384.0\n"
+    assert len(list(pocl.rglob("program.bc"))) == 2
+
+
+PRUNE = """
+import os
+from mltree.device import build
+real, mine = build._file_of, []
+build._file_of = lambda *arguments: mine.append(real(*arguments)) or mine[-1]
+for number in range(1, 4):
+    (kernel,) = build_kernels(context, device, "widen", FP64=1, MINE=os.getpid()).all_kernels()
+    (record,) = set(mine)
+    os.utime(record, (0, 0))
+    (record.parent / "pruned").unlink(missing_ok=True)
+    build.prune(0, 0)
+    print(record.exists(), end=" ")
+    kernel(queue, (128,), (8 << number,), *buffers, np.uint64(0), np.uint64(128))
+    queue.finish()
+"""
+
+
+def test_processes_build_while_others_prune(tmp_path: Path) -> None:
+    """A kernel whose program is gone is compiled for work-groups of another size all the same."""
+    with ThreadPoolExecutor(3) as pool:
+        outputs = list(pool.map(_built, [tmp_path] * 3, [PRUNE] * 3))
+    assert outputs == ["widen 384.0\nFalse False False "] * 3

@@ -39,7 +39,8 @@ def tracked_files() -> list[Path]:
     return sorted(path for path in files if path.is_file())
 
 
-SOURCES = [path for path in tracked_files() if path.suffix in MAX_LINES]
+RENDERED = ROOT / "opencl" / "contract.h"
+SOURCES = [path for path in tracked_files() if path.suffix in MAX_LINES and path != RENDERED]
 
 
 @pytest.mark.parametrize("path", SOURCES, ids=lambda path: str(path.relative_to(ROOT)))

@@ -126,3 +126,22 @@ def test_no_word_is_broken_at_any_place_in_a_line() -> None:
     for taxa in range(1, 100):
         text = methods_text(replace(DONE, taxa=10**taxa, supports={"SH-aLRT": 1000}))
         assert "SH-aLRT" in text
+
+
+@pytest.mark.parametrize(
+    ("sampling", "named", "words"),
+    [
+        ("sites", "the bootstrap", ""),
+        ("jackknife", "the jackknife", "Each replicate left out 50% of the sites of every part"),
+        ("jackknife{0.4}", "the jackknife", "Each replicate left out 40% of the sites"),
+        ("genes", "the bootstrap", "Each replicate drew the parts of the alignment with replacem"),
+        ("GENESITE", "the bootstrap", "with replacement, and within each of them its sites ["),
+    ],
+)
+def test_it_says_how_replicates_were_drawn(sampling: str, named: str, words: str) -> None:
+    text = flat(methods_text(replace(DONE, supports={"FBP": 100}, sampling=sampling)))
+    assert f"Branch supports are {named} [" in text
+    assert words in text
+    assert ("Each replicate" in text) == (sampling != "sites")
+    tested = replace(DONE, supports={"SH-aLRT": 1000}, sampling=sampling)
+    assert "Each replicate" not in methods_text(tested), "of a bootstrap's"

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pytest
@@ -131,6 +132,48 @@ def test_a_consensus(trees: str) -> None:
     for kind, ending in (("extended", "MRE"), ("strict", "STRICT")):
         written = Path(f"x.mltree.consensusTree{ending}").read_text().strip()
         assert mltree.consensus([TREE, OTHER, TREE], kind=kind).newick == written
+
+
+@pytest.mark.parametrize("given", ["genes", "sites", "both"])
+def test_concordance_factors(file: str, trees: str, given: str) -> None:
+    tree, genes = mltree.PhyloTree(TREE), Path(trees).read_text().split()
+    asked, options = dict[str, Any](), list[str]()
+    if given != "sites":
+        asked["gene_trees"], options = genes, ["--gene-trees", trees]
+    if given != "genes":
+        asked |= {"alignment": file, "quartets": 20, "seed": 4}
+        options += ["--alignment", file, "--quartets", "20", "--seed", "4"]
+    factors = mltree.concordance(tree, **asked)
+    run("concordance", "tree.nwk", *options, "--prefix", "x")
+    rows = rows_of("x.mltree.concordance")
+    columns = factors.columns()
+    assert list(columns) == list(rows[0])
+    for name, column in columns.items():
+        texts = [row[name] for row in rows]
+        read = texts if name == "taxa" else [float(text) if text else None for text in texts]
+        assert list(column) == read
+    assert str(factors.tree) == str(mltree.PhyloTree.read("x.mltree.concordanceTree"))
+    for name, mean in factors.means.items():
+        known = [share for share in columns[name] if share is not None]
+        assert mean == pytest.approx(np.mean(known), abs=1e-6)
+        assert f"{name} {100 * np.mean(known):.1f}%" in repr(factors)
+        assert f"mean {name}" in factors._repr_html_()
+    assert len(factors.to_dataframe()) == len(rows)
+
+
+def test_concordance_of_sequences_in_memory(file: str, sequences: dict[str, str]) -> None:
+    given = mltree.PhyloTree(TREE)
+    of_file, of_memory = (
+        mltree.concordance(given, alignment=alignment, quartets=20)
+        for alignment in (file, sequences)
+    )
+    assert of_file.columns() == of_memory.columns()
+    with pytest.raises(mltree.InputError, match="give gene_trees, alignment or both"):
+        mltree.concordance(given)
+    with pytest.raises(mltree.InputError, match="'a', 'b', 'c' are in gene tree 1 but not in"):
+        mltree.concordance(given, ["(a,b,c);"])
+    with pytest.raises(mltree.InputError, match="not in the alignment"):
+        mltree.concordance(given, alignment=dict(list(sequences.items())[1:]))
 
 
 def test_pictures(trees: str) -> None:

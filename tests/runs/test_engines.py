@@ -15,7 +15,13 @@ from mltree.device.session import Session
 from mltree.device.shards import ShardedEngine
 from mltree.program.engine import Engine, ReferenceEngine
 from mltree.runs import engines as module
-from mltree.runs.demand import BUILDER_BYTES, COMPILING_BYTES, GPU_BUILDER_BYTES, RowCounts
+from mltree.runs.demand import (
+    BUILDER_BYTES,
+    COMPILING_BYTES,
+    GPU_BUILDER_BYTES,
+    LAUNCHED_BYTES,
+    RowCounts,
+)
 from mltree.runs.engines import EnginePlan, Engines, Resources, Workload
 from mltree.system.errors import DeviceError
 from mltree.system.events import Busy, DeviceChosen, Event, MemoryPlanned, Notice
@@ -251,6 +257,19 @@ def test_the_plan_has_the_rows_of_trees_that_are_tested(problem: Problem) -> Non
     assert plans[1].on_devices - plans[0].on_devices == bytes_of_rows
     is_cpu = engines.devices[0].is_cpu
     assert plans[1].process - plans[0].process == (1 + is_cpu) * bytes_of_rows
+
+
+def test_what_kernels_take_is_planned_until_they_run(
+    problem: Problem, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """From then on it is in the memory that the process has taken already."""
+    engines, process = planned(problem, trees=4), []
+    monkeypatch.setattr(module, "resident_bytes", lambda: 1 << 28)
+    for ran in (False, True):
+        monkeypatch.setattr(module, "has_programs", lambda ran=ran: ran)
+        assert engines.memory is not None
+        process.append(engines.memory.process)
+    assert process[0] - process[1] == LAUNCHED_BYTES
 
 
 def test_the_plan_has_what_compiles_and_who_else_is_there(

@@ -239,24 +239,19 @@ def sum_of(content: bytes) -> str:
     return hashlib.sha256(content).hexdigest()
 
 
-def sums_in(folder: Path) -> list[Path]:
-    """The empty files of PoCL's folder that are named after sums; none where it has none yet."""
-    try:
-        return list((folder / SUMS).iterdir())
-    except OSError:
-        return []
+def has_sum(folder: Path, content: bytes) -> bool:
+    """True if a file of PoCL's folder is as it was made; its sum was then used just now."""
+    path = folder / SUMS / sum_of(content)
+    with suppress(OSError):
+        os.utime(path)
+    return path.exists()
 
 
 def keep_sum(folder: Path, content: bytes) -> None:
     """Keep the sum of a file of PoCL's folder; a sum that cannot be kept costs a compilation."""
-    keep(folder, sum_of(content))
-
-
-def keep(folder: Path, name: str) -> None:
-    """Keep an empty file of this name beside PoCL's programs, if it can be made."""
     with suppress(OSError):
         (folder / SUMS).mkdir(mode=0o700, exist_ok=True)
-        (folder / SUMS / name).touch(mode=0o600)
+        (folder / SUMS / sum_of(content)).touch(mode=0o600)
 
 
 def _keep_sum(library: Path) -> None:

@@ -20,10 +20,8 @@ import os
 import re
 import resource
 import shlex
-import shutil
 import struct
 import sys
-import time
 from collections.abc import Callable, Iterator, MutableMapping
 from contextlib import contextmanager, suppress
 from functools import cache
@@ -34,7 +32,6 @@ import pyopencl as cl
 from mltree.device.build import (
     cache_folder,
     cache_notice,
-    files_below,
     is_pocl,
     is_trusted,
     kept_files,
@@ -248,18 +245,12 @@ def _kind(library: str) -> str:
     return Path(library.strip()).name.partition(".so")[0]
 
 
-PROGRAM_FILES = ("program.bc", ".so")
-"""Endings of the files that PoCL keeps of a program."""
-
 KERNELS = {linker.POCL_FOLDER: "pocl-programs", "CUDA_CACHE_PATH": "nvidia"}
 """Variables of PoCL's and NVIDIA's caches of kernels, and our folders for them. Left to itself
 PoCL takes one under the temporary folder where there is no home, whoever made it."""
 
 CHANGED = (*DRIVERS, *LIBRARIES, *KERNELS, "XDG_CACHE_HOME", "PATH", VARIABLES[0])
 """The variables that are set."""
-
-MAKING = 60.0
-"""Seconds from the start of a program's folder in which its sum may still be missing."""
 
 LONGEST_SHEBANG = 120
 """Bytes of a script's first line that every Linux reads (127 before 5.1)."""
@@ -306,38 +297,11 @@ def prepare(environment: MutableMapping[str, str] = os.environ) -> None:
         return
     if cache_notice() is not None:  # processes that this one starts share its folder
         environment["XDG_CACHE_HOME"] = str(folder.parent)
-    _drop_damaged(folder / KERNELS[linker.POCL_FOLDER])
     for variable, name in KERNELS.items():
         if variable not in environment or not is_trusted(Path(environment[variable])):
             environment[variable] = str(_made(folder / name))
     show_installed(environment)
     _bring_linker(environment)
-
-
-def _drop_damaged(folder: Path) -> None:
-    """Let PoCL compile those programs again whose files are not as they were made.
-
-    It loads what is there, and ends the process where a library is cut off or damaged. A program
-    that has no sum yet may be in the making (:func:`mltree.device.build.build_kernels`). A file
-    whose sum was right has a stamp, and is read again only where its size or time has changed.
-
-    folder  of its programs, each in a folder of two levels (``AB/CDE…/``)
-    """
-    kept = {path.name for path in linker.sums_in(folder)}
-    for file in files_below(folder, *PROGRAM_FILES):
-        program = folder.joinpath(*file.relative_to(folder).parts[:2])
-        with suppress(OSError):
-            status = file.stat()
-            stamp = f"{status.st_ino:x}-{status.st_size:x}-{status.st_mtime_ns:x}"
-            if stamp in kept:
-                continue
-            content = file.read_bytes()
-            if linker.sum_of(content) in kept:
-                linker.keep(folder, stamp)
-                continue
-            is_new = file.suffix != ".so" and time.time() - program.stat().st_mtime < MAKING
-            if not (is_new and content):
-                shutil.rmtree(program, ignore_errors=True)
 
 
 def _made(folder: Path) -> Path:

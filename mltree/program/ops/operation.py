@@ -323,6 +323,11 @@ class Stage(Operation):
         """Work-groups that it can make use of; 0 counts as 1."""
 
     @property
+    def is_joint(self) -> bool:
+        """True where work-groups wait for each other, so that all have to be resident."""
+        return False
+
+    @property
     def title(self) -> str:
         """The stage for a reader, without its records."""
         return self.name

@@ -32,6 +32,7 @@ from mltree.program.contract import (
     MOST_MEAN,
     MOVE_STRIDE,
     SPARE_LENGTHS,
+    TEAM_WORDS,
     Chain,
     Function,
     Move,
@@ -45,11 +46,12 @@ from mltree.system.arrays import Float64
 
 SWEEP = record(
     "case:case model:model weights:weights slot:writes last_slot:writes p:makes "
-    "last_p:makes state:length last_state:length tips sweeps regrafts",
+    "last_p:makes state:length last_state:length tips sweeps regrafts team",
     "SWEEP",
 )
 """A chain of ``tips`` taxa: its CLAs, P matrices and words (:class:`mltree.program.contract.Chain`)
-from ``slot``, ``p`` and ``state`` on. A proposed model has the rows behind those of its model."""
+from ``slot``, ``p`` and ``state`` on. A proposed model has the rows behind those of its model.
+``team`` work-groups share it, as many as share every other chain of the stage."""
 
 OPERATIONS_A_NODE = 12
 """Operations on all patterns of a sweep, for each node of the tree; a regraft takes four more."""
@@ -57,7 +59,12 @@ OPERATIONS_A_NODE = 12
 
 def chain_words(tips: int) -> int:
     """Words of a chain's state."""
-    return CHAIN_WORDS + SPARE_LENGTHS + 5 * (2 * tips - 2)
+    return CHAIN_WORDS + SPARE_LENGTHS + 5 * (2 * tips - 2) + TEAM_WORDS
+
+
+def chain_slots(tips: int) -> int:
+    """CLA slots of a chain: below every inner node, and above every node."""
+    return tips - 2 + 2 * tips - 2
 
 
 class ChainTree:
@@ -65,7 +72,7 @@ class ChainTree:
 
     def __init__(self, words: Float64) -> None:
         self.words = words
-        nodes = (len(words) - CHAIN_WORDS - SPARE_LENGTHS) // 5
+        nodes = (len(words) - CHAIN_WORDS - SPARE_LENGTHS - TEAM_WORDS) // 5
         starts = CHAIN_WORDS + SPARE_LENGTHS + nodes * np.arange(1, 5)
         self.lengths = words[CHAIN_WORDS : CHAIN_WORDS + nodes]
         self.parent, self.left, self.right, self.spare = (words[s : s + nodes] for s in starts)
@@ -119,7 +126,12 @@ class Sweeps(TableStage):
             self.formula(state, Row(row))
 
     def jobs(self, shape: LaunchShape) -> int:
-        return len(self.records)
+        return int(self.records["team"].sum())
+
+    @property
+    def is_joint(self) -> bool:
+        """True where a chain has several work-groups."""
+        return int(self.records["team"].max(initial=1)) > 1
 
     @property
     def site_steps(self) -> int:

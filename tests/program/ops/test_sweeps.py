@@ -14,10 +14,11 @@ from scipy import stats
 
 from mltree.data.alphabet import DNA
 from mltree.data.patterns import Patterns
+from mltree.device.layout import TEAM_ROUNDS, chain_room, cpu_layout, gpu_layout
 from mltree.models.grammar import parse_model
 from mltree.program import builders
-from mltree.program.contract import SPARE_LENGTHS, Chain, Move
-from mltree.program.engine import NO_CONTROL, ReferenceEngine
+from mltree.program.contract import MOST_TEAM, SPARE_LENGTHS, TEAM_WORDS, Chain, Move
+from mltree.program.engine import NO_CONTROL, ChainRoom, ReferenceEngine
 from mltree.program.ops import sweeps
 from mltree.program.ops.edges import EvaluateSites
 from mltree.program.ops.operation import Row
@@ -53,8 +54,9 @@ def telling(words: Float64) -> Float64:
     """The words but for those that are scratch."""
     chain = ChainTree(words[0])
     kept = np.ones(words.shape[1], np.bool_)
-    kept[-chain.nodes :] = False
-    behind = len(kept) - 4 * chain.nodes - SPARE_LENGTHS
+    kept[Chain.TICKET] = False
+    kept[-chain.nodes - TEAM_WORDS :] = False
+    behind = len(kept) - TEAM_WORDS - 4 * chain.nodes - SPARE_LENGTHS
     kept[behind : behind + SPARE_LENGTHS] = False
     return words[:, kept]
 
@@ -116,6 +118,42 @@ def test_lnl_is_that_of_the_tree(open_engine, make_problem, likelihood) -> None:
         trees = [tree_of(row) for row in words]
         lnls = likelihood(open_engine, problem).log_likelihoods(trees, [problem.case] * 4)
         np.testing.assert_allclose(words[:, Chain.LNL], lnls, rtol=1e-9)
+
+
+@pytest.mark.parametrize("team", [2, 3])
+def test_a_team_sweeps_a_chain_as_one_work_group_does(
+    open_engine, make_problem, make_parts, team: int
+) -> None:
+    """Of patterns that leave some of its members more to do than others, and of several parts."""
+    problem, parts = make_problem(8, 700), make_parts(sites=(60, 145))
+    of_parts = list(parts.model.arrays())
+    for data, arrays, categories in (
+        (problem.patterns, [problem.model], problem.categories),
+        (parts.patterns, of_parts, of_parts[0].n_categories),
+    ):
+        engine = open_engine(data, categories, bounds=BOUNDS)
+        if engine.chains.at_once < team:
+            pytest.skip("a CPU sweeps chain after chain")
+        words = words_of(
+            random_trees(3, data.n_tips, np.random.default_rng(7)), [1, 0.5, 0], PRIORS[1]
+        )
+        words[0, Chain.PROPOSAL] = 1
+        engine.load_models(arrays * 6)
+        made = []
+        for each in (1, team):
+            program = builders.sweeps(3, data.n_tips, len(arrays), 2, 2, each)
+            made.append(engine.run(program, words.ravel().copy(), NO_CONTROL).lengths)
+        one, other = (telling(each.reshape(words.shape)) for each in made)
+        np.testing.assert_allclose(other, one, rtol=1e-8, atol=1e-9)
+
+
+def test_many_patterns_have_a_team() -> None:
+    layout = gpu_layout(4, 16, 4, vw=16, single=False, rows=4)
+    assert chain_room(layout, 132, 31) == ChainRoom(1, 132)
+    assert chain_room(layout, 132, 4 * TEAM_ROUNDS * 3) == ChainRoom(3, 44)
+    assert chain_room(layout, 132, 1 << 20) == ChainRoom(MOST_TEAM, 132 // MOST_TEAM)
+    assert chain_room(layout, 2, 1 << 20) == ChainRoom(2, 1)
+    assert chain_room(cpu_layout(4, 16, 4, 8, single=False), 2, 1 << 20) == ChainRoom()
 
 
 def test_a_chain_does_not_depend_on_its_company(open_engine, make_problem) -> None:
