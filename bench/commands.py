@@ -7,7 +7,18 @@ import shutil
 from collections.abc import Sequence
 from pathlib import Path
 
-from bench import cases, golden, kernels, precision, quality, reach, render, scale, table1
+from bench import (
+    cases,
+    golden,
+    kernels,
+    precision,
+    quality,
+    reach,
+    render,
+    sample,
+    scale,
+    table1,
+)
 from bench.contenders import Contender, contenders
 from bench.data import PAPER_SIZES, Source, sha256
 from bench.provenance import cores, provenance
@@ -39,6 +50,7 @@ def _parser() -> argparse.ArgumentParser:
     _add_scale(benches)
     _add_reach(benches)
     _add_precision(benches)
+    _add_sample(benches)
     _add_golden(benches)
     _add_judge(benches)
     _add_merge(benches)
@@ -154,6 +166,13 @@ def _add_precision(benches: Benches[argparse.ArgumentParser]) -> None:
     add("--search-up-to", type=int, default=200, help="search sets of at most so many taxa")
     add("--timeout", type=float, default=600.0)
     parser.set_defaults(run=_precision)
+
+
+def _add_sample(benches: Benches[argparse.ArgumentParser]) -> None:
+    parser = _bench(benches, "sample", "Bayesian samples to agreement and to ESS, beside MrBayes")
+    parser.add_argument("--sets", type=_words, default=tuple(sample.SETS), help="alignments")
+    parser.add_argument("--cpu", type=float, default=600.0, help="CPU seconds of each program")
+    parser.set_defaults(run=_sample)
 
 
 def _add_golden(benches: Benches[argparse.ArgumentParser]) -> None:
@@ -340,6 +359,14 @@ def _precision(options: argparse.Namespace) -> None:
     sets += [source.taxa(taxa) for taxa in (() if options.smoke else options.taxa)]
     race = Race(1, options.timeout, options.seed, "fast")
     precision.measure(run, sets, Contender("first device", "0"), race, options.search_up_to)
+    run.save()
+
+
+def _sample(options: argparse.Namespace) -> None:
+    run = _run("sample", options, 1)
+    sets, cpu = (("primates",), 6.0) if options.smoke else (options.sets, options.cpu)
+    run.settings["cpu"] = cpu
+    sample.measure(run, _source(options), sets, cpu)
     run.save()
 
 

@@ -45,6 +45,7 @@ SIMULATED = {
     "sim24x400lg": ["--taxa", "24", "--sites", "400", "--mean-length", "0.1",
                     "--model", "LG+G4{0.7}"],
     "sim24x500": ["--taxa", "24", "--sites", "500", "--mean-length", "0.1", "--model", _DNA],
+    "sim27x1949": ["--taxa", "27", "--sites", "1949", "--mean-length", "0.03", "--model", "JC"],
     "sim50x600": ["--taxa", "50", "--sites", "600", "--mean-length", "0.006", "--model", _DNA],
     "sim71x300": ["--taxa", "71", "--sites", "300", "--random-tree", "yule",
                   "--mean-length", "0.05", "--model", _DNA],

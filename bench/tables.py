@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from typing import Any
 
-from bench import engine_tables, search_tables
+from bench import engine_tables, sample, search_tables
 from bench.markdown import (
     circumstances,
     crowded,
@@ -179,6 +179,7 @@ _BRIEF: dict[str, Callable[[Run], str]] = {
     "precision": engine_tables.precision,
     "reach": engine_tables.reach,
     "golden": engine_tables.golden,
+    "sample": sample.table,
 }
 _FULL: dict[str, Callable[[Run], list[tuple[str, str]]]] = {
     "table1": _table1_full,

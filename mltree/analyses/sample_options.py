@@ -53,7 +53,6 @@ class SampleOptions(SeedOptions, ExactOptions, kw_only=True):
         Option(
             "--runs N",
             "Independent runs, which have to agree. Default: 2 on a CPU, 4 on a GPU.",
-            parse=whole_of,
             least=1,
         ),
     ] = None
@@ -83,7 +82,7 @@ class SampleOptions(SeedOptions, ExactOptions, kw_only=True):
     ] = AUTO
     every: Annotated[
         int,
-        Option("--every N", "Iterations from a sample to the next.", parse=whole_of, least=1),
+        Option("--every N", "Iterations from a sample to the next.", least=1),
     ] = 1
 
     def number_of(self, name: str) -> int | None:

@@ -73,6 +73,12 @@ class Positive(Block, eq=False):
     def values(self, x: Float64) -> Float64:
         return np.exp(x)
 
+    @staticmethod
+    def coordinates(support: tuple[float, float]) -> tuple[float, float]:
+        """Coordinates of the ends of a range of values."""
+        low, high = support
+        return math.log(low) if low > 0 else -math.inf, math.log(high)
+
     def log_density(self, x: Float64) -> Float64:
         """Density of the value, times dv/dx = v."""
         density: Float64 = self.prior.log_density(np.exp(x[..., 0])) + x[..., 0]
@@ -88,6 +94,13 @@ class Proportion(Block, eq=False):
 
     def values(self, x: Float64) -> Float64:
         return 1 / (1 + np.exp(-x))
+
+    @staticmethod
+    def coordinates(support: tuple[float, float]) -> tuple[float, float]:
+        """Coordinates of the ends of a range of values within 0 and 1."""
+        low, high = support
+        ends = math.log(low) - math.log1p(-low) if low > 0 else -math.inf
+        return ends, math.log(high) - math.log1p(-high) if high < 1 else math.inf
 
     def log_density(self, x: Float64) -> Float64:
         """Density of the value, times dp/dx = p (1 - p)."""
@@ -138,10 +151,30 @@ class ModelSpace:
         self.blocks = tuple(self._blocks(priors))
         low, high = np.array([*chain.from_iterable(map(bounds, model.models))]).reshape(-1, 2).T
         rates = self._rates_of_parts()
-        self.start: Float64 = np.concatenate([*vectors, rates])
-        """f64[n]: the model's own values."""
         self._low = np.append(low, np.full(len(rates), -FURTHEST))
         self._high = np.append(high, np.full(len(rates), FURTHEST))
+        self.start: Float64 = np.concatenate([*vectors, rates])
+        """f64[n]: the model's own values, or others where a prior excludes them."""
+        for block in self.blocks:
+            if isinstance(block, Positive | Proportion):
+                self._start_within(block)
+
+    def _start_within(self, block: Positive | Proportion) -> None:
+        """Begin amid the values that a prior allows, where the model's own is not one of them.
+
+        Raises: ModelError where the model can have none of them.
+        """
+        at = block.first
+        low, high = block.coordinates(block.prior.support)
+        low, high = max(low, self._low[at]), min(high, self._high[at])
+        if not low < high:
+            least, most = block.values(np.array([self._low[at], self._high[at]]))
+            raise ModelError(
+                f"{block.labels[0]} is between {least:.3g} and {most:.3g}; no such value has a "
+                f"density in its prior, {block.prior}"
+            )
+        if not low < self.start[at] < high:
+            self.start[at] = (low + high) / 2
 
     @property
     def size(self) -> int:

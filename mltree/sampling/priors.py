@@ -11,7 +11,8 @@ import re
 from abc import ABC, abstractmethod
 from collections.abc import Mapping
 from dataclasses import asdict, fields, replace
-from typing import Any, ClassVar
+from difflib import get_close_matches
+from typing import Any
 
 import numpy as np
 import tomllib
@@ -36,12 +37,14 @@ def _name_of(kind: type) -> str:
 class Distribution(Value, ABC):
     """A distribution of one number; its fields are the arguments behind its name."""
 
-    support: ClassVar[tuple[float, float]] = (0.0, math.inf)
-    """Range of the values that it can give."""
+    @property
+    def support(self) -> tuple[float, float]:
+        """Range of the values that it can give."""
+        return 0.0, math.inf
 
     @abstractmethod
     def log_density(self, value: Float64) -> Float64:
-        """Natural log of the density at each value within the support."""
+        """Natural log of the density at each positive value; -inf out of the support."""
 
     @abstractmethod
     def draw(self, stream: Stream) -> float:
@@ -99,6 +102,10 @@ class Uniform(Distribution):
     low: float
     high: float
 
+    @property
+    def support(self) -> tuple[float, float]:
+        return self.low, self.high
+
     def log_density(self, value: Float64) -> Float64:
         is_in = (value >= self.low) & (value <= self.high)
         return np.where(is_in, -math.log(self.high - self.low), -np.inf)
@@ -110,15 +117,19 @@ class Uniform(Distribution):
 class Beta(Distribution):
     """Beta distribution of two shapes."""
 
-    support: ClassVar[tuple[float, float]] = (0.0, 1.0)
-
     first: float
     second: float
+
+    @property
+    def support(self) -> tuple[float, float]:
+        return 0.0, 1.0
 
     def log_density(self, value: Float64) -> Float64:
         a, b = self.first, self.second
         constant = math.lgamma(a + b) - math.lgamma(a) - math.lgamma(b)
-        return np.asarray(constant + (a - 1) * np.log(value) + (b - 1) * np.log1p(-value))
+        inside = np.where(value < 1, value, 0.5)
+        density = constant + (a - 1) * np.log(inside) + (b - 1) * np.log1p(-inside)
+        return np.where(value < 1, density, -np.inf)
 
     def draw(self, stream: Stream) -> float:
         one, other = gamma_draw(stream, self.first), gamma_draw(stream, self.second)
@@ -290,6 +301,12 @@ _LENGTHS = {
 _NUMBERS = {
     _name_of(kind): kind for kind in (Exponential, GammaDistribution, LogNormal, Uniform, Beta)
 }
+_MRBAYES_NAMES = {
+    "brlenspr": "branch_lengths", "revmatpr": "exchangeabilities", "statefreqpr": "frequencies",
+    "tratiopr": "kappa", "shapepr": "alpha", "pinvarpr": "p_invariant", "ratepr": "part_rates",
+    "omegapr": "omega", "pinvar": "p_invariant",
+}  # fmt: skip
+"""Names of the same priors in MrBayes."""
 _CALL = re.compile(r"\s*(\w+)\s*\(([^()]*)\)\s*")
 
 
@@ -307,9 +324,8 @@ def read_priors(text: str, path: str) -> Priors:
     known = [field.name for field in fields(Priors)]
     for name, value in table.items():
         if name not in known:
-            raise InputError(
-                f"no such prior: {name}", file=path, hint=f"there are {', '.join(known)}"
-            )
+            hint = _alike(name, {**_MRBAYES_NAMES, **{one: one for one in known}})
+            raise InputError(f"no such prior: {name}", file=path, hint=hint)
         found: Any = _parsed(name, value, getattr(priors, name), path)
         priors = replace(priors, **{name: found})
     return priors
@@ -324,7 +340,8 @@ def _parsed(name: str, value: object, default: object, path: str) -> object:
     elif isinstance(default, Dirichlet):
         kinds = {"Dirichlet": Dirichlet}
     if matched is None or matched[1] not in kinds:
-        hint = f"it is one of {', '.join(kinds)}, such as {default}"
+        near = matched and _alike(matched[1], {one: one for one in kinds}, otherwise="")
+        hint = near or f"it is one of {', '.join(kinds)}, such as {default}"
         raise InputError(f"{name}: no such distribution: {value}", file=path, hint=hint)
     kind = kinds[matched[1]]
     try:
@@ -332,12 +349,23 @@ def _parsed(name: str, value: object, default: object, path: str) -> object:
         made: object = kind(*numbers)
     except (ValueError, TypeError) as error:
         wanted = ", ".join(field.name for field in fields(kind))
-        raise InputError(f"{name}: {value} does not give {wanted}", file=path) from error
+        hint = f"such as {default}"
+        raise InputError(f"{name}: {value} does not give {wanted}", file=path, hint=hint) from error
     if not _is_proper(made, numbers):
         raise InputError(f"{name}: {value} is improper", file=path, hint=f"such as {default}")
     if name == "p_invariant" and not (isinstance(made, Beta) or _is_within(made, 0.0, 1.0)):
         raise InputError(f"{name}: {value} is not within 0 and 1", file=path, hint="Beta(1, 1)")
     return made
+
+
+def _alike(word: str, known: Mapping[str, str], otherwise: str | None = None) -> str:
+    """A question after the known word that one is most like, or else all of them."""
+    by_capitals = {one.lower(): name for one, name in known.items()}
+    close = get_close_matches(word.lower(), by_capitals, 1)
+    if close:
+        return f"did you mean {by_capitals[close[0]]}?"
+    every = ", ".join(dict.fromkeys(known.values()))
+    return f"there are {every}" if otherwise is None else otherwise
 
 
 def _is_proper(made: object, numbers: list[float]) -> bool:

@@ -105,7 +105,7 @@ class Sample(NamedTuple):
 
     @property
     def tree(self) -> Tree:
-        """The tree."""
+        """The tree with its branch lengths."""
         return tree_of(self.words)
 
 

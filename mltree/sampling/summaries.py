@@ -451,6 +451,9 @@ def _parameters(
 ) -> tuple[tuple[str, ...], Float64, Float64]:
     """Columns that all runs have, their values [P, R, n], and generations [n]."""
     columns = [name for name in runs[0].columns if all(name in run.columns for run in runs)]
+    without = [run.name for run in runs if not run.columns]
+    if 0 < len(without) < len(runs):
+        notices.append(f"{without[0]}: no parameters, so those of other runs are left out")
     for run in runs:
         lost = [name for name in run.columns if name not in columns]
         if lost and columns:

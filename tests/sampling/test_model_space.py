@@ -10,7 +10,7 @@ from mltree.models.grammar import parse_model
 from mltree.models.parameters import with_vector
 from mltree.models.partitioned import Linkage, PartitionModel, alone
 from mltree.sampling.model_space import ModelSpace, Positive, Proportion, Simplex
-from mltree.sampling.priors import Priors
+from mltree.sampling.priors import Beta, Priors, Uniform
 from mltree.system.errors import ModelError
 
 MODELS = (
@@ -94,6 +94,21 @@ def test_out_of_bounds_is_impossible() -> None:
     point[0, -1] = 50.0
     assert space.log_prior(point)[0] == -np.inf
     assert np.isfinite(space.log_prior(space.start[None]))[0]
+
+
+def test_a_start_that_a_prior_excludes_is_moved_to_where_it_has_a_density() -> None:
+    model = alone(parse_model("HKY+I+G4", DNA))
+    priors = Priors(kappa=Uniform(8, 20), alpha=Beta(2, 2), p_invariant=Uniform(0.6, 0.8))
+    space = ModelSpace(model, priors)
+    assert np.isfinite(space.log_prior(space.start[None]))[0]
+    values = dict(zip(space.labels, space.values(space.start[None])[0], strict=True))
+    assert 8 < values["kappa"] < 20
+    assert 0.6 < values["pinvar"] < 0.8
+    outside = space.start[None].copy()
+    outside[0, -1] = 1.0
+    assert space.log_prior(outside)[0] == -np.inf, "alpha above 1"
+    with pytest.raises(ModelError, match=r"alpha is between .* Uniform\(1e\+06, 2e\+06\)"):
+        ModelSpace(model, Priors(alpha=Uniform(1e6, 2e6)))
 
 
 def test_what_cannot_be_sampled_is_refused() -> None:

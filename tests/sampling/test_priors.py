@@ -120,7 +120,8 @@ def test_priors_are_read_back_as_they_are_shown() -> None:
     ("text", "message"),
     [
         ("alpha = ", "no TOML"),
-        ('beta = "Exponential(1)"', "no such prior: beta"),
+        ('zeta = "Exponential(1)"', "no such prior: zeta"),
+        ("[alpha]\nrate = 1", "no such distribution"),
         ('alpha = "Flat(1)"', "no such distribution"),
         ("alpha = 3", "no such distribution"),
         ('alpha = "Exponential(-1)"', "improper"),
@@ -138,3 +139,21 @@ def test_what_is_no_prior_is_refused(text: str, message: str) -> None:
         read_priors(text, "p.toml")
     assert "\n" not in str(caught.value)
     assert str(caught.value).startswith("p.toml")
+
+
+@pytest.mark.parametrize(
+    ("text", "hint"),
+    [
+        ('kapa = "Exponential(1)"', "did you mean kappa?"),
+        ('Alpha = "Exponential(1)"', "did you mean alpha?"),
+        ('branch_length = "Exponential(1)"', "did you mean branch_lengths?"),
+        ('Statefreqpr = "Dirichlet(1)"', "did you mean frequencies?"),
+        ('pinvar = "Uniform(0, 1)"', "did you mean p_invariant?"),
+        ('alpha = "exponental(1)"', "did you mean Exponential?"),
+        ('zzz = "Exponential(1)"', "there are branch_lengths, "),
+    ],
+)
+def test_a_slip_of_the_pen_is_put_right(text: str, hint: str) -> None:
+    with pytest.raises(InputError) as caught:
+        read_priors(text, "p.toml")
+    assert hint in str(caught.value.hint)

@@ -357,3 +357,16 @@ def test_a_bare_tree_has_no_lengths() -> None:
     posterior = Posterior.of(sample(4, True, 5)[0], 0.0)
     bare = SummaryTree.bare(posterior, posterior.splits_of(0))
     assert ":" not in bare.newick({taxon: str(taxon) for taxon in range(5)})
+
+
+def test_a_run_without_parameters_is_told_of() -> None:
+    runs, _ = sample(3, is_rooted=False)
+    while len(runs) < 2:
+        runs.append(replace(runs[0], name="run1"))
+    last = replace(runs[-1], columns=(), values=np.empty((0, 0)), generations=np.empty(0))
+    for several in ([*runs[:-1], last], [last, *runs[:-1]]):
+        posterior = Posterior.of(several, 0.0)
+        assert not posterior.columns
+        assert posterior.notices == (
+            f"{last.name}: no parameters, so those of other runs are left out",
+        )

@@ -70,6 +70,41 @@ def test_swaps_keep_every_chain_and_are_the_same_again() -> None:
     assert (ladders.tried.sum(axis=0) == 75).all(), "pairs take turns"
 
 
+def test_swaps_are_balanced(monkeypatch) -> None:
+    """Heat times lnL of both rungs, and the probability of the swap, there and back."""
+    grid = np.array([-31.0, -30.4, -27.5, -24.0])
+    ln = np.array([(a, b, c) for a in grid for b in grid for c in grid])
+    for parity in (0, 1):
+        rungs = slice(parity, parity + 2)
+        swapped = ln.copy()
+        swapped[:, rungs] = ln[:, rungs][:, ::-1]
+        chances, weights = [], []
+        for lnls in (ln, swapped):
+            ladders = Ladders(len(ln), 3, 1)
+            ladders.heats[:] = 1.0, 0.37, 0.0
+            ladders.rounds = parity
+            chances.append(1 - ladders_rejections(ladders, lnls, parity, monkeypatch))
+            weights.append(np.exp(lnls @ ladders.heats[0]))
+        flow, back = weights[0] * chances[0], weights[1] * chances[1]
+        np.testing.assert_allclose(flow, back, rtol=1e-12)
+
+
+def ladders_rejections(ladders: Ladders, lnls: np.ndarray, pair: int, monkeypatch) -> np.ndarray:
+    """Probabilities that a pair's swap is rejected; draws on both sides of them are decided so."""
+    expected = Ladders(ladders.runs, ladders.rungs, 1)
+    expected.restore(ladders.state())
+    expected.swap(lnls)
+    rejected = expected.rejected[:, pair]
+    for side, is_taken in ((1 - 1e-9, True), (1 + 1e-9, False)):
+        twin = Ladders(ladders.runs, ladders.rungs, 1)
+        twin.restore(ladders.state())
+        monkeypatch.setattr(twin, "_draws", lambda _, side=side: (1 - rejected[:, None]) * side)
+        twin.swap(lnls)
+        moved = (twin.rung != ladders.rung).any(axis=1)
+        assert (moved[rejected > 0] == is_taken).all()
+    return rejected
+
+
 def test_ln_z_and_round_trips_of_a_known_problem() -> None:
     rng, ladders = np.random.default_rng(5), Ladders(8, 8, 1)
     for size in (200, 400, 1500):
