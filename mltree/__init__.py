@@ -8,6 +8,7 @@ choice       ``model``: which model suits the data
 tests        ``alrt`` of branches, ``test`` of trees
 sequences    ``check``, ``ancestral``, ``simulate``, ``distances``
 likelihood   ``Likelihood``: lnL, gradient and Hessian of one tree
+communities  ``unifrac``: distances of samples on a tree
 trees alone  ``consensus``, ``support``, ``rf``, ``random_tree``, ``nj_tree``, ``draw``
 results      what they give back, and ``PhyloTree``, ``ModelParameters``, which they take too
 
@@ -35,6 +36,7 @@ if TYPE_CHECKING:
     from mltree.analyses.simulate import SimulatedAlignment, random_tree, simulate
     from mltree.analyses.tree_sets import Drawing, consensus, draw, support
     from mltree.analyses.tree_tests import BranchTestResult, TreeTestResult, alrt, test
+    from mltree.analyses.unifrac import UnifracResult, unifrac
     from mltree.runs.inputs import ModelParameters
     from mltree.runs.results import BootstrapResult, Evaluation, PhyloTree, SearchResult, rf
     from mltree.system.errors import (
@@ -65,6 +67,7 @@ __all__ = [
     "SearchResult",
     "SimulatedAlignment",
     "TreeTestResult",
+    "UnifracResult",
     "__version__",
     "alrt",
     "ancestral",
@@ -83,6 +86,7 @@ __all__ = [
     "simulate",
     "support",
     "test",
+    "unifrac",
 ]
 
 _HOMES = {
@@ -119,6 +123,10 @@ _HOMES = {
         "TreeTestResult",
         "alrt",
         "test",
+    ),
+    "analyses.unifrac": (
+        "UnifracResult",
+        "unifrac",
     ),
     "runs.inputs": ("ModelParameters",),
     "runs.results": (

@@ -499,13 +499,13 @@ def _search(facts: Facts) -> str:
         parts.append(_figure(starts_chart(facts.starts), caption))
     if facts.phases:
         rows = [(str(n), text, f"{when:.1f} s") for n, (when, text) in enumerate(facts.phases, 1)]
-        parts.append(_details("Phases", _table(("", "phase", "began"), rows)))
+        parts.append(_details("Phases", table_html(("", "phase", "began"), rows)))
     return "".join(parts)
 
 
 def _supports(facts: Facts) -> str:
     rows = support_rows(facts)
-    return _table((), rows) if rows else ""
+    return table_html((), rows) if rows else ""
 
 
 def _time(facts: Facts) -> str:
@@ -514,7 +514,7 @@ def _time(facts: Facts) -> str:
     rows = [time_cells(row, facts.time["wall"]) for row in facts.time["rows"]]
     columns = ("", "seconds", "share", "calls", "GB/s", "of copy")
     caption = "Blue: likelihood functions, on the device. Grey: the host and what it waited for."
-    table = _details("As a table", _table(columns, rows))
+    table = _details("As a table", table_html(columns, rows))
     return _figure(time_chart(facts.time), caption) + table
 
 
@@ -527,7 +527,7 @@ def _models(subject: Subject) -> str:
         text = f'<p class="mono">{_text(models[0].text)}</p>'
         return text + _pictures(models[0], subject) + choice
     rows = [(part.name, part.sites, part.text) for part in models]
-    parts = [_table(("part", "sites", "model"), rows)]
+    parts = [table_html(("part", "sites", "model"), rows)]
     parts += [
         _details(f"{part.name} ({part.sites})", _pictures(part, subject))
         for part in models[:MOST_PICTURES]
@@ -538,7 +538,7 @@ def _models(subject: Subject) -> str:
 def _ranked(ranked: Mapping[str, Any]) -> str:
     """The best candidates of a model choice."""
     columns, rows = ranked_cells(ranked)
-    return _table(columns, rows)
+    return table_html(columns, rows)
 
 
 def _ranked_title(ranked: Mapping[str, Any]) -> str:
@@ -576,8 +576,8 @@ def _alignment(subject: Subject) -> str:
             ("Gaps", f"{data['gap_share']:.2%}"),
         )
         note = "<p>The file has moved: give its new path with <code>--alignment</code>.</p>"
-        return _table((), facts) + note
-    parts = [_table((), alignment_facts(summary)), _list(warning_lines(summary))]
+        return table_html((), facts) + note
+    parts = [table_html((), alignment_facts(summary)), _list(warning_lines(summary))]
     caption = "Above: share of gaps. Below: how many states a site has, on average."
     parts.append(_figure(site_chart(patterns), caption))
     if summary.gap_share > 0.0:
@@ -611,13 +611,13 @@ def _settings(facts: Facts) -> str:
         options = [
             (name, str(value), origin) for name, (value, origin) in machine["options"].items()
         ]
-        parts.append(_details("All options", _table(("option", "value", "from"), options)))
-        parts.append(_details("Versions", _table(("", "version"), machine["versions"].items())))
+        parts.append(_details("All options", table_html(("option", "value", "from"), options)))
+        parts.append(_details("Versions", table_html(("", "version"), machine["versions"].items())))
     if (spent := facts.spent) is not None:
         rows.append(("CPU time", duration(spent["cpu"])))
         rows.append(("Device time", duration(spent["device"])))
         rows.append(("Peak memory", f"{spent['peak_memory'] / MIB:,.0f} MiB"))
-    return (_table((), rows) if rows else "") + "".join(parts)
+    return (table_html((), rows) if rows else "") + "".join(parts)
 
 
 def _citations(subject: Subject) -> str:
@@ -646,7 +646,7 @@ def _list(items: Sequence[str]) -> str:
     return f"<ul>{cells}</ul>" if items else ""
 
 
-def _table(columns: Sequence[str], rows: Iterable[Sequence[str]]) -> str:
+def table_html(columns: Sequence[str], rows: Iterable[Sequence[str]]) -> str:
     """An HTML table; the first column names the rows."""
     head = "".join(f"<th>{_text(column)}</th>" for column in columns)
     body = "".join(
@@ -678,27 +678,28 @@ def document(subject: Subject) -> str:
         f'<section id="{anchor}"><h2>{heading}</h2>{content}</section>'
         for anchor, heading, content in made
     )
-    return _asset("page.html").format(
+    return asset("page.html").format(
         policy=POLICY,
         title=escape(title),
         name=escape(subject.name),
-        style=_asset("page.css"),
+        style=asset("page.css"),
         links=links,
         figures=key_figures(subject),
         tree_file=escape(subject.tree_file),
         tips=f"{len(subject.tree.tips):,}",
-        data=_embedded({"newick": subject.newick, "name": subject.name, "supports": names}),
+        data=embedded({"newick": subject.newick, "name": subject.name, "supports": names}),
         still=svg(draw(subject.tree, Style(supports=Supports(names=names)))),
         body=body,
         version=__version__,
-        script="".join(map(_asset, SCRIPTS)),
+        script="".join(map(asset, SCRIPTS)),
     )
 
 
-def _asset(name: str) -> str:
+def asset(name: str) -> str:
+    """The text of a file of the page's parts."""
     return files("mltree.report").joinpath("assets", name).read_text(encoding="utf-8")
 
 
-def _embedded(value: object) -> str:
+def embedded(value: object) -> str:
     """JSON in which no tag can end."""
     return json.dumps(value, ensure_ascii=True).replace("<", "\\u003c").replace(">", "\\u003e")

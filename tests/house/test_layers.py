@@ -15,7 +15,7 @@ LAYERS = (
     ("data", "tree"),
     ("models",),
     ("program",),
-    ("likelihood", "supports"),
+    ("likelihood", "supports", "diversity"),
     ("device", "fit"),
     ("treesearch", "report"),
     ("runs",),
@@ -27,7 +27,7 @@ LAYERS = (
 STRANGERS = ({"treesearch", "device"}, {"fit", "device"}, {"treesearch", "report"})
 """Neighbours that do not know each other: what is searched for, and where that is computed."""
 
-MOST_ROOMS = 16
+MOST_ROOMS = 17
 MOST_FILES = 18
 MOST_LOOSE = 2
 
@@ -37,6 +37,7 @@ HOMES = {
     "ete3": ("mltree.tree.clades",),
     "typer": ("mltree.cli",),
     "rich": ("mltree.report",),
+    "h5py": ("mltree.diversity.table",),
     "scipy": (),
     "matplotlib": ("mltree.report.scene",),
 }
