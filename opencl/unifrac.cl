@@ -34,13 +34,9 @@ typedef double distance_t;
 #if SHORT
 typedef int16 lanes_t;
 #define WIDTH 16
-#define LOAD vload16
-#define STORE vstore16
 #else
 typedef long8 lanes_t;
 #define WIDTH 8
-#define LOAD vload8
-#define STORE vstore8
 #endif
 typedef double8 real_t;
 typedef long8 whole_t;
@@ -211,6 +207,7 @@ __kernel void dense(const long start, const long rows, const long stride, const 
     const long sample = start + min(first + r, rows - 1);
     at[r] = row[sample];
     end[r] = row[sample] + common[sample];
+#pragma unroll
     for (int v = 0; v < VECTORS; ++v) sums[r][v] = 0;
   }
 #if ITEMS > 1
@@ -225,6 +222,7 @@ __kernel void dense(const long start, const long rows, const long stride, const 
 #endif
     for (int r = 0; r < ROWS; ++r) {
       lanes_t own[VECTORS];
+#pragma unroll
       for (int v = 0; v < VECTORS; ++v) own[v] = sums[r][v];
       long entry = at[r];
       for (; entry < end[r] && branch[entry] < limit; ++entry) {
@@ -233,14 +231,21 @@ __kernel void dense(const long start, const long rows, const long stride, const 
         const lanes_t other = block[(branch[entry] - chunk) * ITEMS + get_local_id(0)];
         own[0] += other < term ? other : term;
 #else
-        __global const sum_t *others = panel + branch[entry] * stride + column;
-        for (int v = 0; v < VECTORS; ++v) {
-          const lanes_t other = LOAD(v, others);
-          own[v] += other < term ? other : term;
-        }
+        __global const lanes_t *others =
+            (__global const lanes_t *)(panel + branch[entry] * stride + column);
+#define ADD(v) own[v] += others[v] < term ? others[v] : term
+        ADD(0);
+        ADD(1);
+        ADD(2);
+        ADD(3);
+        ADD(4);
+        ADD(5);
+        ADD(6);
+        ADD(7);  // VECTORS
 #endif
       }
       at[r] = entry;
+#pragma unroll
       for (int v = 0; v < VECTORS; ++v) sums[r][v] = own[v];
     }
   }
@@ -249,7 +254,9 @@ __kernel void dense(const long start, const long rows, const long stride, const 
 #endif
   for (int r = 0; r < ROWS; ++r) {
     if (first + r >= rows) break;
-    for (int v = 0; v < VECTORS; ++v) STORE(sums[r][v], v, shared + (first + r) * stride + column);
+#pragma unroll
+    for (int v = 0; v < VECTORS; ++v)
+      ((__global lanes_t *)(shared + (first + r) * stride + column))[v] = sums[r][v];
   }
 }
 

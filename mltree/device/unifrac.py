@@ -38,7 +38,7 @@ class _Build(NamedTuple):
     """Bytes of a panel at most."""
 
 
-CPU = _Build(items=1, rows=32, chunk=256, span=4096, common=0.03, panel=1 << 28)
+CPU = _Build(items=1, rows=32, chunk=64, span=4096, common=0.12, panel=1 << 28)
 GPU = _Build(items=128, rows=16, chunk=32, span=1024, common=0.01, panel=1 << 32)
 RARE_ITEMS = 32
 """Work-items of a GPU's group that goes through lists: a warp, whose barriers cost nothing."""
