@@ -194,59 +194,64 @@ __kernel void list(const long start, const long columns, const int spans, const 
   }
 }
 
+// Where the entries of every chunk of common branches begin in a row, [sample][chunk].
+__kernel void cut(const long samples, const int chunks, __global const long *row,
+                  __global const int *common, __global const int *branch, __global int *cuts) {
+  const long sample = get_global_id(0);
+  if (sample >= samples) return;
+  __global const int *names = branch + row[sample];
+  __global int *own = cuts + sample * (chunks + 1);
+  int entry = 0;
+  for (int chunk = 0; chunk <= chunks; ++chunk) {
+    while (entry < common[sample] && names[entry] < chunk * CHUNK) ++entry;
+    own[chunk] = entry;
+  }
+}
+
 // Sums of minima over common branches: rows of a tile from `start` on, ROWS by BLOCK a group.
 __kernel void dense(const long start, const long rows, const long stride, const int branches,
-                    __global const long *row, __global const int *common,
+                    const int chunks, __global const long *row, __global const int *restrict cuts,
                     __global const int *restrict branch, __global const long *restrict value,
                     __global const sum_t *restrict panel, __global sum_t *restrict shared) {
   const long column = (long)get_group_id(0) * BLOCK + get_local_id(0);
   const long first = (long)get_group_id(1) * ROWS;
   lanes_t sums[ROWS][VECTORS];
-  long at[ROWS], end[ROWS];
   for (int r = 0; r < ROWS; ++r) {
-    const long sample = start + min(first + r, rows - 1);
-    at[r] = row[sample];
-    end[r] = row[sample] + common[sample];
-#pragma unroll
     for (int v = 0; v < VECTORS; ++v) sums[r][v] = 0;
   }
 #if ITEMS > 1
   __local sum_t block[CHUNK * ITEMS];
 #endif
-  for (int chunk = 0; chunk < branches; chunk += CHUNK) {
-    const int limit = min(chunk + CHUNK, branches);
+  for (int chunk = 0; chunk < chunks; ++chunk) {
+    const int low = chunk * CHUNK;
 #if ITEMS > 1  // every work-item reads again what it wrote itself
-    for (int b = chunk; b < limit; ++b)
-      block[(b - chunk) * ITEMS + get_local_id(0)] = panel[b * stride + column];
+    const int size = min(CHUNK, branches - low);
+    for (int b = 0; b < size; ++b)
+      block[b * ITEMS + get_local_id(0)] = panel[(low + b) * stride + column];
 #pragma unroll
 #endif
     for (int r = 0; r < ROWS; ++r) {
-      lanes_t own[VECTORS];
-#pragma unroll
-      for (int v = 0; v < VECTORS; ++v) own[v] = sums[r][v];
-      long entry = at[r];
-      for (; entry < end[r] && branch[entry] < limit; ++entry) {
-        const lanes_t term = (lanes_t)(sum_t)value[entry];
+      const long sample = start + min(first + r, rows - 1);
+      __global const int *own_cuts = cuts + sample * (chunks + 1) + chunk;
+      const long stop = row[sample] + own_cuts[1];
 #if ITEMS > 1
-        const lanes_t other = block[(branch[entry] - chunk) * ITEMS + get_local_id(0)];
-        own[0] += other < term ? other : term;
+      for (long entry = row[sample] + own_cuts[0]; entry < stop; ++entry) {
+        const sum_t term = (sum_t)value[entry];
+        const sum_t other = block[(branch[entry] - low) * ITEMS + get_local_id(0)];
+        sums[r][0] += other < term ? other : term;
+      }
 #else
+      lanes_t own[VECTORS];  // in registers, which takes plain loads and no loop
+      for (int v = 0; v < VECTORS; ++v) own[v] = sums[r][v];
+      for (long entry = row[sample] + own_cuts[0]; entry < stop; ++entry) {
+        const lanes_t term = (lanes_t)(sum_t)value[entry];
         __global const lanes_t *others =
             (__global const lanes_t *)(panel + branch[entry] * stride + column);
 #define ADD(v) own[v] += others[v] < term ? others[v] : term
-        ADD(0);
-        ADD(1);
-        ADD(2);
-        ADD(3);
-        ADD(4);
-        ADD(5);
-        ADD(6);
-        ADD(7);  // VECTORS
-#endif
+        ADD(0), ADD(1), ADD(2), ADD(3), ADD(4), ADD(5), ADD(6), ADD(7);
       }
-      at[r] = entry;
-#pragma unroll
       for (int v = 0; v < VECTORS; ++v) sums[r][v] = own[v];
+#endif
     }
   }
 #if ITEMS > 1
@@ -254,9 +259,8 @@ __kernel void dense(const long start, const long rows, const long stride, const 
 #endif
   for (int r = 0; r < ROWS; ++r) {
     if (first + r >= rows) break;
-#pragma unroll
-    for (int v = 0; v < VECTORS; ++v)
-      ((__global lanes_t *)(shared + (first + r) * stride + column))[v] = sums[r][v];
+    __global lanes_t *here = (__global lanes_t *)(shared + (first + r) * stride + column);
+    for (int v = 0; v < VECTORS; ++v) here[v] = sums[r][v];
   }
 }
 
@@ -434,7 +438,9 @@ __kernel void general(const long start, const long first_column, const long colu
     for (int place = starts[list] + (int)get_local_id(0) * TERMS; place < stop;
          place += (int)get_local_size(0) * TERMS) {
 #if TERMS > 1
-      double counts[TERMS], dividers[TERMS], wholes[TERMS];
+      real_t other_count, divider, whole;  // filled through pointers: vload8 is a call
+      double *counts = (double *)&other_count, *dividers = (double *)&divider;
+      double *wholes = (double *)&whole;
       for (int t = 0; t < TERMS; ++t) {
         const int at = min(place + t, stop - 1);
         const long other = shift + list_column[at];
@@ -442,8 +448,7 @@ __kernel void general(const long start, const long first_column, const long colu
         dividers[t] = divisors[other];
         wholes[t] = total + (double)totals[other];
       }
-      const real_t other_count = vload8(0, counts), whole = vload8(0, wholes);
-      const real_t other = other_count / vload8(0, dividers);
+      const real_t other = other_count / divider;
 #else
       const long column = shift + list_column[place];
       const real_t other_count = (double)list_value[place];
@@ -461,9 +466,7 @@ __kernel void general(const long start, const long first_column, const long colu
                             WHOLE(weight_of(length, other, alpha, other_count, whole, zero));
       const whole_t one = WHOLE(difference) - alone, two = WHOLE(weight) - alone;
 #if TERMS > 1
-      long ones[TERMS], twos[TERMS];
-      vstore8(one, 0, ones);
-      vstore8(two, 0, twos);
+      const long *ones = (const long *)&one, *twos = (const long *)&two;
       for (int t = 0; t < TERMS && place + t < stop; ++t) {
         above[list_column[place + t]] += ones[t];
         under_all[list_column[place + t]] += twos[t];

@@ -163,12 +163,12 @@ STATISTICS = "Statistics"
 """A panel of the help."""
 
 
-def part_of(text: str) -> tuple[int, int]:
+def part_of(text: str) -> str:
     """Part i of n, as ``2/8``. Raises: ValueError."""
-    numbers = [whole_of(word) for word in str(text).split("/")]
+    numbers = [int(word) if word.isdecimal() else 0 for word in str(text).split("/")]
     if len(numbers) != 2 or not 1 <= numbers[0] <= numbers[1]:
         raise ValueError(f"{text!r} is not a part: write 2/8 for the second of eight")
-    return numbers[0], numbers[1]
+    return text
 
 
 class UnifracOptions(SeedOptions, WrittenOptions, kw_only=True):
@@ -272,7 +272,7 @@ class UnifracOptions(SeedOptions, WrittenOptions, kw_only=True):
         ),
     ] = None
     part: Annotated[
-        tuple[int, int] | None,
+        str | None,
         Option(
             "--part I/N",
             "Compute the I-th of N parts alone; --merge N joins them.",
@@ -360,6 +360,14 @@ class UnifracOptions(SeedOptions, WrittenOptions, kw_only=True):
     ] = None
     threads: Threads = None
     device: Device = None
+
+    @property
+    def share(self) -> tuple[int, int] | None:
+        """Numbers of the part, and of all parts."""
+        if self.part is None:
+            return None
+        one, every = part_of(self.part).split("/")
+        return int(one), int(every)
 
 
 # Tools, and this machine.

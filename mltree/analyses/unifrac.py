@@ -102,8 +102,8 @@ def run_unifrac(options: UnifracOptions, reporter: Reporter) -> None:
 
 def _kinds(options: UnifracOptions, metrics: Sequence[Metric]) -> Iterator[str]:
     """Kinds of the files that a run writes."""
-    if options.part is not None:
-        yield from (_part_kind(metric, *options.part) for metric in metrics)
+    if options.share is not None:
+        yield from (_part_kind(metric, *options.share) for metric in metrics)
         return
     if any(_has_faith(metric) for metric in metrics):
         yield FAITH
@@ -179,7 +179,7 @@ class UnifracRun:
         results: dict[str, Any] = {}
         for metric in metrics:
             problem = UnifracProblem(samples, metric, options.precision == "single")
-            if options.part is not None:
+            if options.share is not None:
                 results[metric.label] = self._part(problem)
                 continue
             values, more = self._metric(problem)
@@ -203,9 +203,9 @@ class UnifracRun:
 
     def _part(self, problem: UnifracProblem) -> dict[str, Any]:
         """Compute a part of the tiles into a file."""
-        assert self._options.part is not None
-        kind = _part_kind(problem.metric, *self._options.part)
-        file = PartFile(self._workspace.path(kind), problem, self._options.part)
+        part = self._options.share
+        assert part is not None
+        file = PartFile(self._workspace.path(_part_kind(problem.metric, *part)), problem, part)
         engines = engines_of(problem, self._options.device)
         for _, block in computed(engines, file.tiles[file.done :]):
             file.add(block)

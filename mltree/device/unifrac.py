@@ -39,7 +39,7 @@ class _Build(NamedTuple):
 
 
 CPU = _Build(items=1, rows=32, chunk=64, span=4096, common=0.12, panel=1 << 28)
-GPU = _Build(items=128, rows=16, chunk=32, span=1024, common=0.01, panel=1 << 32)
+GPU = _Build(items=128, rows=32, chunk=32, span=1024, common=0.01, panel=1 << 32)
 RARE_ITEMS = 32
 """Work-items of a GPU's group that goes through lists: a warp, whose barriers cost nothing."""
 FLAT_ITEMS = 64
@@ -96,6 +96,11 @@ class DeviceUnifrac:
             *memory.several("row", "branch", "value", "common", "alone"),
         )  # fmt: skip
         self._n_entries = int(row[-1])
+        self._chunks = -(-self.n_common // self._build.chunk)
+        if self.n_common:
+            memory.reserve("cuts", 4 * count * (self._chunks + 1))
+            rows = memory.several("row", "common", "branch", "cuts")
+            self._flat("cut", count, np.int32(self._chunks), *rows)
         self._alone: Int64 = memory.fetch("alone", count, np.int64)
         if not problem.metric.is_plain:
             memory.put("totals", samples.totals)
@@ -199,9 +204,10 @@ class DeviceUnifrac:
         entries = memory.several("row", "common", "branch", "value")
         if self.n_common:
             groups = stride // self._block, -(-count // build.rows)
-            number = np.int64(count), np.int64(stride), np.int32(self.n_common)
-            buffers = [*entries, *memory.several("panel", "shared")]
-            self._grouped("dense", groups, build.items, start, *number, *buffers)
+            sizes = np.int64(count), np.int64(stride)
+            numbers = np.int32(self.n_common), np.int32(self._chunks)
+            buffers = memory.several("row", "cuts", "branch", "value", "panel", "shared")
+            self._grouped("dense", groups, build.items, start, *sizes, *numbers, *buffers)
         width = self._width(size)
         spans = np.int32(stride // width)
         lists = memory.several("starts", "list_column", "list_value", "shared")

@@ -142,8 +142,9 @@ def _tips_of(features: Sequence[str], names: Sequence[str], file: str | None) ->
             tips[feature] = blank.get(features[feature].replace("_", " "), NONE)
     missing = [name for name, tip in zip(features, tips, strict=True) if tip == NONE]
     if missing:
-        verb = "feature is" if len(missing) == 1 else "features are"
-        problem = f"{len(missing):,} of {len(features):,} {verb} not in the tree: {few(missing)}"
+        verb = "is" if len(missing) == 1 else "are"
+        share = f"{len(missing):,} of {len(features):,} features"
+        problem = f"{share} {verb} not in the tree: {few(missing)}"
         hint = "give the tree that these features were placed in, or leave them out of the table"
         raise InputError(problem, file=file, taxon=missing[0], hint=hint)
     if len(set(tips)) < len(tips):

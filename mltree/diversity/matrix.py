@@ -14,7 +14,7 @@ from concurrent.futures import Future, ThreadPoolExecutor
 from itertools import islice
 from pathlib import Path
 from queue import SimpleQueue
-from typing import IO, Any, NamedTuple
+from typing import Any, NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
@@ -99,7 +99,6 @@ class Draft:
             if not self.done:
                 self._begin(problem)
             self.matrix = self._mapped(problem)
-            self._log: IO[str] = self._journal.open("a", encoding="ascii")
 
     def _tiles_done(self) -> set[str]:
         if not (self.draft.is_file() and self._journal.is_file()):
@@ -131,12 +130,11 @@ class Draft:
         if name_of(tile) in self.done:
             return
         fill(self.matrix, tile, block)
-        self._log.write(name_of(tile) + "\n")
-        self._log.flush()
+        with naming(self._journal), self._journal.open("a", encoding="ascii") as journal:
+            journal.write(name_of(tile) + "\n")
 
     def finish(self, more: Mapping[str, Any]) -> Path:
         """Give the matrix its name; ``more``: arrays that HDF5 has beside it."""
-        self._log.close()
         self.matrix = np.empty((0, 0))
         with naming(self.path):
             if self.kind == "hdf5":
@@ -209,7 +207,7 @@ class PartFile:
         line = (json.dumps(head.__dict__) + "\n").encode()
         self.tiles = tiles_of(problem.samples.n_samples, part)
         with naming(self.draft):
-            is_ours = self.draft.is_file() and self.draft.open("rb").readline() == line
+            is_ours = self.draft.is_file() and _first_line(self.draft) == line
             self._file = self.draft.open("r+b" if is_ours else "wb")
             if not is_ours:
                 self._file.write(line)
@@ -235,6 +233,11 @@ class PartFile:
         return self.path
 
 
+def _first_line(path: Path) -> bytes:
+    with path.open("rb") as file:
+        return file.readline()
+
+
 def merged(paths: Sequence[Path], problem: UnifracProblem) -> Iterator[tuple[Tile, Distances]]:
     """The tiles of all parts, of which each has its path, in order.
 
@@ -246,9 +249,7 @@ def merged(paths: Sequence[Path], problem: UnifracProblem) -> Iterator[tuple[Til
             if not path.is_file():
                 hint = f"run --part {number}/{len(paths)} first"
                 raise InputError(f"part {number} of {len(paths)} is missing: {path}", hint=hint)
-            with path.open("rb") as file:
-                line = file.readline()
-                offset = len(line)
+            line = _first_line(path)
         expected = (digest(problem), number, len(paths), problem.samples.n_samples)
         try:
             values = json.loads(line)
@@ -260,7 +261,7 @@ def merged(paths: Sequence[Path], problem: UnifracProblem) -> Iterator[tuple[Til
         if not is_ours:
             raise InputError("a part of another table, tree or metric", file=str(path))
         tiles = tiles_of(problem.samples.n_samples, (number, len(paths)))
-        numbers = np.memmap(path, problem.kind, "r", offset) if tiles else np.empty(0)
+        numbers = np.memmap(path, problem.kind, "r", len(line)) if tiles else np.empty(0)
         if len(numbers) != sum(tile.pairs for tile in tiles):
             raise InputError("a part that is not whole", file=str(path))
         start = 0

@@ -251,7 +251,8 @@ def _tsv(text: str, file: str) -> Table:
         raise InputError("the file is empty", file=file)
     head = max((i for i, line in enumerate(lines) if line.startswith("#")), default=-1)
     rows = [line.split("\t") for line in lines[head + 1 :]]
-    if head < 0 and all(len(row) == 3 for row in rows) and not _is_number(rows[0][1]):
+    is_plain = head < 0 and all(len(row) == 3 for row in rows)
+    if is_plain and _is_number(rows[0][2]) and not _is_number(rows[0][1]):
         return _triples(rows, file)
     if head < 0:
         head, rows = 0, rows[1:]
