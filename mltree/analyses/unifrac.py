@@ -94,7 +94,9 @@ def run_unifrac(options: UnifracOptions, reporter: Reporter) -> None:
     metrics = metrics_of(options.metric, options.alpha, options.variance_adjusted, options.absolute)
     tests = words_of(options.tests, TESTS, "--tests") if options.group else []
     kinds = list(_kinds(options, metrics))
-    with writing("unifrac", options, workspace, kinds, reporter) as write:
+    part = options.share
+    command = "unifrac" if part is None else f"unifrac.part{part[0]}of{part[1]}"
+    with writing(command, options, workspace, kinds, reporter) as write:
         run = UnifracRun(options, workspace, tests, reporter)
         texts, values = run.results(metrics)
         write(texts, values)
