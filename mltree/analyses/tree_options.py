@@ -4,6 +4,7 @@ from typing import Annotated
 
 from mltree.runs.options import (
     OUTPUT,
+    STATISTICS,
     DataType,
     Device,
     MetricOptions,
@@ -157,10 +158,6 @@ class ConcordanceOptions(SeedOptions, TreesOptions, kw_only=True):
         ),
     ] = 100
     data_type: DataType = None
-
-
-STATISTICS = "Statistics"
-"""A panel of the help."""
 
 
 def part_of(text: str) -> str:

@@ -36,10 +36,10 @@ from mltree.diversity.statistics import (
     permanova,
     permdisp,
 )
-from mltree.diversity.table import Table, read_metadata, read_table, table_of
+from mltree.diversity.table import CountTable, read_metadata, read_table, table_of
 from mltree.diversity.unifrac import (
-    Blocks,
     ComputedBlocks,
+    DistanceBlocks,
     MatrixBlocks,
     Metric,
     ReferenceUnifrac,
@@ -310,7 +310,7 @@ class UnifracRun:
     def _blocks(
         self, problem: UnifracProblem, draft: Draft | None, matrix: Distances | None,
         engines: Sequence[UnifracEngine],
-    ) -> Blocks:  # fmt: skip
+    ) -> DistanceBlocks:  # fmt: skip
         """Distances for statistics: where they lie, or computed anew."""
         if draft is not None:
             return MatrixBlocks(draft.matrix)
@@ -320,7 +320,7 @@ class UnifracRun:
         return ComputedBlocks(partial(computed, engines), problem.samples.n_samples)
 
     def _statistics(
-        self, problem: UnifracProblem, blocks: Blocks
+        self, problem: UnifracProblem, blocks: DistanceBlocks
     ) -> tuple[dict[str, Any], dict[str, str], dict[str, Any]]:
         """Values for JSON, texts of files, arrays for HDF5."""
         options, label = self._options, problem.metric.label
@@ -362,7 +362,11 @@ class UnifracRun:
         return values, texts, arrays
 
     def _test(
-        self, name: str, blocks: Blocks, ordination: Ordination | None, groups: Sequence[str]
+        self,
+        name: str,
+        blocks: DistanceBlocks,
+        ordination: Ordination | None,
+        groups: Sequence[str],
     ) -> TestOfGroups:
         options = self._options
         numbers = options.permutations, options.seed
@@ -511,7 +515,7 @@ class UnifracResult:
         return dict(zip(self.ids, values.tolist(), strict=True))
 
     @cached_property
-    def _blocks(self) -> Blocks:
+    def _blocks(self) -> DistanceBlocks:
         return MatrixBlocks(self.data)
 
     def to_skbio(self) -> Any:
@@ -521,7 +525,7 @@ class UnifracResult:
         return DistanceMatrix(np.asarray(self.data, np.float64), self.ids)
 
     def pcoa(self, axes: int = 10, seed: int = 1) -> Ordination:
-        """Principal coordinates."""
+        """Principal coordinates of the samples."""
         return pcoa(self._blocks, axes, seed)
 
     def permanova(
@@ -586,7 +590,7 @@ def unifrac(
         (chosen,) = metrics_of(metric, alpha, variance_adjusted, absolute)
         if precision not in {"double", "single"}:
             raise InputError(f"precision={precision!r} is not one of double, single")
-        counts: Table = table_of(table)
+        counts: CountTable = table_of(table)
         if depth is not None:
             counts = counts.rarefied(depth, (seed, 0))
         samples = placed(counts, *parsed_tree(newick_of(tree)))

@@ -47,7 +47,7 @@ FLAT_ITEMS = 64
 
 
 class DeviceUnifrac:
-    """Implements :class:`mltree.diversity.unifrac.UnifracEngine`."""
+    """UniFrac engine of one OpenCL device; implements :class:`UnifracEngine` of the reference."""
 
     def __init__(self, problem: UnifracProblem, device: cl.Device) -> None:
         """Send the samples, and make the entries of their rows there.

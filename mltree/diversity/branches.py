@@ -11,7 +11,7 @@ from functools import cached_property
 
 import numpy as np
 
-from mltree.diversity.table import Table, few, integer_counts
+from mltree.diversity.table import CountTable, few, integer_counts
 from mltree.system.arrays import Bool, Float64, Index, Int32, Int64
 from mltree.system.errors import InputError
 from mltree.system.values import Value
@@ -19,7 +19,7 @@ from mltree.tree.newick import ParsedTrees, parsed_trees, text_of
 from mltree.tree.topology import NONE
 
 
-class Branches(Value):
+class SampleBranches(Value):
     """Branches in postorder, each known by the node below it; the last is above the root."""
 
     parent: Int32
@@ -33,7 +33,7 @@ class Branches(Value):
     tip: Int32
     """int32 [T]: the branch of every tip."""
     names: tuple[str, ...]
-    """Of the tips."""
+    """Names of the tips."""
 
     @property
     def count(self) -> int:
@@ -52,7 +52,7 @@ class Samples(Value):
     """N samples as counts on tips, in the order of the tips."""
 
     ids: tuple[str, ...]
-    branches: Branches
+    branches: SampleBranches
     indptr: Int64
     """int64 [N + 1]"""
     tip: Int32
@@ -89,7 +89,7 @@ def parsed_tree(source: str) -> tuple[ParsedTrees, str | None]:
     return next(iter(parsed_trees(text, file))), file
 
 
-def place(table: Table, tree: str) -> Samples:
+def place(table: CountTable, tree: str) -> Samples:
     """The samples of a table on the branches of a tree.
 
     tree  a file or its text, Newick or NEXUS
@@ -101,8 +101,8 @@ def place(table: Table, tree: str) -> Samples:
     return placed(table, *parsed_tree(tree))
 
 
-def placed(table: Table, parsed: ParsedTrees, file: str | None) -> Samples:
-    """See :func:`place`."""
+def placed(table: CountTable, parsed: ParsedTrees, file: str | None) -> Samples:
+    """Place a table on a tree that is read already, as :func:`place` does."""
     nodes, parent = parsed.nodes_of(0)
     is_tip = np.bincount(parent[1:], minlength=parent.size)[: parent.size] == 0
     tip_nodes = np.flatnonzero(is_tip)
@@ -156,7 +156,7 @@ def _tips_of(features: Sequence[str], names: Sequence[str], file: str | None) ->
 
 def _sheared(
     parsed: ParsedTrees, nodes: Index, parent: Int32, is_needed: Bool, file: str | None
-) -> Branches:
+) -> SampleBranches:
     """The branches above tips that are needed; nodes stand parents before children."""
     in_postorder = np.argsort(nodes)
     post = np.empty(nodes.size, np.int64)
@@ -188,7 +188,7 @@ def _sheared(
     number = np.full(nodes.size + 1, NONE, np.int32)
     number[left] = np.arange(left.size)
     tip_nodes = np.flatnonzero(is_needed)
-    return Branches(
+    return SampleBranches(
         parent=number[above],
         length=total,
         first=first[left].astype(np.int32),

@@ -35,7 +35,7 @@ AHEAD = 2
 """Tiles of a device that are computed or wait while one is written."""
 
 SSU_FORMAT, SSU_VERSION = b"BDSM", b"2020.12"
-"""What ``ssu`` 1.2 writes into its files."""
+"""Marks of the files of ``ssu`` 1.2."""
 
 
 def computed(
@@ -181,14 +181,14 @@ def tsv_lines(matrix: Distances, ids: Sequence[str]) -> Iterator[str]:
 
 
 class PartHead(Value):
-    """What a part is of."""
+    """The first line of a part: the matrix that it belongs to."""
 
     digest: str
     part: int
     parts: int
     samples: int
     bytes: int
-    """Of a distance."""
+    """Size of a distance."""
 
 
 class PartFile:

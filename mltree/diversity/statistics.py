@@ -14,7 +14,7 @@ from typing import NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from mltree.diversity.unifrac import Blocks
+from mltree.diversity.unifrac import DistanceBlocks
 from mltree.system.arrays import Float64, Index
 from mltree.system.errors import InputError
 from mltree.system.values import Value
@@ -30,7 +30,7 @@ BATCH = 64
 
 
 class Ordination(NamedTuple):
-    """Principal coordinates."""
+    """Principal coordinates of samples, with what each axis explains."""
 
     coordinates: Float64
     """float64 [N, axes]"""
@@ -40,7 +40,7 @@ class Ordination(NamedTuple):
     """float64 [axes]: shares of the sum of all eigenvalues."""
 
 
-def _times(blocks: Blocks, matrix: Float64) -> Float64:
+def _times(blocks: DistanceBlocks, matrix: Float64) -> Float64:
     """-D²/2 times a matrix, D² the squares of the distances."""
     product = np.zeros_like(matrix)
     for tile, block in blocks:
@@ -56,7 +56,7 @@ def _centred(matrix: Float64) -> Float64:
     return centred
 
 
-def pcoa(blocks: Blocks, axes: int, seed: int = 1) -> Ordination:
+def pcoa(blocks: DistanceBlocks, axes: int, seed: int = 1) -> Ordination:
     """Principal coordinates of the largest eigenvalues of the centred -D²/2.
 
     Few samples are ordinated exactly. Of many, the axes are those of random products with the
@@ -84,7 +84,7 @@ def pcoa(blocks: Blocks, axes: int, seed: int = 1) -> Ordination:
     return Ordination(axes_of * np.sqrt(values), values, shares)
 
 
-def _trace(blocks: Blocks) -> float:
+def _trace(blocks: DistanceBlocks) -> float:
     """The trace of the centred matrix: the sum of all eigenvalues."""
     total = 0.0
     for tile, block in blocks:
@@ -129,7 +129,7 @@ def _p_value(statistics: Float64) -> float:
 
 
 def permanova(
-    blocks: Blocks, groups: Sequence[str], permutations: int = 999, seed: int = 1
+    blocks: DistanceBlocks, groups: Sequence[str], permutations: int = 999, seed: int = 1
 ) -> TestOfGroups:
     """Permutational analysis of variance.
 
@@ -197,7 +197,7 @@ def ranks(values: Float64) -> Float64:
     return (last - (counts - 1) / 2)[inverse]
 
 
-def _condensed(blocks: Blocks) -> Float64:
+def _condensed(blocks: DistanceBlocks) -> Float64:
     """Distances of all pairs, row by row."""
     n_samples = blocks.n_samples
     square = np.zeros((n_samples, n_samples))
@@ -207,7 +207,7 @@ def _condensed(blocks: Blocks) -> Float64:
 
 
 def anosim(
-    blocks: Blocks, groups: Sequence[str], permutations: int = 999, seed: int = 1
+    blocks: DistanceBlocks, groups: Sequence[str], permutations: int = 999, seed: int = 1
 ) -> TestOfGroups:
     """Analysis of similarities: ranks of distances between groups against those within.
 
@@ -231,7 +231,7 @@ def anosim(
 
 
 class Correlation(Value):
-    """A Mantel test."""
+    """Result of a Mantel test."""
 
     r: float
     """Pearson's, of the distances."""
@@ -241,7 +241,7 @@ class Correlation(Value):
 
 
 def mantel(
-    blocks: Blocks, other: NDArray[np.floating], permutations: int = 999, seed: int = 1
+    blocks: DistanceBlocks, other: NDArray[np.floating], permutations: int = 999, seed: int = 1
 ) -> Correlation:
     """Correlation of the distances with those of another matrix, whose samples are permuted."""
     pairs = np.triu_indices(blocks.n_samples, 1)
@@ -277,7 +277,7 @@ class Spread:
         self.counts = np.zeros((size, size, self.BINS), np.int64)
         """int64 [G, G, bins]: pairs of samples, on the diagonal those within a group."""
 
-    def add(self, blocks: Blocks) -> Spread:
+    def add(self, blocks: DistanceBlocks) -> Spread:
         """Count the distances of all pairs."""
         groups, bins = len(self.names), self.BINS
         for tile, block in blocks:

@@ -34,7 +34,7 @@ INTEGER_BITS = 52
 """Bits of the largest sum of a sample's counts: a double holds it exactly."""
 
 
-class Table(Value):
+class CountTable(Value):
     """Counts of N samples, row by row as SciPy's CSR has them, without zeros."""
 
     ids: tuple[str, ...]
@@ -52,7 +52,7 @@ class Table(Value):
     def of(
         cls, ids: Iterable[object], features: Iterable[object], indptr: Any, indices: Any,
         counts: Any, file: str | None = None,
-    ) -> Table:  # fmt: skip
+    ) -> CountTable:  # fmt: skip
         """A table whose names and counts are checked; zeros go.
 
         Raises:
@@ -97,15 +97,15 @@ class Table(Value):
         """float64 [N]: counts of each sample."""
         return np.add.reduceat(self.counts, self.indptr[:-1])
 
-    def subset(self, rows: Index) -> Table:
+    def subset(self, rows: Index) -> CountTable:
         """The table of some samples, in that order."""
         sizes = np.diff(self.indptr)[rows]
         indptr = np.concatenate(([0], np.cumsum(sizes)))
         entries = np.arange(indptr[-1]) + np.repeat(self.indptr[rows] - indptr[:-1], sizes)
         ids = tuple(self.ids[row] for row in rows)
-        return Table(ids, self.features, indptr, self.indices[entries], self.counts[entries])
+        return CountTable(ids, self.features, indptr, self.indices[entries], self.counts[entries])
 
-    def rarefied(self, depth: int, seed: Sequence[int]) -> Table:
+    def rarefied(self, depth: int, seed: Sequence[int]) -> CountTable:
         """Samples of exactly ``depth`` counts, drawn without replacement; shallower ones go.
 
         Each sample has random numbers of its own, whatever other samples there are.
@@ -126,7 +126,7 @@ class Table(Value):
             rng = np.random.default_rng([*seed, row])
             counts = rows.counts[entries].astype(np.int64)
             drawn[entries] = rng.multivariate_hypergeometric(counts, depth, method="marginals")
-        return Table.of(rows.ids, self.features, rows.indptr, rows.indices, drawn)
+        return CountTable.of(rows.ids, self.features, rows.indptr, rows.indices, drawn)
 
 
 def integer_counts(counts: Float64, largest: float) -> tuple[Int64, int]:
@@ -161,7 +161,7 @@ def _refuse_duplicates(kind: str, names: Sequence[str], file: str | None) -> Non
 # Files.
 
 
-def read_table(path: str) -> Table:
+def read_table(path: str) -> CountTable:
     """The table in a file, of whatever format.
 
     Raises:
@@ -173,7 +173,7 @@ def read_table(path: str) -> Table:
     return _parsed(content, path)
 
 
-def _parsed(content: bytes, file: str) -> Table:
+def _parsed(content: bytes, file: str) -> CountTable:
     try:
         if content[:4] == HDF5_MAGIC:
             return _biom2(content, file)
@@ -187,7 +187,7 @@ def _parsed(content: bytes, file: str) -> Table:
         raise InputError(f"not a table of counts: {detail}", file=file) from error
 
 
-def _biom2(content: bytes, file: str) -> Table:
+def _biom2(content: bytes, file: str) -> CountTable:
     """BIOM 2.1: HDF5, whose group ``sample/matrix`` has the counts by sample."""
     with h5py().File(BytesIO(content), "r") as store:
         if "sample/matrix/indptr" not in store:
@@ -195,7 +195,7 @@ def _biom2(content: bytes, file: str) -> Table:
         matrix = store["sample/matrix"]
         ids, features = (store[f"{axis}/ids"][()].tolist() for axis in ("sample", "observation"))
         indptr, indices, counts = (matrix[part][()] for part in ("indptr", "indices", "data"))
-        return Table.of(ids, features, indptr, indices, counts, file)
+        return CountTable.of(ids, features, indptr, indices, counts, file)
 
 
 def h5py() -> Any:
@@ -206,7 +206,7 @@ def h5py() -> Any:
         raise InputError("BIOM 2.1 and HDF5 need h5py", hint=EXTRA) from None
 
 
-def _artifact(content: bytes, file: str) -> Table:
+def _artifact(content: bytes, file: str) -> CountTable:
     """QIIME 2: a zip file with a BIOM table in it."""
     with zipfile.ZipFile(BytesIO(content)) as archive:
         inside = [name for name in archive.namelist() if name.endswith(".biom")]
@@ -215,7 +215,7 @@ def _artifact(content: bytes, file: str) -> Table:
         return _parsed(archive.read(inside[0]), file)
 
 
-def _biom1(content: bytes, file: str) -> Table:
+def _biom1(content: bytes, file: str) -> CountTable:
     """BIOM 1.0: JSON, dense, or sparse with a row, a column and a count an entry."""
     document = json.loads(content)
     features = [row["id"] for row in document["rows"]]
@@ -232,7 +232,7 @@ def _biom1(content: bytes, file: str) -> Table:
 def _from_entries(
     ids: Sequence[object], features: Sequence[object], samples: Index, columns: Index,
     counts: Float64, file: str | None,
-) -> Table:  # fmt: skip
+) -> CountTable:  # fmt: skip
     """A table of entries in any order; entries of one place are summed up."""
     places = samples * max(1, len(features)) + columns
     unique, inverse = np.unique(places, return_inverse=True)
@@ -241,10 +241,10 @@ def _from_entries(
     if samples.size and samples.max() >= len(ids):
         raise ValueError("an entry of a sample that there is not")
     indptr = np.searchsorted(samples, np.arange(len(ids) + 1))
-    return Table.of(ids, features, indptr, columns, sums, file)
+    return CountTable.of(ids, features, indptr, columns, sums, file)
 
 
-def _tsv(text: str, file: str) -> Table:
+def _tsv(text: str, file: str) -> CountTable:
     """Features by samples, as ``biom convert --to-tsv`` has it; or a feature, a sample, a count."""
     lines = [line for line in text.splitlines() if line.strip()]
     if not lines:
@@ -286,7 +286,7 @@ def _is_number(text: str) -> bool:
     return True
 
 
-def _triples(rows: Sequence[Sequence[str]], file: str) -> Table:
+def _triples(rows: Sequence[Sequence[str]], file: str) -> CountTable:
     """Lines of a feature, a sample and a count, as FastUniFrac took them."""
     ids = {name: row for row, name in enumerate(sorted({row[1] for row in rows}))}
     features = {name: row for row, name in enumerate(sorted({row[0] for row in rows}))}
@@ -299,7 +299,7 @@ def _triples(rows: Sequence[Sequence[str]], file: str) -> Table:
 # Objects of Python.
 
 
-def table_of(source: object) -> Table:
+def table_of(source: object) -> CountTable:
     """A table from a path, a ``biom.Table``, AnnData, a DataFrame, or a matrix with its names.
 
     A DataFrame and AnnData have a sample a row; so has the matrix, dense or SciPy's, of a tuple
@@ -308,7 +308,7 @@ def table_of(source: object) -> Table:
     Raises:
         InputError: it is none of these, or not a sound table.
     """
-    if isinstance(source, Table):
+    if isinstance(source, CountTable):
         return source
     if isinstance(source, str | Path):
         return read_table(str(source))
@@ -324,7 +324,7 @@ def table_of(source: object) -> Table:
     raise InputError(f"a {type(source).__name__} is not a table of counts", hint=hint)
 
 
-def _of_matrix(matrix: Any, ids: Iterable[object], features: Iterable[object]) -> Table:
+def _of_matrix(matrix: Any, ids: Iterable[object], features: Iterable[object]) -> CountTable:
     names = list(ids), list(features)
     if tuple(matrix.shape) != (len(names[0]), len(names[1])):
         shape = f"{matrix.shape[0]} x {matrix.shape[1]}"
@@ -332,11 +332,11 @@ def _of_matrix(matrix: Any, ids: Iterable[object], features: Iterable[object]) -
     if hasattr(matrix, "tocsr"):
         sparse = matrix.tocsr()
         sparse.sum_duplicates()
-        return Table.of(*names, sparse.indptr, sparse.indices, sparse.data)
+        return CountTable.of(*names, sparse.indptr, sparse.indices, sparse.data)
     dense = np.asarray(matrix, np.float64)
     samples, columns = np.nonzero(dense)
     indptr = np.searchsorted(samples, np.arange(len(names[0]) + 1))
-    return Table.of(*names, indptr, columns, dense[samples, columns])
+    return CountTable.of(*names, indptr, columns, dense[samples, columns])
 
 
 # Metadata of samples.

@@ -32,6 +32,7 @@ from numpy.typing import NDArray
 from mltree.diversity.branches import Samples
 from mltree.system.arrays import Float64, Int64
 from mltree.system.errors import InputError
+from mltree.system.process import map_blocks
 from mltree.system.values import Value
 
 UNWEIGHTED, GENERALISED = "unweighted", "generalized"
@@ -50,6 +51,9 @@ MATRIX_DIVISIONS = 16
 SMALLEST_TILE, LARGEST_TILE = 256, 4096
 """Samples along a side of a tile."""
 
+STRIP = 128
+"""Samples along a side of what is mirrored at once: it stays in a core's cache."""
+
 
 class Metric(Value):
     """A metric and its variant."""
@@ -60,7 +64,7 @@ class Metric(Value):
     adjusted: bool = False
     """Adjusted for variance."""
     absolute: bool = False
-    """Of counts rather than of shares."""
+    """Weighted by counts rather than by shares."""
 
     @property
     def is_presence(self) -> bool:
@@ -351,7 +355,7 @@ def tiles_of(n_samples: int, part: tuple[int, int] = (1, 1)) -> list[Tile]:
     return [tile for tile, number in zip(tiles, share, strict=True) if number == part[0]]
 
 
-class Blocks(Protocol):
+class DistanceBlocks(Protocol):
     """A source of distances, tile after tile, as often as asked."""
 
     @property
@@ -363,7 +367,7 @@ class Blocks(Protocol):
 
 
 class ComputedBlocks:
-    """Implements :class:`Blocks`: computes the tiles each time."""
+    """Implements :class:`DistanceBlocks`: computes the tiles each time."""
 
     def __init__(
         self,
@@ -377,7 +381,7 @@ class ComputedBlocks:
 
 
 class MatrixBlocks:
-    """Implements :class:`Blocks`: cuts the tiles from a matrix."""
+    """Implements :class:`DistanceBlocks`: cuts the tiles from a matrix."""
 
     def __init__(self, matrix: NDArray[np.floating[Any]]) -> None:
         self._matrix, self.n_samples = matrix, len(matrix)
@@ -388,7 +392,16 @@ class MatrixBlocks:
 
 
 def fill(matrix: NDArray[np.floating[Any]], tile: Tile, block: NDArray[np.floating[Any]]) -> None:
-    """Write a tile into the matrix, and its mirror image."""
-    matrix[tile] = block
-    if not tile.is_diagonal:
-        matrix[tile.columns, tile.rows] = block.T
+    """Write a tile into the matrix, and its mirror image, strip by strip."""
+    height, width = block.shape
+    first_row, first_column = tile.rows.start, tile.columns.start
+
+    def write(strip: slice) -> None:
+        rows = slice(first_row + strip.start, first_row + strip.stop)
+        matrix[rows, tile.columns] = block[strip]
+        for place in range(0, 0 if tile.is_diagonal else width, STRIP):
+            part = block[strip, place : place + STRIP]
+            column = first_column + place
+            matrix[column : column + part.shape[1], rows] = part.T
+
+    map_blocks(write, height, STRIP)

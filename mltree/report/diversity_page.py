@@ -14,7 +14,7 @@ import numpy as np
 from mltree.diversity.branches import Samples
 from mltree.diversity.statistics import Ordination, Spread, TestOfGroups
 from mltree.diversity.table import Metadata
-from mltree.diversity.unifrac import Blocks, Metric
+from mltree.diversity.unifrac import DistanceBlocks, Metric
 from mltree.report.page import (
     POLICY,
     Scale,
@@ -44,7 +44,7 @@ QUANTILES = (0.05, 0.25, 0.5, 0.75, 0.95)
 
 
 class MetricPage(Value):
-    """What the page shows of one metric."""
+    """Ordination, distances of groups and tests of one metric."""
 
     metric: Metric
     ordination: Ordination
@@ -54,7 +54,7 @@ class MetricPage(Value):
 
     @classmethod
     def of(
-        cls, metric: Metric, ordination: Ordination, blocks: Blocks,
+        cls, metric: Metric, ordination: Ordination, blocks: DistanceBlocks,
         groups: Mapping[str, Sequence[str]], tests: Sequence[tuple[str, TestOfGroups]],
     ) -> MetricPage:  # fmt: skip
         """Count the distances of all groups."""

@@ -34,7 +34,8 @@ def results(tmp_path: Path) -> Path:
     """A folder with what a search, and another one, leave."""
     trees = (DATASETS / "primates.bootstraps").read_text().splitlines()
     (tmp_path / "datasets").mkdir()
-    for name in ("primates.phy", "primates.bootstraps", "frogs.phy"):
+    habitats = "habitats.tsv", "habitats.nwk"
+    for name in ("primates.phy", "primates.bootstraps", "frogs.phy", *habitats):
         copy(DATASETS / name, tmp_path / "datasets")
     (tmp_path / "primates.mltree.bestTree").write_text(trees[0] + "\n")
     (tmp_path / "primates.mltree.bestModel").write_text(MODEL)

@@ -11,7 +11,7 @@ import numpy as np
 import pytest
 
 from mltree.diversity.branches import place
-from mltree.diversity.table import Table, integer_counts, read_metadata, read_table, table_of
+from mltree.diversity.table import CountTable, integer_counts, read_metadata, read_table, table_of
 from mltree.system.errors import InputError
 
 COUNTS = np.array([[3, 0, 1], [0, 2, 5]])
@@ -19,7 +19,7 @@ IDS, FEATURES = ["s1", "s2"], ["a", "b:x y", "c"]
 TREE = "((a:1,'b:x y':2):1,c:3);"
 
 
-def as_dense(table: Table) -> np.ndarray:
+def as_dense(table: CountTable) -> np.ndarray:
     dense = np.zeros((table.n_samples, len(table.features)))
     dense[table.sample_of_entry, table.indices] = table.counts
     return dense
@@ -51,7 +51,7 @@ def biom2(path: Path) -> Path:
     return path
 
 
-def check(table: Table) -> None:
+def check(table: CountTable) -> None:
     assert table.ids == ("s1", "s2")
     order = [table.features.index(name) for name in FEATURES]
     assert (as_dense(table)[:, order] == COUNTS).all()

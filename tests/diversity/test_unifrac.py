@@ -10,7 +10,7 @@ import numpy as np
 import pytest
 
 from mltree.diversity.branches import place
-from mltree.diversity.table import Table, read_table, table_of
+from mltree.diversity.table import CountTable, read_table, table_of
 from mltree.diversity.unifrac import (
     Metric,
     ReferenceUnifrac,
@@ -48,7 +48,7 @@ GOLDEN = {
 SHARED = Path(__file__).parents[4] / "shared" / "data" / "unifrac"
 
 
-def matrix_of(table: Table, tree: str, metric: Metric, single: bool = False) -> np.ndarray:
+def matrix_of(table: CountTable, tree: str, metric: Metric, single: bool = False) -> np.ndarray:
     engine = ReferenceUnifrac(UnifracProblem(place(table, tree), metric, single))
     every = slice(0, table.n_samples)
     return engine.tile(every, every)
