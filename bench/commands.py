@@ -163,6 +163,8 @@ def _add_unifrac(benches: Benches[argparse.ArgumentParser]) -> None:
     add = parser.add_argument
     add("--shapes", type=_words, default=("1000",),
         help=f"by samples: {','.join(unifrac.SHAPES)} (default 1000)")  # fmt: skip
+    add("--table", metavar="FILE", help="a table (BIOM 2.1) rather than simulated ones")
+    add("--tree", metavar="FILE", help="and its tree")
     add("--metrics", type=_words, default=("unweighted", "weighted_normalized"))
     add("--precisions", type=_words, default=("double",), help="double,single")
     add("--matrix", default="hdf5", help="hdf5, npy or none")
@@ -365,10 +367,14 @@ def _unifrac(options: argparse.Namespace) -> None:
     repetitions = options.repetitions or (1 if options.smoke else 3)
     run = _run("unifrac", options, repetitions)
     shapes = [unifrac.SMOKE] if options.smoke else [unifrac.SHAPES[one] for one in options.shapes]
+    if options.table:
+        data = [(Path(options.table).name, Path(options.table), Path(options.tree))]
+    else:
+        data = [unifrac.simulated(options.cache, *shape, options.seed) for shape in shapes]
     unifrac.measure(
-        run, shapes, options.metrics, precisions=options.precisions, matrix=options.matrix,
+        run, data, options.metrics, precisions=options.precisions, matrix=options.matrix,
         ssu=options.ssu, threads=options.threads, device=options.device, repetitions=repetitions,
-        timeout=options.timeout, cache=options.cache, seed=options.seed,
+        timeout=options.timeout,
     )  # fmt: skip
 
 

@@ -48,15 +48,15 @@ LOCAL_BYTES = 128
 """Bytes of local memory that a compute unit of NVIDIA's reads in a cycle."""
 
 
-def simulated(folder: Path, samples: int, tips: int, seed: int) -> tuple[Path, Path]:
-    """A table (BIOM 2.1) and a tree of this shape, kept in a folder."""
+def simulated(folder: Path, samples: int, tips: int, seed: int) -> tuple[str, Path, Path]:
+    """A table (BIOM 2.1) and a tree of this shape, kept in a folder, and their name."""
     folder.mkdir(parents=True, exist_ok=True)
     table, tree = (folder / f"unifrac-{samples}-{tips}-{seed}.{kind}" for kind in ("biom", "nwk"))
     if not (table.exists() and tree.exists()):
         rng = np.random.default_rng(seed)
         tree.write_text(_newick(rng, tips))
         _write_table(rng, table, samples, tips)
-    return table, tree
+    return f"{samples} x {tips}", table, tree
 
 
 def _newick(rng: np.random.Generator, tips: int) -> str:
@@ -126,7 +126,7 @@ def _write_table(rng: np.random.Generator, path: Path, samples: int, tips: int) 
 
 def measure(
     run: Run,
-    shapes: Sequence[tuple[int, int]],
+    data: Sequence[tuple[str, Path, Path]],
     metrics: Sequence[str],
     *,
     precisions: Sequence[str],
@@ -136,18 +136,15 @@ def measure(
     device: str | None,
     repetitions: int,
     timeout: float,
-    cache: Path,
-    seed: int,
 ) -> None:
-    """Fill the run with whole processes, mltree's and ``ssu``'s in turns, and kernels alone."""
-    for samples, tips in shapes:
-        table, tree = simulated(cache, samples, tips, seed)
+    """Fill the run with whole processes, mltree's and ``ssu``'s in turns, and kernels alone.
+
+    data  of each table its name, its file, and the file of its tree
+    """
+    for dataset, table, tree in data:
         for metric in metrics:
             for precision in precisions:
-                shape: Row = {
-                    "dataset": f"{samples} x {tips}", "kind": metric, "precision": precision,
-                    "samples": samples, "tips": tips,
-                }  # fmt: skip
+                shape: Row = {"dataset": dataset, "kind": metric, "precision": precision}
                 commands = {"mltree": _command(table, tree, metric, precision, matrix, device)}
                 if threads is not None:
                     commands["mltree"] += ["--threads", str(threads)]

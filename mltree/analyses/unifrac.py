@@ -195,7 +195,8 @@ class UnifracRun:
             if options.branches:
                 texts[BRANCHES] = "".join(branch_lines(samples, self._groups))
             if options.page:
-                texts[PAGE] = page(self._pages, samples, self._metadata, self._groups)
+                largest = largest_branches(samples, self._groups)
+                texts[PAGE] = page(self._pages, samples, self._metadata, self._groups, largest)
         return texts, {
             "samples": samples.n_samples,
             "features": len(samples.branches.tip),
@@ -488,6 +489,38 @@ def branch_lines(samples: Samples, groups: Mapping[str, Sequence[str]]) -> Itera
             f"{branches.length[number]:.10g}\t{shares.prevalence[number]}\t"
             f"{diversity[number]:.6g}\t{shares.weight[number]:.6g}{eta}\n"
         )
+
+
+SHOWN_BRANCHES, MUCH = 20, 1 << 31
+"""Branches that a page lists; samples times branches beyond which it lists none."""
+
+
+def largest_branches(
+    samples: Samples, groups: Mapping[str, Sequence[str]]
+) -> list[tuple[str, ...]]:
+    """Branches that differ most between the first column's groups, or add most to all diversity.
+
+    A row each: tips, length, samples, share of all diversity, mean share of counts, η².
+    """
+    branches = samples.branches
+    if samples.n_samples * branches.count > MUCH:
+        return []
+    shares = BranchShares.of(samples, groups)
+    diversity = shares.prevalence * branches.length
+    diversity = diversity / max(float(diversity.sum()), 1e-300)
+    eta = next(iter(shares.eta.values()), np.zeros(branches.count))
+    weight = eta * shares.weight if groups else diversity
+    rows: list[tuple[str, ...]] = []
+    for number in np.argsort(-weight, kind="stable")[:SHOWN_BRANCHES].tolist():
+        first, last = branches.names[branches.first[number]], branches.names[branches.last[number]]
+        count = int(branches.last[number] - branches.first[number]) + 1
+        name = first if count == 1 else f"{first} … {last} ({count:,} tips)"
+        numbers = (
+            f"{branches.length[number]:.4g}", f"{shares.prevalence[number]:,}",
+            f"{diversity[number]:.2%}", f"{shares.weight[number]:.2%}",
+        )  # fmt: skip
+        rows.append((name, *numbers, f"{eta[number]:.3f}" if groups else ""))
+    return rows
 
 
 # From Python.

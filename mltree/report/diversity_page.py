@@ -67,9 +67,9 @@ class MetricPage(Value):
 
 def page(
     pages: Sequence[MetricPage], samples: Samples, metadata: Metadata | None,
-    groups: Mapping[str, Sequence[str]],
+    groups: Mapping[str, Sequence[str]], branches: Sequence[Sequence[str]],
 ) -> str:  # fmt: skip
-    """The text of the HTML file."""
+    """The text of the HTML file; ``branches``: rows of those that matter most."""
     columns = dict(list(groups.items())[:MOST_COLUMNS])
     for name, values in ({} if metadata is None else metadata.columns).items():
         if len(columns) < MOST_COLUMNS and name not in columns:
@@ -91,6 +91,9 @@ def page(
     if groups:
         made.append(("groups", "Groups", "".join(_groups(one) for one in pages)))
         made.append(("tests", "Tests", _tests(pages)))
+    if branches:
+        names = ("Tips below", "Length", "Samples", "Of all diversity", "Mean share", "η²")
+        made.append(("branches", "Branches that matter most", table_html(names, branches)))
     links = [("ordination", "Ordination"), *((anchor, heading) for anchor, heading, _ in made)]
     count = f"{samples.n_samples:,} samples, {samples.branches.count:,} branches"
     return asset("diversity.html").format(

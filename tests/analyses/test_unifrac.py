@@ -168,6 +168,7 @@ def test_page_is_complete_in_itself(tmp_path: Path) -> None:
     assert set(data["columns"]) == {"habitat", "pH"}
     assert data["coloured"] == "habitat"
     assert "PERMANOVA" in page
+    assert page.count("tips)") > 3
 
 
 def test_python() -> None:
