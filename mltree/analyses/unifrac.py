@@ -56,7 +56,7 @@ from mltree.runs.inputs import newick_of
 from mltree.runs.workspace import Workspace
 from mltree.system.arrays import Float64, Int64
 from mltree.system.errors import InputError
-from mltree.system.events import Emit, Notice, UnifracComputed, UnifracTested
+from mltree.system.events import Emit, Notice, ResultWritten, UnifracComputed, UnifracTested
 from mltree.system.values import Value
 
 if TYPE_CHECKING:
@@ -246,6 +246,8 @@ class UnifracRun:
             texts[f"{label}.nearest"] = "".join(nearest.lines(problem.samples.ids))
         if draft is not None:
             values["file"] = str(draft.finish(arrays))
+            reader = "unifrac" if draft.kind == "hdf5" else "NumPy"
+            self._emit(ResultWritten(values["file"], reader))
         elif options.matrix == "tsv" and matrix is not None:
             texts[f"{label}.tsv"] = "".join(tsv_lines(matrix, problem.samples.ids))
         if spread is not None:

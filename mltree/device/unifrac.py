@@ -16,7 +16,7 @@ from numpy.typing import NDArray
 
 from mltree.device.build import build_kernels, context_on
 from mltree.device.memory import Memory, NamingDevice
-from mltree.diversity.unifrac import GENERALISED, UnifracProblem
+from mltree.diversity.unifrac import GENERALISED, UnifracProblem, tile_side
 from mltree.system.arrays import Float64, Int32, Int64
 from mltree.system.errors import DeviceError
 from mltree.tree.topology import NONE
@@ -117,7 +117,7 @@ class DeviceUnifrac:
         is_there = (prevalence > 0) & (problem.lengths > 0)
         least = max(2.0, build.common * count) if problem.metric.is_plain else np.inf
         is_common = is_there & (prevalence >= least)
-        most = build.panel // (self._bytes * self._stride(min(count, build.span)))
+        most = build.panel // (self._bytes * self._stride(tile_side(count)))
         if is_common.sum() > most:
             least = np.partition(prevalence[is_common], -most)[-most] + 1
             is_common = is_there & (prevalence >= least)

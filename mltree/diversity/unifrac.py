@@ -341,12 +341,17 @@ class Tile(NamedTuple):
         return self.rows == self.columns
 
 
+def tile_side(n_samples: int) -> int:
+    """Samples along a side of a tile."""
+    return min(max(-(-n_samples // MATRIX_DIVISIONS), SMALLEST_TILE), LARGEST_TILE)
+
+
 def tiles_of(n_samples: int, part: tuple[int, int] = (1, 1)) -> list[Tile]:
     """Tiles of the upper triangle, column by column; of part i of n those with as many pairs.
 
     part  i from 1 on, and n
     """
-    side = min(max(-(-n_samples // MATRIX_DIVISIONS), SMALLEST_TILE), LARGEST_TILE)
+    side = tile_side(n_samples)
     starts = range(0, n_samples, side)
     spans = [slice(start, min(start + side, n_samples)) for start in starts]
     tiles = [Tile(spans[i], spans[j]) for j in range(len(spans)) for i in range(j + 1)]

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 import numpy as np
 import pytest
 
@@ -56,20 +58,30 @@ def test_bits_of_the_reference(metric: Metric, single: bool, device: object) -> 
 
 
 @pytest.mark.parametrize("common", [0.0, 0.2, 0.6, 2.0])
-@pytest.mark.parametrize("items", [1, 32])
+@pytest.mark.parametrize("build", [module.CPU, module.GPU], ids=["vectors", "work-items"])
 def test_split_and_shape_change_no_bit(
-    common: float, items: int, device: object, monkeypatch: pytest.MonkeyPatch
+    common: float, build: Any, device: object, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    build = module.CPU._replace(
-        items=items, common=common, rows=4, chunk=8, span=128 if items == 1 else 32
-    )
-    monkeypatch.setattr(module, "CPU", build)
-    samples = random_samples(5, 150, 90)
-    for name in ("unweighted", "weighted_normalized"):
-        problem = UnifracProblem(samples, Metric(name))
+    """A GPU's groups are run on a CPU too."""
+    span = 128 if build is module.CPU else build.items
+    monkeypatch.setattr(module, "CPU", build._replace(common=common, span=span))
+    samples = random_samples(5, 300, 90)
+    every = slice(0, 300)
+    for metric in (Metric("unweighted"), Metric("weighted_normalized")):
+        problem = UnifracProblem(samples, metric)
         engine = module.DeviceUnifrac(problem, device)
-        every = slice(0, 150)
         assert (engine.tile(every, every) == ReferenceUnifrac(problem).tile(every, every)).all()
+
+
+@pytest.mark.parametrize("metric", metrics_of("generalized", "0.3", adjusted=True))
+def test_general_terms_by_work_items(
+    metric: Metric, device: object, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(module, "CPU", module.GPU)
+    samples = random_samples(6, 150, 60)
+    problem, every = UnifracProblem(samples, metric), slice(0, 150)
+    tile = module.DeviceUnifrac(problem, device).tile(every, every)
+    assert (tile == ReferenceUnifrac(problem).tile(every, every)).all()
 
 
 def test_single_is_close() -> None:
