@@ -179,6 +179,7 @@ _BRIEF: dict[str, Callable[[Run], str]] = {
     "precision": engine_tables.precision,
     "reach": engine_tables.reach,
     "golden": engine_tables.golden,
+    "unifrac": engine_tables.unifrac,
 }
 _FULL: dict[str, Callable[[Run], list[tuple[str, str]]]] = {
     "table1": _table1_full,

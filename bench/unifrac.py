@@ -141,7 +141,8 @@ def measure(
 
     data  of each table its name, its file, and the file of its tree
     """
-    for dataset, table, tree in data:
+    for dataset, *paths in data:
+        table, tree = (Path(path).resolve() for path in paths)
         for metric in metrics:
             for precision in precisions:
                 shape: Row = {"dataset": dataset, "kind": metric, "precision": precision}
