@@ -622,14 +622,16 @@ def unifrac(
         DeviceError: the device cannot be found or used.
     """
     with in_turn(threads, UnifracOptions):
-        (chosen,) = metrics_of(metric, alpha, variance_adjusted, absolute)
+        metrics = metrics_of(metric, alpha, variance_adjusted, absolute)
+        if len(metrics) > 1:
+            raise InputError(f"metric={metric!r}: one metric a call, please")
         if precision not in {"double", "single"}:
             raise InputError(f"precision={precision!r} is not one of double, single")
         counts: CountTable = table_of(table)
         if depth is not None:
             counts = counts.rarefied(depth, (seed, 0))
         samples = placed(counts, *parsed_tree(newick_of(tree)))
-        problem = UnifracProblem(samples, chosen, precision == "single")
+        problem = UnifracProblem(samples, metrics[0], precision == "single")
         where = None if device is None else str(device)
         engines = engines_of(problem, where)
         data: Distances = np.zeros((samples.n_samples,) * 2, problem.kind)

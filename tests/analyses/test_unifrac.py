@@ -188,6 +188,8 @@ def test_python() -> None:
     assert single.data.dtype == np.float32
     with pytest.raises(mltree.InputError, match="groups for 24 samples"):
         result.permanova(["a", "b"])
+    with pytest.raises(mltree.InputError, match="one metric a call"):
+        mltree.unifrac(table, TREE, "unweighted,weighted")
     with pytest.raises(mltree.InputError, match="precision='half'"):
         mltree.unifrac(table, TREE, precision="half")
 
