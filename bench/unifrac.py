@@ -117,7 +117,7 @@ def _write_table(rng: np.random.Generator, path: Path, samples: int, tips: int) 
         )
         for axis, ids, data, inner, starts in axes:
             group = store.create_group(axis)
-            group["ids"] = np.array(ids, object).astype("S")
+            group.create_dataset("ids", data=np.array(ids, object), dtype=module.string_dtype())
             group.create_group("metadata")
             group.create_group("group-metadata")
             group["matrix/data"], group["matrix/indices"] = data, inner.astype(np.int32)
