@@ -77,7 +77,7 @@ def _newick(rng: np.random.Generator, tips: int) -> str:
             middle = first + 1 + int(next(draws) * (stop - first - 1))
             parts.append("(")
             stack += [f"){length}", (middle, stop), ",", (first, middle)]
-    return "".join(parts) + ";\n"
+    return "".join(parts).rpartition(":")[0] + ";\n"  # ssu passes over a root's length
 
 
 def _write_table(rng: np.random.Generator, path: Path, samples: int, tips: int) -> None:

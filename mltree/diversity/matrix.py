@@ -248,7 +248,7 @@ def merged(paths: Sequence[Path], problem: UnifracProblem) -> Iterator[tuple[Til
         with naming(path, "read"):
             if not path.is_file():
                 hint = f"run --part {number}/{len(paths)} first"
-                raise InputError(f"part {number} of {len(paths)} is missing: {path}", hint=hint)
+                raise InputError("this part of the matrix is missing", file=str(path), hint=hint)
             line = _first_line(path)
         expected = (digest(problem), number, len(paths), problem.samples.n_samples)
         try:

@@ -147,7 +147,7 @@ def test_mantel(tmp_path: Path) -> None:
         (("--group", "habitat"), "--group needs --metadata"),
         (("--metadata", METADATA, "--group", "colour"), "no column 'colour'"),
         (("--metadata", METADATA, "--group", "habitat", "--tests", "t"), "'t' is not one of"),
-        (("--merge", "2"), "part 1 of 2 is missing"),
+        (("--merge", "2"), "part1of2: this part of the matrix is missing"),
     ],
 )
 def test_wrong_options(arguments: tuple[str, ...], message: str, tmp_path: Path) -> None:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import gzip
 import json
+import sys
 import zipfile
 from pathlib import Path
 
@@ -137,6 +138,19 @@ def test_wrong_tables(text: str, message: str, tmp_path: Path) -> None:
     with pytest.raises(InputError, match=message) as error:
         read_table(str(path))
     assert "\n" not in error.value.message
+
+
+def test_no_samples() -> None:
+    with pytest.raises(InputError, match="a table without samples"):
+        table_of((np.zeros((0, 3)), [], FEATURES))
+
+
+def test_h5py_is_an_extra(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    path = biom2(tmp_path / "table.biom")
+    monkeypatch.setitem(sys.modules, "h5py", None)
+    with pytest.raises(InputError, match="BIOM 2.1 and HDF5 need h5py") as error:
+        read_table(str(path))
+    assert "mltree[unifrac]" in str(error.value.hint)
 
 
 def test_missing_file() -> None:
