@@ -18,6 +18,7 @@ from bench import (
     sample,
     scale,
     table1,
+    unifrac,
 )
 from bench.contenders import Contender, contenders
 from bench.data import PAPER_SIZES, Source, sha256
@@ -49,6 +50,7 @@ def _parser() -> argparse.ArgumentParser:
     _add_cases(benches)
     _add_scale(benches)
     _add_reach(benches)
+    _add_unifrac(benches)
     _add_precision(benches)
     _add_sample(benches)
     _add_golden(benches)
@@ -156,6 +158,23 @@ def _add_reach(benches: Benches[argparse.ArgumentParser]) -> None:
     parser.add_argument("--mpi", action="store_true", help="ranks by mpiexec, not by --ranks")
     parser.add_argument("--timeout", type=float, default=600.0, help="seconds for one run")
     parser.set_defaults(run=_reach)
+
+
+def _add_unifrac(benches: Benches[argparse.ArgumentParser]) -> None:
+    parser = _bench(benches, "unifrac", "UniFrac on tables of published shapes, beside ssu")
+    add = parser.add_argument
+    add("--shapes", type=_words, default=("1000",),
+        help=f"by samples: {','.join(unifrac.SHAPES)} (default 1000)")  # fmt: skip
+    add("--table", metavar="FILE", help="a table (BIOM 2.1) rather than simulated ones")
+    add("--tree", metavar="FILE", help="and its tree")
+    add("--metrics", type=_words, default=("unweighted", "weighted_normalized"))
+    add("--precisions", type=_words, default=("double",), help="double,single")
+    add("--matrix", default="hdf5", help="hdf5, npy or none")
+    add("--ssu", metavar="FILE", help="program to run beside")
+    add("--threads", type=int, help="threads of both programs (default: all)")
+    add("--device", help="device of mltree")
+    add("--timeout", type=float, default=3600.0, help="seconds for one process (default 3600)")
+    parser.set_defaults(run=_unifrac)
 
 
 def _add_precision(benches: Benches[argparse.ArgumentParser]) -> None:
@@ -351,6 +370,21 @@ def _reach(options: argparse.Namespace) -> None:
 def _points(text: str) -> tuple[tuple[int, int], ...]:
     pairs = [point.split(":") for point in text.split(",") if point]
     return tuple((int(size), int(ranks)) for size, ranks in pairs)
+
+
+def _unifrac(options: argparse.Namespace) -> None:
+    repetitions = options.repetitions or (1 if options.smoke else 3)
+    run = _run("unifrac", options, repetitions)
+    shapes = [unifrac.SMOKE] if options.smoke else [unifrac.SHAPES[one] for one in options.shapes]
+    if options.table:
+        data = [(Path(options.table).name, Path(options.table), Path(options.tree))]
+    else:
+        data = [unifrac.simulated(options.cache, *shape, options.seed) for shape in shapes]
+    unifrac.measure(
+        run, data, options.metrics, precisions=options.precisions, matrix=options.matrix,
+        ssu=options.ssu, threads=options.threads, device=options.device, repetitions=repetitions,
+        timeout=options.timeout,
+    )  # fmt: skip
 
 
 def _precision(options: argparse.Namespace) -> None:

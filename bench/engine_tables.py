@@ -5,7 +5,7 @@ from __future__ import annotations
 from bench.markdown import engineering, markdown_table, seconds
 from bench.results import Row, Run
 
-__all__ = ["cases", "golden", "kernels", "precision", "reach", "scale"]
+__all__ = ["cases", "golden", "kernels", "precision", "reach", "scale", "unifrac"]
 
 
 def kernels(run: Run) -> str:
@@ -171,3 +171,24 @@ def golden(run: Run) -> str:
     ]
     told = "Fixed trees and parameters, against RAxML-NG 1.2.2 (which IQ-TREE 2.0.7 agrees with)."
     return f"{told}\n\n{markdown_table(head, body)}"
+
+
+def unifrac(run: Run) -> str:
+    """Whole processes beside ``ssu``, and the kernels' seconds."""
+    head = ["table", "metric", "program", "wall", "CPU seconds", "common branches"]
+    head += ["terms a second", "share of local reads"]
+    body = []
+    for row in run.rows:
+        name = [row["dataset"], f"{row['kind']}, {row['precision']}", row["contender"]]
+        if row["status"] != "done":
+            body.append([*name, row["status"], "", "", "", ""])
+        elif row["contender"] == "kernels":
+            spent = engineering_time(sum(row["kernels_s"].values()))
+            share = row["share_of_local_reads"]
+            common = f"{row['common']:,} of {row['branches']:,}"
+            shown = "" if share is None else f"{share:.0%}"
+            body.append([*name, spent, "", common, f"{row['terms_per_s'] / 1e9:.1f} G", shown])
+        else:
+            wall, cpu = engineering_time(row["wall_s"]["median"]), row["cpu_s"]["median"]
+            body.append([*name, wall, f"{cpu:.1f}", "", "", ""])
+    return markdown_table(head, body)

@@ -180,6 +180,7 @@ _BRIEF: dict[str, Callable[[Run], str]] = {
     "reach": engine_tables.reach,
     "golden": engine_tables.golden,
     "sample": sample.table,
+    "unifrac": engine_tables.unifrac,
 }
 _FULL: dict[str, Callable[[Run], list[tuple[str, str]]]] = {
     "table1": _table1_full,

@@ -11,6 +11,7 @@ likelihood   ``Likelihood``: lnL, gradient and Hessian of one tree
 trees alone  ``consensus``, ``support``, ``concordance``, ``rf``, ``random_tree``, ``nj_tree``,
              ``draw``, ``date``
 Bayesian     ``sample``: the posterior of trees; ``summarize``: samples of MrBayes, BEAST and others
+communities  ``unifrac``: distances of samples on a tree
 results      what they give back, and ``PhyloTree``, ``ModelParameters``, which they take too
 
 Alignments and trees may be files, or objects of other libraries (:mod:`mltree.runs.inputs`).
@@ -47,6 +48,7 @@ if TYPE_CHECKING:
         support,
     )
     from mltree.analyses.tree_tests import BranchTestResult, TreeTestResult, alrt, test
+    from mltree.analyses.unifrac import UnifracResult, unifrac
     from mltree.runs.inputs import ModelParameters
     from mltree.runs.results import BootstrapResult, Evaluation, PhyloTree, SearchResult, rf
     from mltree.system.errors import (
@@ -80,6 +82,7 @@ __all__ = [
     "SearchResult",
     "SimulatedAlignment",
     "TreeTestResult",
+    "UnifracResult",
     "__version__",
     "alrt",
     "ancestral",
@@ -102,6 +105,7 @@ __all__ = [
     "summarize",
     "support",
     "test",
+    "unifrac",
 ]
 
 _HOMES = {
@@ -151,6 +155,10 @@ _HOMES = {
         "TreeTestResult",
         "alrt",
         "test",
+    ),
+    "analyses.unifrac": (
+        "UnifracResult",
+        "unifrac",
     ),
     "runs.inputs": ("ModelParameters",),
     "runs.results": (

@@ -1,14 +1,17 @@
-"""The options of analyses of trees alone; see :mod:`mltree.analyses.options`."""
+"""The options of analyses without an alignment; see :mod:`mltree.analyses.options`."""
 
 from typing import Annotated
 
 from mltree.runs.options import (
     OUTPUT,
+    STATISTICS,
     DataType,
+    Device,
     MetricOptions,
     Option,
     SeedOptions,
     ShownOptions,
+    Threads,
     WrittenOptions,
     share_of,
     whole_of,
@@ -229,3 +232,213 @@ class DateOptions(SeedOptions, TreesOptions, kw_only=True):
     replicates: Annotated[
         int, Option("--replicates N", "Replicates for the intervals.", least=20)
     ] = 100
+
+
+def part_of(text: str) -> str:
+    """Part i of n, as ``2/8``. Raises: ValueError."""
+    numbers = [int(word) if word.isdecimal() else 0 for word in str(text).split("/")]
+    if len(numbers) != 2 or not 1 <= numbers[0] <= numbers[1]:
+        raise ValueError(f"{text!r} is not a part: write 2/8 for the second of eight")
+    return text
+
+
+class UnifracOptions(SeedOptions, WrittenOptions, kw_only=True):
+    """Compute UniFrac distances of all pairs of samples, and statistics of them.
+
+    Writes PREFIX.mltree.METRIC.tsv, .h5 or .npy for each metric, PREFIX.mltree.faith (Faith's
+    phylogenetic diversity of each sample), and what else is asked for. Sums are of integers: any
+    device, any split into parts, gives the same bits, and equal samples are at distance 0.
+    """
+
+    table: Annotated[
+        str,
+        Option(
+            "TABLE",
+            "Counts of features in samples: BIOM 2.1 (needs h5py) or 1.0, QIIME 2 artifact, TSV "
+            "with a feature a line, or lines of feature, sample, count. Plain or compressed.",
+            reads="file",
+        ),
+    ]
+    tree: Annotated[
+        str,
+        Option("-t, --tree FILE",
+"Newick tree whose tips include all features, rooted.", reads="tree"),
+    ]  # fmt: skip
+    metric: Annotated[
+        str,
+        Option(
+            "-m, --metric METRIC",
+            "unweighted, weighted_normalized, weighted_unnormalized, generalized or "
+            "unweighted_unnormalized, as ssu has them; several, separated by commas.",
+        ),
+    ] = "unweighted"
+    alpha: Annotated[
+        str,
+        Option(
+            "-a, --alpha SHARE[,SHARE...]",
+            "Weight of abundant branches in generalized UniFrac, 0 to 1; one matrix each.",
+        ),
+    ] = "1"
+    variance_adjusted: Annotated[
+        bool, Option("--variance-adjusted", "Adjust for variance, as --vaw of ssu.")
+    ] = False
+    absolute: Annotated[
+        bool, Option("--absolute", "Weight branches by counts rather than by shares of a sample.")
+    ] = False
+    depth: Annotated[
+        int | None,
+        Option(
+            "--depth N",
+            "Rarefy every sample to N counts; samples with fewer are left out.",
+            parse=whole_of,
+            least=1,
+        ),
+    ] = None
+    subsamples: Annotated[
+        int,
+        Option(
+            "--subsamples N",
+            "Rarefy N times: the matrix is the mean, and a second one has the standard deviations.",
+            parse=whole_of,
+            least=1,
+            only_with=("depth",),
+        ),
+    ] = 1
+    precision: Annotated[
+        str,
+        Option(
+            "--precision double|single",
+            "double: sums of 64 bits; single: of 32 bits, and distances in fp32, within 1e-5.",
+            choices=("double", "single"),
+        ),
+    ] = "double"
+    prefix: Annotated[
+        str | None,
+        Option(
+            "-p, --prefix PREFIX",
+            "Files are named PREFIX.mltree.*. Default: the path of the table. A PREFIX that ends "
+            "in / is a folder.",
+            panel=OUTPUT,
+            is_incidental=True,
+        ),
+    ] = None
+    matrix: Annotated[
+        str,
+        Option(
+            "--matrix tsv|hdf5|npy|none",
+            "Format of the matrix: TSV; HDF5 as ssu's; NumPy's; or none, for statistics alone. A "
+            "run that is killed goes on from the last tile (hdf5, npy, parts).",
+            choices=("tsv", "hdf5", "npy", "none"),
+            panel=OUTPUT,
+        ),
+    ] = "tsv"
+    nearest: Annotated[
+        int | None,
+        Option(
+            "--nearest K",
+            "Write the K nearest samples of each to PREFIX.mltree.METRIC.nearest.",
+            parse=whole_of,
+            least=1,
+            panel=OUTPUT,
+        ),
+    ] = None
+    part: Annotated[
+        str | None,
+        Option(
+            "--part I/N",
+            "Compute the I-th of N parts alone; --merge N joins them.",
+            parse=part_of,
+            panel=OUTPUT,
+        ),
+    ] = None
+    merge: Annotated[
+        int | None,
+        Option(
+            "--merge N",
+            "Join N parts under the same prefix rather than compute.",
+            parse=whole_of,
+            least=1,
+            panel=OUTPUT,
+        ),
+    ] = None
+    branches: Annotated[
+        bool,
+        Option(
+            "--branches",
+            "Write the length, prevalence and share of all diversity of every branch to "
+            "PREFIX.mltree.branches; with --group, how much its shares differ between groups.",
+            panel=OUTPUT,
+        ),
+    ] = False
+    page: Annotated[
+        bool,
+        Option(
+            "--page",
+            "Write PREFIX.mltree.unifrac.html: ordination, axes, distances within and between "
+            "groups, complete in itself.",
+            panel=OUTPUT,
+        ),
+    ] = False
+    pcoa: Annotated[
+        int,
+        Option(
+            "--pcoa AXES",
+            "Principal coordinates, in PREFIX.mltree.METRIC.pcoa and in HDF5; 0 for none.",
+            parse=whole_of,
+            panel=STATISTICS,
+        ),
+    ] = 0
+    metadata: Annotated[
+        str | None,
+        Option(
+            "--metadata FILE",
+            "TSV file of the samples, a sample a line.",
+            reads="file",
+            panel=STATISTICS,
+        ),
+    ] = None
+    group: Annotated[
+        str | None,
+        Option(
+            "--group COLUMN[,COLUMN...]",
+            "Columns of the metadata whose groups are compared.",
+            only_with=("metadata",),
+            panel=STATISTICS,
+        ),
+    ] = None
+    tests: Annotated[
+        str,
+        Option(
+            "--tests TEST[,TEST...]",
+            "Tests of the groups: permanova, permdisp, anosim.",
+            only_with=("group",),
+            panel=STATISTICS,
+        ),
+    ] = "permanova"
+    permutations: Annotated[
+        int,
+        Option("--permutations N",
+"Permutations of a test.", parse=whole_of, least=1, panel=STATISTICS),
+    ] = 999  # fmt: skip
+    mantel: Annotated[
+        str | None,
+        Option(
+            "--mantel FILE",
+            "Matrix of distances (TSV, HDF5) to correlate with, by Mantel's test.",
+            reads="file",
+            panel=STATISTICS,
+        ),
+    ] = None
+    threads: Threads = None
+    device: Device = None
+
+    @property
+    def share(self) -> tuple[int, int] | None:
+        """Numbers of the part, and of all parts."""
+        if self.part is None:
+            return None
+        one, every = part_of(self.part).split("/")
+        return int(one), int(every)
+
+
+# Tools, and this machine.

@@ -16,7 +16,7 @@ from typing import Any
 from typer.core import TyperCommand, TyperGroup
 
 from mltree.cli import arguments
-from mltree.runs.options import ADVANCED, OUTPUT, SUPPORTS
+from mltree.runs.options import ADVANCED, OUTPUT, STATISTICS, SUPPORTS
 from mltree.system.errors import InputError
 from mltree.system.process import check_limits
 
@@ -28,6 +28,7 @@ COMMANDS = {
         "bootstrap", "alrt", "support", "bootstop", "consensus", "rf", "concordance", "test",
         "sitelh",
     ),
+    "Communities": ("unifrac",),
     "Tools": ("check", "report", "draw", "convert", "simulate"),
     "This machine": ("devices", "compare"),
 }  # fmt: skip
@@ -165,7 +166,7 @@ def _first_paragraph(text: str) -> str:
 def option_groups(params: Sequence[Any]) -> Iterator[tuple[str, list[Any]]]:
     """Options by group: those without one first, the advanced ones last."""
     options = [param for param in params if param.param_type_name == "option"]
-    for group in (None, SUPPORTS, OUTPUT, ADVANCED):
+    for group in (None, SUPPORTS, STATISTICS, OUTPUT, ADVANCED):
         members = [
             option for option in options if getattr(option, "rich_help_panel", None) == group
         ]

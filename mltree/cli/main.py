@@ -317,6 +317,9 @@ ANALYSES = {
         "datasets/primates.phy -o primates.nex"),
     "ancestral": Analysis(options.AncestralOptions, "ancestral:run_ancestral",
         "datasets/primates.phy --tree primates.mltree.bestTree --model HKY+G4 --prefix primates"),
+    "unifrac": Analysis(tree_options.UnifracOptions, "unifrac:run_unifrac",
+        "datasets/habitats.tsv --tree datasets/habitats.nwk --metric unweighted,generalized "
+        "--alpha 0.5 --prefix habitats"),
 }  # fmt: skip
 
 for _name, _analysis in ANALYSES.items():

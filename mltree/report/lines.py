@@ -240,6 +240,14 @@ LINES: dict[type[Event], str | Callable[[Any], str]] = {
     events.SupportsDrawn: _supports,
     events.ConsensusBuilt: "{kind} consensus  {branches:,} of {largest:,} inner branches",
     events.DistancesMeasured: _distances,
+    events.UnifracComputed: "{metric} UniFrac  {samples:sample}, {branches:,} branches  mean "
+    "distance {mean:.6f}",
+    events.UnifracTested: lambda event: (
+        f"{event.metric}  {event.method} {event.column}  {event.statistic_name} "
+        f"{event.statistic:.4f}"
+        + ("" if event.r2 is None else f", R2 {event.r2:.4f}")
+        + f", p {event.p_value:.3g}"
+    ),
     events.BootstopChecked: "{replicates:,} replicates  wRF {wrf:.3f} ± {wrf_error:.3f} "
     "({share:.3%}), {passed:,} of {halvings:,} permutations pass: "
     "{converged:converged/not converged}",

@@ -701,7 +701,7 @@ def document(subject: Subject, more: Sequence[Section] = (), figures: str | None
         figures=key_figures(subject) if figures is None else figures,
         tree_file=escape(subject.tree_file),
         tips=f"{len(subject.tree.tips):,}",
-        data=_embedded({"newick": subject.newick, "name": subject.name, "supports": names}),
+        data=embedded({"newick": subject.newick, "name": subject.name, "supports": names}),
         still=svg(draw(subject.tree, Style(supports=Supports(names=names)))),
         body=body,
         version=__version__,
@@ -714,6 +714,6 @@ def asset(name: str) -> str:
     return files("mltree.report").joinpath("assets", name).read_text(encoding="utf-8")
 
 
-def _embedded(value: object) -> str:
+def embedded(value: object) -> str:
     """JSON in which no tag can end."""
     return json.dumps(value, ensure_ascii=True).replace("<", "\\u003c").replace(">", "\\u003e")

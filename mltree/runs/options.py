@@ -27,7 +27,7 @@ if TYPE_CHECKING:
 # No postponed annotations: the options of a field are looked up in its annotation.
 
 
-SUPPORTS, OUTPUT, ADVANCED = "Supports", "Output", "Advanced"
+SUPPORTS, STATISTICS, OUTPUT, ADVANCED = "Supports", "Statistics", "Output", "Advanced"
 """Panels of the help, below the options that are in none."""
 
 LONGEST_MEAN = 1e6

@@ -577,6 +577,29 @@ class DistancesMeasured(Event):
     """Mean sum of differences in branch length, expected substitutions per site."""
 
 
+class UnifracComputed(Event):
+    """UniFrac distances of all pairs of samples are computed."""
+
+    metric: str
+    samples: int
+    branches: int
+    mean: float
+
+
+class UnifracTested(Event):
+    """Distances were tested: between groups of samples, or against other distances."""
+
+    metric: str
+    column: str
+    """The column of the metadata, or the file of the other matrix."""
+    method: str
+    statistic_name: str
+    statistic: float
+    p_value: float
+    r2: float | None
+    """Share of the variation that the groups, or the other distances, explain."""
+
+
 class ReplicateDone(Event):
     """A bootstrap replicate was searched."""
 

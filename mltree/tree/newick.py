@@ -14,6 +14,7 @@ import re
 from collections import deque
 from collections.abc import Iterator, Mapping, Sequence
 from functools import cached_property
+from itertools import pairwise
 from pathlib import Path
 from warnings import catch_warnings, simplefilter
 
@@ -133,9 +134,17 @@ def parsed_trees(
     Raises: InputError for broken Newick, a tip without a name, or a text without trees.
     """
     shortest = -math.inf if signed else 0.0
-    is_plain = not any(mark in text for mark in "[]'\"")
-    is_plain = is_plain and (text.isascii() or not _RARE_BLANK.search(text))
+    quoted_names: list[str] = []
+    plain = _unquoted(text, quoted_names)
+    is_plain = not any(mark in plain for mark in "[]'\"")
+    is_plain = is_plain and (plain.isascii() or not _RARE_BLANK.search(plain))
     is_empty = True
+    if quoted_names:
+        parsed = ParsedTrees(plain.encode(*_CODING), 1, quoted=quoted_names) if is_plain else None
+        if parsed and parsed.is_sound(shortest):
+            yield parsed
+            return
+        is_plain = False
     pieces = _pieces(text, size or PIECE) if is_plain else [(text, 1)]
     for piece, line in pieces:
         parsed = ParsedTrees(piece.encode(*_CODING), line) if is_plain else None
@@ -145,6 +154,36 @@ def parsed_trees(
             yield trees
     if is_empty:
         raise InputError("no tree in it", file=file, hint="a Newick tree ends with ';'")
+
+
+_STAND_IN = "\x01"
+"""Stands, with a number, for a name in quotes."""
+_BEFORE_NAME, _BEHIND_NAME = "(,)", "(),:;"
+
+
+def _unquoted(text: str, names: list[str]) -> str:
+    """Text of one tree with numbers for its names in single quotes, which are added to ``names``.
+
+    Any other text, and one whose quotes are not as simple, is returned as it is.
+    """
+    pieces = text.split("'")
+    if len(pieces) < 3 or len(pieces) % 2 == 0 or _STAND_IN in text or '"' in text:
+        return text
+    plain = [piece.strip(" \t\n\r") for piece in pieces[::2]]
+    if not all(plain) or any(line in piece for piece in pieces[1::2] for line in "\n\r"):
+        return text  # a quote within quotes, or two names side by side
+    is_simple = all(
+        one[-1] in _BEFORE_NAME and two[0] in _BEHIND_NAME for one, two in pairwise(plain)
+    )
+    if not is_simple or ";" in plain[0] or any(";" in piece for piece in plain[1:-1]):
+        return text
+    if plain[-1].find(";") != len(plain[-1]) - 1:
+        return text
+    names += pieces[1::2]
+    parts = [plain[0]]
+    for number, piece in enumerate(plain[1:]):
+        parts += [f"{_STAND_IN}{number}", piece]
+    return "".join(parts)
 
 
 def _pieces(text: str, size: int) -> Iterator[tuple[str, int]]:
@@ -167,16 +206,21 @@ class ParsedTrees:
     that mark k-1 closes, a branch length, or nothing. A node is known by the gap of its label.
     """
 
-    def __init__(self, text: bytes, line: int, names: Sequence[str] | None = None) -> None:
+    def __init__(
+        self, text: bytes, line: int, names: Sequence[str] | None = None,
+        quoted: Sequence[str] = (),
+    ) -> None:  # fmt: skip
         """Find the marks of the text.
 
         text   whole trees without quotes and comments
         line   the line of the file where the text begins
         names  the names of the labels, which are numbers into it; None where labels are names
+        quoted  the names of labels that are numbers behind a control character
         """
         self.text = text
         self.line = line
         self.names = names
+        self.quoted = quoted
         self.codes = np.frombuffer(text, np.uint8)
         self.end: Index = np.flatnonzero(np.frombuffer(text.translate(_MARKS), np.bool_))
         self.mark = self.codes[self.end]
@@ -341,7 +385,8 @@ class ParsedTrees:
     def name(self, label: bytes) -> str:
         """The name that a label of the text stands for; empty for an empty label."""
         if self.names is None:
-            return " ".join(label.decode(*_CODING).split())
+            text = " ".join(label.decode(*_CODING).split())
+            return self.quoted[int(text[1:])] if text.startswith(_STAND_IN) else text
         return self.names[int(label)] if label else ""
 
     def labels(self, gaps: Index) -> list[str]:

@@ -35,8 +35,8 @@ def results(tmp_path: Path) -> Path:
     trees = (DATASETS / "primates.bootstraps").read_text().splitlines()
     (tmp_path / "datasets").mkdir()
     samples = [path.name for path in DATASETS.glob("primates.run?.?")]
-    dated = ("serial.phy", "serial.nwk")
-    for name in ("primates.phy", "primates.bootstraps", "frogs.phy", *dated, *samples):
+    others = ("serial.phy", "serial.nwk", "habitats.tsv", "habitats.nwk")
+    for name in ("primates.phy", "primates.bootstraps", "frogs.phy", *others, *samples):
         copy(DATASETS / name, tmp_path / "datasets")
     (tmp_path / "primates.mltree.bestTree").write_text(trees[0] + "\n")
     (tmp_path / "primates.mltree.bestModel").write_text(MODEL)

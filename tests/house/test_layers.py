@@ -15,7 +15,7 @@ LAYERS = (
     ("data", "tree"),
     ("models", "dating"),
     ("program",),
-    ("likelihood", "supports"),
+    ("likelihood", "supports", "diversity"),
     ("device", "fit"),
     ("treesearch", "sampling", "report"),
     ("runs",),
@@ -37,6 +37,7 @@ HOMES = {
     "ete3": ("mltree.tree.clades",),
     "typer": ("mltree.cli",),
     "rich": ("mltree.report",),
+    "h5py": ("mltree.diversity.table",),
     "scipy": (),
     "matplotlib": ("mltree.report.scene",),
 }
