@@ -31,8 +31,8 @@ CASES = {
 """Models, the data that they are for, and some of the parameters that are sampled."""
 
 
-SLOW = ("GY+F1X4", "LG+R4")
-"""Models that take the reference a minute: ``make fuzz`` has them."""
+SLOW = ("GY+F1X4", "LG+C10", "LG+R4", "LG+I+G4")
+"""Models that take the reference ten seconds or more: ``make fuzz`` has them."""
 
 
 def random_alignment(kind: str, seed: int) -> dict[str, str]:
