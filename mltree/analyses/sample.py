@@ -49,7 +49,7 @@ from mltree.sampling.sampler import (
     Sample,
     Sampler,
     SamplerSettings,
-    newick_of,
+    newick_of_words,
     sweeps_at_once,
 )
 from mltree.sampling.summaries import Posterior
@@ -100,6 +100,12 @@ PAUSE = 10.0
 TOLD = 10.0
 """Seconds between two lines on where a run stands."""
 
+STANDSTILL = 4
+"""Checks in a row, from the first to the last of which samples double."""
+
+LEAST_TAXA, MOST_RUNS = 4, 100
+"""Taxa at least; numbers of runs whose files are looked for."""
+
 MOVE_NAMES = {
     Move.REGRAFT: "regraft",
     Move.INTERCHANGE: "interchange",
@@ -140,6 +146,11 @@ def sample(options: SampleOptions, source: Source, call: Call) -> PosteriorSumma
 def _expect(options: SampleOptions, problem: Problem) -> None:
     """Make sure that the data and the model can be sampled."""
     model = problem.model
+    if len(problem.taxa) < LEAST_TAXA:
+        raise InputError(
+            f"{len(problem.taxa)} taxa have one topology: mltree sample takes four or more",
+            hint="mltree evaluate fits its branch lengths",
+        )
     if len(problem.groups) > 1:
         raise ModelError("parts of several data types cannot be sampled together yet")
     if model.linkage == Linkage.UNLINKED and model.n_parts > 1:
@@ -156,6 +167,11 @@ def _expect(options: SampleOptions, problem: Problem) -> None:
         )
     if current_ranks().size > 1:
         raise InputError("mltree sample takes one process", hint="start it without mpiexec")
+
+
+def _with_frequencies(name: str) -> str:
+    """The name of a default model, with frequencies as parameters."""
+    return name.replace("+FC", "+FO")
 
 
 def _sampled_frequencies(options: SampleOptions, problem: Problem) -> PartitionModel:
@@ -183,7 +199,9 @@ class _SampleRun:
         priors = Priors()
         if options.prior is not None:
             priors = read_priors(read_text(options.prior).decode(errors="replace"), options.prior)
-        self._problem = load(options, reporter, source, expect=partial(_expect, options))
+        self._problem = load(
+            options, reporter, source, expect=partial(_expect, options), as_taken=_with_frequencies
+        )
         model = _sampled_frequencies(options, self._problem)
         self._space = ModelSpace(model, priors)  # raises what cannot be sampled
         self._priors = priors
@@ -198,6 +216,10 @@ class _SampleRun:
         self._files = _SampleFiles(self._workspace, self._sampler.settings.runs)
         self._samples = 0
         self._verdicts: Sequence[Verdict] = ()
+        self._checked = 0
+        """Samples at the last check."""
+        self._lowest: list[float] = []
+        """Lowest ESS at each check."""
         self._next_check = FIRST_CHECK
 
     @property
@@ -224,7 +246,8 @@ class _SampleRun:
                     path.unlink(missing_ok=True)
             return None
         if not paths[0].exists():
-            self._workspace.claim([RESULT, "run1.p", "run1.t"], redo=False)
+            files = [f"run{run}.{ending}" for run in range(1, MOST_RUNS) for ending in "pt"]
+            self._workspace.claim([RESULT, *files], redo=False)
             return None
         state = _read_state(paths[0])
         if str(state["mark"]) != self._mark:
@@ -336,7 +359,7 @@ class _SampleRun:
     def _take_samples(self) -> None:
         for one in self._sampler.samples():
             values = [one.lnl, one.log_prior, one.tree_length, *one.values]
-            self._files.add(one, table_line(one.iteration, values), newick_of(one.words))
+            self._files.add(one, table_line(one.iteration, values), newick_of_words(one.words))
         self._samples += 1
 
     def _where(self) -> str:
@@ -357,11 +380,13 @@ class _SampleRun:
         """Look at the samples: what has not converged yet?"""
         runs, _ = read_runs(files_of(self._files.prefix))
         posterior = Posterior.of(runs, 0.0)
-        self._verdicts = posterior.verdicts
+        self._verdicts, self._checked = posterior.verdicts, self._samples
         ess = [v for v in self._verdicts if v.rule.startswith("ESS")]
         rhat = [v.value for v in self._verdicts if v.rule.startswith("R-hat")]
         asdsf = [v.value for v in self._verdicts if v.rule == "ASDSF"]
         lowest = min(ess, key=lambda v: v.value, default=None)
+        if not lowest or not lowest.is_met:
+            self._tell_of_standstill(lowest)
         settings = self._sampler.settings
         self._emit(
             SamplesChecked(
@@ -375,6 +400,20 @@ class _SampleRun:
                 unmet=self._unmet,
             )
         )
+
+    def _tell_of_standstill(self, lowest: Verdict | None) -> None:
+        """Say so once samples have doubled, and their lowest ESS has not risen."""
+        if lowest is None:
+            return
+        self._lowest.append(lowest.value)
+        if len(self._lowest) == STANDSTILL and lowest.value <= self._lowest[0]:
+            self._emit(
+                Notice(
+                    f"the ESS of {lowest.where} does not rise ({lowest.value:.0f}): the chains "
+                    "hardly mix, and --stop auto may not end; give more --rungs, or --stop N"
+                )
+            )
+        self._lowest = self._lowest[-STANDSTILL + 1 :]
 
     @property
     def _unmet(self) -> tuple[str, ...]:
@@ -433,7 +472,7 @@ class _SampleRun:
     def write_result(self) -> dict[str, Any]:
         """End the files of trees, write the result."""
         self._files.end()
-        if not self._verdicts:
+        if self._checked != self._samples:
             with suppress(InputError):
                 self._check(0.0)
         values = self.values()

@@ -342,6 +342,7 @@ def load(
     *,
     expect: Callable[[Problem], object] = lambda _: None,
     site_rates: bool = False,
+    as_taken: Callable[[str], str] = str,
 ) -> Problem:
     """Read the data and the models, and tell what is to be said of them.
 
@@ -349,6 +350,7 @@ def load(
     expect      raises where anything else that is given does not go with the data, before anything
                 is computed
     site_rates  whether the model may have rates of sites (+PSR)
+    as_taken    the default model's name as the analysis takes it
     """
     chooses, frequencies = options.chooses, options.site_frequencies
     if chooses and frequencies.files:
@@ -363,7 +365,7 @@ def load(
     )  # fmt: skip
     expect(problem)
     if options.model is None and options.partitions is None and not chooses:
-        name = default_model_name(problem.patterns.alphabet)
+        name = as_taken(default_model_name(problem.patterns.alphabet))
         how = "--model auto" if hasattr(options, "chooses") else "mltree model"
         emit(Notice(f"the model is {name} by default; {how} chooses the best-fitting one"))
     return frequencies.given_to(problem, options.resources, emit)

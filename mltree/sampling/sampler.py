@@ -432,7 +432,7 @@ def tree_of(words: Float64) -> Tree:
     return tree_from_edges(ends, chain.lengths[1:].copy(), chain.tips)
 
 
-def newick_of(words: Float64) -> str:
+def newick_of_words(words: Float64) -> str:
     """The tree of a chain's words f64[n] as `write_newick` writes it, with taxa numbered from 1.
 
     A sampler writes a tree of each run every few milliseconds, so this goes without a `Tree`.

@@ -1,8 +1,7 @@
 """Events of a run, as data: analyses and the search emit them, the report shows them.
 
 Every event is a frozen dataclass of plain values, so that the same stream is a log, a progress
-display or JSON lines. Nothing here knows how, when or where an event is shown: its
-receiver adds the time. lnL are natural logs.
+display or JSON lines. The receiver shows them, and adds the time. lnL are natural logs.
 """
 
 from __future__ import annotations

@@ -139,12 +139,12 @@ def parsed_trees(
     is_plain = not any(mark in plain for mark in "[]'\"")
     is_plain = is_plain and (plain.isascii() or not _RARE_BLANK.search(plain))
     is_empty = True
-    if quoted_names:
-        parsed = ParsedTrees(plain.encode(*_CODING), 1, quoted=quoted_names) if is_plain else None
-        if parsed and parsed.is_sound(shortest):
+    if quoted_names and is_plain:
+        parsed = ParsedTrees(plain.encode(*_CODING), 1, quoted=quoted_names)
+        if parsed.is_sound(shortest):
             yield parsed
             return
-        is_plain = False
+    is_plain = is_plain and not quoted_names
     pieces = _pieces(text, size or PIECE) if is_plain else [(text, 1)]
     for piece, line in pieces:
         parsed = ParsedTrees(piece.encode(*_CODING), line) if is_plain else None
@@ -158,7 +158,6 @@ def parsed_trees(
 
 _STAND_IN = "\x01"
 """Stands, with a number, for a name in quotes."""
-_BEFORE_NAME, _BEHIND_NAME = "(,)", "(),:;"
 
 
 def _unquoted(text: str, names: list[str]) -> str:
@@ -172,12 +171,9 @@ def _unquoted(text: str, names: list[str]) -> str:
     plain = [piece.strip(" \t\n\r") for piece in pieces[::2]]
     if not all(plain) or any(line in piece for piece in pieces[1::2] for line in "\n\r"):
         return text  # a quote within quotes, or two names side by side
-    is_simple = all(
-        one[-1] in _BEFORE_NAME and two[0] in _BEHIND_NAME for one, two in pairwise(plain)
-    )
-    if not is_simple or ";" in plain[0] or any(";" in piece for piece in plain[1:-1]):
-        return text
-    if plain[-1].find(";") != len(plain[-1]) - 1:
+    is_simple = all(one[-1] in "(,)" and two[0] in "(),:;" for one, two in pairwise(plain))
+    has_one_end = not any(";" in piece for piece in plain[:-1])
+    if not is_simple or not has_one_end or plain[-1].find(";") != len(plain[-1]) - 1:
         return text
     names += pieces[1::2]
     parts = [plain[0]]
@@ -317,8 +313,7 @@ class ParsedTrees:
         inside[self.start[gaps]] += 1
         inside[self.end[gaps]] -= 1
         np.cumsum(inside, dtype=np.int8, out=inside)
-        text = np.where(inside[:-1].view(np.bool_), self.codes, _BLANK).tobytes()
-        numbers = numbers_in(text)
+        numbers = numbers_in(np.where(inside[:-1].view(np.bool_), self.codes, _BLANK).tobytes())
         if numbers.size != gaps.size:
             raise ValueError("gaps without a number, or with several")
         return numbers

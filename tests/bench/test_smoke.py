@@ -12,7 +12,7 @@ from bench.commands import main
 from bench.results import Run, load
 
 RACES = ("table1", "search")
-COMMANDS = (*RACES, "kernels", "cases", "scale", "reach", "precision", "sample")
+COMMANDS = (*RACES, "kernels", "cases", "scale", "reach", "precision", "sample", "unifrac")
 
 
 def smoke(command: str, folder: Path, *more: str) -> Run:

@@ -47,7 +47,7 @@ def test_a_prefix_of_mrbayes_is_summed_up(run: Run, tmp_path: Path) -> None:
     assert found["asdsf"] == pytest.approx(0.0086584, rel=1e-4)  # MrBayes: 0.043292 over 5 splits
     again = run("summarize", GOLDEN / "mb", "-p", "x")
     assert again.exit_code == 2
-    assert "exists already (--redo" in again.stderr
+    assert "already exists (--redo" in again.stderr
 
 
 def test_results_are_json_too(run: Run) -> None:

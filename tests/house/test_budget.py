@@ -6,10 +6,10 @@ import pytest
 from budget import ROOT, circles_of, count
 
 CEILINGS = {
-    "files": 154,
-    "lines": 54200,
-    "rooms": 16,
-    "files of the fullest room": 18,
+    "files": 185,
+    "lines": 65600,
+    "rooms": 19,
+    "files of the fullest room": 23,
     "loose modules": 1,
     "circles of imports": 0,
     "modules whose only importer stands beside them": 3,

@@ -26,7 +26,7 @@ from mltree.sampling.sampler import (
     SamplerSettings,
     empty_words,
     hang_tree,
-    newick_of,
+    newick_of_words,
 )
 from mltree.tree.newick import write_newick
 from mltree.tree.topology import random_topology
@@ -224,4 +224,4 @@ def test_a_state_is_written_as_its_tree_is() -> None:
         tree.lengths[:] = rng.exponential(0.1, len(tree.lengths))
         words = empty_words(1, tips)[0]
         hang_tree(words, tree)
-        assert newick_of(words) == write_newick(tree, [str(n + 1) for n in range(tips)])
+        assert newick_of_words(words) == write_newick(tree, [str(n + 1) for n in range(tips)])
