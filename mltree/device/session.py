@@ -131,7 +131,7 @@ class Session:
 
     @property
     def chains(self) -> ChainRoom:
-        """See :class:`mltree.program.engine.ChainEngine`."""
+        """As :class:`mltree.program.engine.ChainEngine` has it."""
         is_cpu = bool(self.device.type & cl.device_type.CPU)
         units = 1 if is_cpu else self.device.max_compute_units
         return chain_room(self.layout, units, self._blocks.count)

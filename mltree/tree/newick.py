@@ -140,9 +140,9 @@ def parsed_trees(
     is_plain = is_plain and (plain.isascii() or not _RARE_BLANK.search(plain))
     is_empty = True
     if quoted_names and is_plain:
-        parsed = ParsedTrees(plain.encode(*_CODING), 1, quoted=quoted_names)
-        if parsed.is_sound(shortest):
-            yield parsed
+        whole = ParsedTrees(plain.encode(*_CODING), 1, quoted=quoted_names)
+        if whole.is_sound(shortest):
+            yield whole
             return
     is_plain = is_plain and not quoted_names
     pieces = _pieces(text, size or PIECE) if is_plain else [(text, 1)]
@@ -169,8 +169,8 @@ def _unquoted(text: str, names: list[str]) -> str:
     if len(pieces) < 3 or len(pieces) % 2 == 0 or _STAND_IN in text or '"' in text:
         return text
     plain = [piece.strip(" \t\n\r") for piece in pieces[::2]]
-    if not all(plain) or any(line in piece for piece in pieces[1::2] for line in "\n\r"):
-        return text  # a quote within quotes, or two names side by side
+    if not all(plain) or any(not p.strip() or "\n" in p or "\r" in p for p in pieces[1::2]):
+        return text  # a quote within quotes, two names side by side, or no name
     is_simple = all(one[-1] in "(,)" and two[0] in "(),:;" for one, two in pairwise(plain))
     has_one_end = not any(";" in piece for piece in plain[:-1])
     if not is_simple or not has_one_end or plain[-1].find(";") != len(plain[-1]) - 1:
