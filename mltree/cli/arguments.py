@@ -16,14 +16,13 @@ from __future__ import annotations
 import os
 import re
 import shlex
-import sys
 from collections.abc import Collection, Mapping, Sequence, Set
 from functools import cache
 from pathlib import Path
 from typing import Any, NamedTuple
 
 from mltree.system.errors import InputError
-from mltree.system.files import is_there, read_own
+from mltree.system.files import is_there, read_own, toml_of
 
 OPTION, VARIABLE = "--config", "MLTREE_CONFIG"
 
@@ -110,16 +109,7 @@ def defaults(path: Path, options: Mapping[str, Mapping[str, bool]]) -> dict[str,
 
 
 def _parsed(path: Path) -> dict[str, Any]:
-    if sys.version_info >= (3, 11):
-        import tomllib  # novm
-    else:
-        import tomli as tomllib
-    try:
-        return tomllib.loads(read_own(path).decode("utf-8"))
-    except RecursionError:
-        raise InputError("not TOML: brackets within brackets", file=str(path)) from None
-    except ValueError as error:  # tomllib's own and those of UTF-8
-        raise InputError(f"not TOML: {error}", file=str(path)) from None
+    return toml_of(read_own(path), str(path))
 
 
 def _typed_name(key: str) -> str:

@@ -15,12 +15,12 @@ from difflib import get_close_matches
 from typing import Any
 
 import numpy as np
-import tomllib
 
 from mltree.program.contract import Chain
 from mltree.program.random_numbers import Stream
 from mltree.system.arrays import Float64
 from mltree.system.errors import InputError
+from mltree.system.files import toml_of
 from mltree.system.values import Value
 
 
@@ -316,10 +316,7 @@ def read_priors(text: str, path: str) -> Priors:
     Raises:
         InputError: it is no TOML, or names a prior that is unknown or improper.
     """
-    try:
-        table = tomllib.loads(text)
-    except tomllib.TOMLDecodeError as error:
-        raise InputError(f"no TOML: {error}", file=path) from error
+    table = toml_of(text.encode(), path)
     priors = Priors()
     known = [field.name for field in fields(Priors)]
     for name, value in table.items():

@@ -7,6 +7,7 @@ import os
 import re
 import secrets
 import stat
+import sys
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager, suppress
 from pathlib import Path
@@ -185,3 +186,17 @@ def discard(stream: IO[Any]) -> None:
         nowhere = os.open(os.devnull, os.O_WRONLY)
         os.dup2(nowhere, stream.fileno())
         os.close(nowhere)
+
+
+def toml_of(content: bytes, file: str) -> dict[str, Any]:
+    """The values of a TOML file. Raises: InputError where it is none."""
+    if sys.version_info >= (3, 11):
+        import tomllib  # novm
+    else:
+        import tomli as tomllib
+    try:
+        return tomllib.loads(content.decode("utf-8"))
+    except RecursionError:
+        raise InputError("not TOML: brackets within brackets", file=file) from None
+    except ValueError as error:  # tomllib's own and those of UTF-8
+        raise InputError(f"not TOML: {error}", file=file) from None

@@ -23,7 +23,7 @@ PRIORS = {
     'kappa = "Uniform(0, inf)"': "improper",
     'kappa = "Flat(1)"': "no such distribution: Flat(1)",
     'kappa = "Uniform(1e9, 1e10)"': "kappa is between",
-    "kappa": "no TOML",
+    "kappa": "not TOML",
 }
 
 

@@ -119,7 +119,7 @@ def test_priors_are_read_back_as_they_are_shown() -> None:
 @pytest.mark.parametrize(
     ("text", "message"),
     [
-        ("alpha = ", "no TOML"),
+        ("alpha = ", "not TOML"),
         ('zeta = "Exponential(1)"', "no such prior: zeta"),
         ("[alpha]\nrate = 1", "no such distribution"),
         ('alpha = "Flat(1)"', "no such distribution"),
