@@ -211,9 +211,12 @@ MOST_BUILT = 2_000
 MOST_BYTES = 256 << 20
 """Builds that are kept, and bytes of them. A run has some 5 of 0.1 MB each."""
 
-IN_USE = 3600.0
-"""Seconds from its last use in which a build stays, however many there are, and between two looks
-for those that are to go."""
+IN_USE = 7 * 24 * 3600.0
+"""Seconds from its last use in which a build stays, however many there are: PoCL ends a process
+whose program is gone once it needs it for work-groups of another size."""
+
+BETWEEN_LOOKS = 3600.0
+"""Seconds between two looks for builds that are to go."""
 
 DRAFTS = "tempfile_"
 """Beginning of the names of what PoCL writes, and forgets, among its programs."""
@@ -528,7 +531,7 @@ def prune(most: int = MOST_BUILT, most_bytes: int = MOST_BYTES) -> None:
     """
     folder, now = cache_folder(), time.time()
     done = folder / "pruned"
-    if _last_use(done) > now - IN_USE:
+    if _last_use(done) > now - BETWEEN_LOOKS:
         return
     done.touch()
     pocl = Path(os.environ.get(POCL_FOLDER, ""))

@@ -23,7 +23,9 @@ SUMS = {name: digest for digest, name in re.findall(r"([0-9a-f]{64})  (\S+)", RE
 def test_readme_lists_every_file() -> None:
     files = {path.name for path in FOLDER.glob("*.phy")}
     assert files == set(SIZES)
-    assert files | {path.name for path in FOLDER.glob("*.part")} == set(SUMS)
+    assert files | {
+        path.name for end in ("part", "nwk", "tsv") for path in FOLDER.glob(f"*.{end}")
+    } == set(SUMS)
 
 
 @pytest.mark.parametrize("name", SUMS)

@@ -71,6 +71,9 @@ def test_calibrations(tmp_path):
     file.write_text("# known\na,b\t[1,2]\nmrca(c,d) 5\n")
     found = calibrations_of(str(file), ages=True)
     assert found == [(("a", "b"), (-2.0, -1.0)), (("c", "d"), (-5.0, -5.0))]
+    file.write_text("# nothing\n")
+    with pytest.raises(InputError, match="no calibration in it"):
+        calibrations_of(str(file), ages=True)
 
 
 @pytest.mark.parametrize(

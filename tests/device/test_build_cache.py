@@ -12,7 +12,7 @@ from pathlib import Path
 import pytest
 
 from mltree.device import build as cache
-from mltree.device.build import find_folder, is_trusted, kept_files, prune
+from mltree.device.build import IN_USE, find_folder, is_trusted, kept_files, prune
 from mltree.device.pocl.linker import SUMS, keep_sum
 from mltree.system.errors import DeviceError
 
@@ -165,12 +165,12 @@ def test_files_are_kept_once_for_each_content(root: Path, monkeypatch: pytest.Mo
     assert {x.name for x in root.iterdir()} == {one.name, two.name}
 
 
-HOUR = 3600.0
+PERIOD = IN_USE
 
 
 @pytest.fixture
 def programs(root: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
-    """PoCL's folder of ten programs of 1,000 bytes: number n was used n + 1 hours ago."""
+    """PoCL's folder of ten programs of 1,000 bytes: number n was last used n + 1 periods ago."""
     monkeypatch.setattr(cache, "cache_folder", lambda: root)
     pocl = root / "pocl-programs"
     monkeypatch.setenv("POCL_CACHE_DIR", str(pocl))
@@ -188,8 +188,8 @@ def programs(root: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     return pocl
 
 
-def _used(path: Path, hours: float) -> None:
-    used = time.time() - hours * HOUR
+def _used(path: Path, periods: float) -> None:
+    used = time.time() - periods * PERIOD
     os.utime(path, (used, used))
 
 
@@ -219,9 +219,9 @@ def test_what_was_used_least_recently_goes(
 
 
 def test_what_no_record_names_goes_once_it_is_old(programs: Path) -> None:
-    for name, hours in (("AB/old", 2), ("CD/old", 2), ("AB/new", 0), ("tempfile_x", 2)):
+    for name, periods in (("AB/old", 2), ("CD/old", 2), ("AB/new", 0), ("tempfile_x", 2)):
         (programs / name).mkdir(parents=True)
-        _used(programs / name, hours)
+        _used(programs / name, periods)
     (programs / "tempfile_y").touch()
     _used(programs / "tempfile_y", 2)
     prune()

@@ -7,11 +7,9 @@ import os
 import random
 import subprocess
 import sys
-from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
 import pytest
-from conftest import DEVICES
 
 from mltree.device.pocl import pocl as environment
 from mltree.device.pocl.linker import SUMS, sum_of
@@ -229,28 +227,3 @@ def test_a_kept_program_without_its_record_is_not_loaded(tmp_path: Path) -> None
     record.unlink()
     assert _built(tmp_path) == "widen 384.0\n"
     assert len(list(pocl.rglob("program.bc"))) == 2
-
-
-PRUNE = """
-import os
-from mltree.device import build
-real, mine = build._file_of, []
-build._file_of = lambda *arguments: mine.append(real(*arguments)) or mine[-1]
-for number in range(1, 4):
-    (kernel,) = build_kernels(context, device, "widen", FP64=1, MINE=os.getpid()).all_kernels()
-    (record,) = set(mine)
-    os.utime(record, (0, 0))
-    (record.parent / "pruned").unlink(missing_ok=True)
-    build.prune(0, 0)
-    print(record.exists(), end=" ")
-    kernel(queue, (128,), (8 << number,), *buffers, np.uint64(0), np.uint64(128))
-    queue.finish()
-"""
-
-
-@pytest.mark.skipif(not DEVICES[0].is_cpu, reason="PoCL compiles a kernel for each work-group size")
-def test_processes_build_while_others_prune(tmp_path: Path) -> None:
-    """A kernel whose program is gone is compiled for work-groups of another size all the same."""
-    with ThreadPoolExecutor(3) as pool:
-        outputs = list(pool.map(_built, [tmp_path] * 3, [PRUNE] * 3))
-    assert outputs == ["widen 384.0\nFalse False False "] * 3

@@ -107,8 +107,8 @@ def test_every_landscape_goes_on_with_the_same_bits(hard: Problem, tmp_path: Pat
 
         path = tmp_path / f"{share}"
         with pytest.raises(Killed):
-            search.run(pull_the_plug, Checkpoint(path, "data", always))
-        resumed = search.run(ignore, Checkpoint(path, "data", always))
+            prepare_search(hard, SMALL).run(pull_the_plug, Checkpoint(path, "data", always))
+        resumed = prepare_search(hard, SMALL).run(ignore, Checkpoint(path, "data", always))
         assert resumed.lnl == whole.lnl
         assert (resumed.tree.twin == whole.tree.twin).all()
         assert (resumed.tree.lengths == whole.tree.lengths).all()

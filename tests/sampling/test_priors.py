@@ -126,7 +126,7 @@ def test_priors_are_read_back_as_they_are_shown() -> None:
         ("alpha = 3", "no such distribution"),
         ('alpha = "Exponential(-1)"', "improper"),
         ('alpha = "Uniform(0, inf)"', "improper"),
-        ('alpha = "Uniform(2, 1)"', "improper"),
+        ('alpha = "Uniform(2, 1)"', " is improper"),
         ('alpha = "Exponential(1, 2)"', "does not give rate"),
         ('alpha = "Exponential(x)"', "does not give rate"),
         ('p_invariant = "Exponential(1)"', "not within 0 and 1"),
