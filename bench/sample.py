@@ -62,7 +62,7 @@ THINNED = 100
 
 
 class Watch(NamedTuple):
-    """What a process had written at some time."""
+    """Samples that a process had written at some time."""
 
     cpu: float
     """CPU seconds used, of the process and its children."""

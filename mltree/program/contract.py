@@ -72,7 +72,7 @@ class Move(enum.IntEnum):
     REGRAFT = 0
     """A subtree goes to an edge chosen among all."""
     INTERCHANGE = 1
-    """One of the three topologies around an inner branch is chosen."""
+    """Choice of one of the three topologies around an inner branch."""
     BRANCH = 2
     """A branch length is drawn anew."""
     SCALE = 3

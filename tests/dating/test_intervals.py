@@ -21,7 +21,7 @@ def problem_of(tree, dates, clock, sites=1000, method="likelihood"):
 
 
 def covered(seed, variation):
-    """Of the inner nodes of a simulated tree: True where the interval holds the true date."""
+    """Coverage of a simulated tree's inner nodes: True where the interval holds the true date."""
     n = int(np.random.default_rng(seed).integers(20, 101))
     tree, dates, _ = simulated(seed, n, variation)
     problem = problem_of(tree, dates, "relaxed" if variation else "strict")

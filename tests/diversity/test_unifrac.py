@@ -4,13 +4,12 @@ from __future__ import annotations
 
 import math
 from io import StringIO
-from pathlib import Path
 
 import numpy as np
 import pytest
 
 from mltree.diversity.branches import place
-from mltree.diversity.table import CountTable, read_table, table_of
+from mltree.diversity.table import CountTable, table_of
 from mltree.diversity.unifrac import (
     Metric,
     ReferenceUnifrac,
@@ -44,8 +43,6 @@ GOLDEN = {
     VAW: [0.408603996483, 0.624018460343, 0.463948088653, 0.285714285714, 0.276631779156],
 }  # fmt: skip
 """Sample 1 against 2 to 6, by ssu and PyCogent, to twelve digits."""
-
-SHARED = Path(__file__).parents[4] / "shared" / "data" / "unifrac"
 
 
 def matrix_of(table: CountTable, tree: str, metric: Metric, single: bool = False) -> np.ndarray:
@@ -187,31 +184,3 @@ def test_parts_are_all_tiles_once(n_samples: int) -> None:
     assert (covered == 1).all()
     for parts in (1, 2, 3, 7):
         assert [tile for i in range(parts) for tile in tiles_of(n_samples, (i + 1, parts))] == whole
-
-
-@pytest.mark.parametrize("name", ["uuf", "wuf", "wufu"])
-def test_pycogent_agrees(name: str) -> None:
-    golden = SHARED / f"gp500-{name}.csv"
-    if not golden.exists():
-        pytest.skip("the tables of PyCogent are not here")
-    names = {"uuf": "unweighted", "wuf": "weighted_normalized", "wufu": "weighted_unnormalized"}
-    table = read_table(str(SHARED / "gp500test.env.txt"))
-    ours = matrix_of(table, str(SHARED / "gp500test.tree"), Metric(names[name]))
-    assert ours == pytest.approx(np.loadtxt(golden, delimiter=","), abs=1e-12)
-
-
-def test_crawford() -> None:
-    if not (SHARED / "crawford.biom").exists():
-        pytest.skip("crawford.biom is not here")
-    pytest.importorskip("h5py")
-    table = read_table(str(SHARED / "crawford.biom"))
-    tree = str(SHARED / "crawford.tre")
-    row = [table.ids.index(f"10084.PC.{name}") for name in ("481", "593", "356")]
-    ours = {
-        name: matrix_of(table, tree, Metric(name))
-        for name in ("unweighted", "weighted_normalized", "weighted_unnormalized")
-    }
-    assert ours["unweighted"][row[0], row[1]] == pytest.approx(0.718360665864, abs=1e-9)
-    assert ours["unweighted"][row[0], row[2]] == pytest.approx(0.713173609505, abs=1e-9)
-    assert ours["weighted_unnormalized"][row[0], row[1]] == pytest.approx(0.446562375632, abs=1e-9)
-    assert ours["weighted_normalized"][row[0], row[1]] == pytest.approx(0.282187400163, abs=1e-9)

@@ -187,7 +187,7 @@ class Replica:
         """Leave the lnL and the number of sweeps in the chain's words."""
         self.words[Chain.LNL], self.words[Chain.SWEEP] = self.lnl, self._sweep
 
-    # What the patterns say.
+    # Likelihoods of the patterns.
 
     def _parts(self) -> list[int]:
         return list(self._state.parts_of(self._chain.case))

@@ -124,7 +124,7 @@ def test_lnl_is_that_of_the_tree(open_engine, make_problem, likelihood) -> None:
 def test_a_team_sweeps_a_chain_as_one_work_group_does(
     open_engine, make_problem, make_parts, team: int
 ) -> None:
-    """Of patterns that leave some of its members more to do than others, and of several parts."""
+    """Patterns leave some members of the team more to do than others; parts are several."""
     problem, parts = make_problem(8, 700), make_parts(sites=(60, 145))
     of_parts = list(parts.model.arrays())
     for data, arrays, categories in (
