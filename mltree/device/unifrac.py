@@ -320,7 +320,8 @@ class DeviceUnifrac:
 
     @cached_property
     def _memory(self) -> Memory:
-        return Memory(self._context, cl.CommandQueue(self._context, self._device), nullcontext())
+        queue = cl.CommandQueue(self._context, self._device)
+        return Memory(self._context, queue, nullcontext(), polls=False)
 
     @cached_property
     def _context(self) -> cl.Context:
