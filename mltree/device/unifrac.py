@@ -40,7 +40,7 @@ class _Build(NamedTuple):
 
 
 CPU = _Build(items=1, rows=32, chunk=64, span=4096, common=0.12, panel=1 << 28)
-GPU = _Build(items=256, rows=64, chunk=16, span=1024, common=0.01, panel=1 << 32)
+GPU = _Build(items=256, rows=64, chunk=16, span=1024, common=0.3, panel=1 << 32)
 RARE_ITEMS = 32
 """Work-items of a GPU's group that goes through lists: a warp, whose barriers cost nothing."""
 FLAT_ITEMS = 64
