@@ -45,8 +45,8 @@ ENVIRONMENTS, CLUSTER, DEPTH = 40, 25, 1_000
 """Pools of tips; tips of a cluster in a pool; counts of a sample."""
 
 INTEGERS, OPERATIONS = 64, {4: 2, 8: 6}
-"""32-bit integers that a compute unit of NVIDIA's takes in a cycle, and what a minimum and a sum of so
-many bytes ask for."""
+"""32-bit integers that a compute unit of NVIDIA's takes in a cycle, and those that a minimum and a
+sum of so many bytes need."""
 
 
 def simulated(folder: Path, samples: int, tips: int, seed: int) -> tuple[str, Path, Path]:
