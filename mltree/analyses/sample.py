@@ -48,6 +48,7 @@ from mltree.sampling.priors import Priors, read_priors
 from mltree.sampling.sampler import (
     FIRST_RUNGS,
     LEAST_RUNGS,
+    MOST_STEPS,
     Sample,
     Sampler,
     SamplerSettings,
@@ -209,9 +210,9 @@ class _SampleRun:
         model = _sampled_frequencies(options, self._problem)
         self._space = ModelSpace(model, priors)  # raises what cannot be sampled
         self._priors = priors
+        self._on_gpu = any(not device.is_cpu for device in choose_devices(options.device))
         self._mark = self._fingerprint(model)
         self._is_done = self._seen_before()
-        self._on_gpu = any(not device.is_cpu for device in choose_devices(options.device))
         self._runs = options.runs or (GPU_RUNS if self._on_gpu else CPU_RUNS)
         self._rungs = options.number_of("rungs")
         self._most_rungs = GPU_RUNGS if self._on_gpu else CPU_RUNGS
@@ -238,7 +239,9 @@ class _SampleRun:
         data = [part for group in self._problem.groups for part in (group.codes, group.weights)]
         names = "\n".join(self._problem.taxa)
         values = repr([part.values() for part in model.models])
-        every = [self._options.asked, names, values, "\n".join(self._priors.lines())]
+        options = self._options.digest(without=("device",))  # its kind alone matters, not how many
+        kind = "GPU" if self._on_gpu else "CPU"
+        every = [options, kind, names, values, "\n".join(self._priors.lines())]
         return fingerprint(*every, *(np.ascontiguousarray(table).tobytes() for table in data))
 
     def _seen_before(self) -> dict[str, Any] | None:
@@ -293,6 +296,7 @@ class _SampleRun:
             barrier_a_rung=GPU_BARRIER if self._on_gpu else BARRIER_A_RUNG,
             burn_in=options.number_of("burnin"),
             sweeps=1 if self._on_gpu else sweeps_at_once(work_of_all),
+            most_steps=1 if self._on_gpu else MOST_STEPS,
         )
         return Sampler(shares, data, self._priors, settings, self._starts(settings), left_out)
 

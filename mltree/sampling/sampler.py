@@ -76,6 +76,9 @@ class SamplerSettings(Value):
     """Iterations of burn-in; None to end it once lnL has settled."""
     sweeps: int = 1
     """Sweeps of an iteration."""
+    most_steps: int = MOST_STEPS
+    """Steps of a group of parameters in an iteration at most. Each has a launch of its own, and the
+    host makes models for it: on a GPU that takes longer than a sweep."""
 
 
 class Sample(NamedTuple):
@@ -134,7 +137,7 @@ class Sampler:
         self._schedule: list[int | None] = [
             number
             for number, group in enumerate(self.space.groups)
-            for _ in range(min(-(-(group.stop - group.start) // STEP_WIDTH), MOST_STEPS))
+            for _ in range(min(-(-(group.stop - group.start) // STEP_WIDTH), settings.most_steps))
         ]
         """The group of parameters of each step of an iteration."""
         self.ladders: Ladders

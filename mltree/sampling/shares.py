@@ -19,10 +19,11 @@ import numpy as np
 from mltree.models.eigen import ModelStack
 from mltree.program import builders
 from mltree.program.engine import NO_CONTROL, ChainEngine, ChainRoom
+from mltree.program.ops.state import model_rows
 from mltree.program.ops.sweeps import chain_slots
 from mltree.program.program import Program
 from mltree.sampling.model_space import ModelSpace
-from mltree.system.arrays import Float64
+from mltree.system.arrays import Float64, Index
 from mltree.system.ranks import LONE, Ranks, new_number
 from mltree.system.values import Value
 
@@ -87,7 +88,7 @@ class ChainShare:
         self._points: Float64 = np.zeros((0, data.space.size))
         """f64[C, n]: where the models are that are held."""
         self._tables: list[Float64] = []
-        """f64[C, 2, P, ...] each: arrays of the chains' models, and of those proposed."""
+        """f64[C, 2, P, ...] each: arrays, and rows, of the chains' models and of those proposed."""
         self._proposed = self._points
         self._columns = list(data.left_out)
         if not self._columns:
@@ -119,40 +120,64 @@ class ChainShare:
 
     def _load_models(self, launch: Launch) -> None:
         """Load the models of each chain, and behind them those that are proposed."""
-        space, points = self._data.space, launch.points
-        self._settle(points)
+        space = self._data.space
+        self._settle(launch.points)
         if launch.proposed is not None:
             parts = space.parts_of(launch.group)
-            stacks = space.stacks(launch.proposed, parts)
-            for number, table in enumerate(self._tables):
-                if len(parts) < space.model.n_parts:
+            if len(parts) < space.model.n_parts:
+                for table in self._tables:
                     table[:, 1] = table[:, 0]
-                for part, stack in zip(parts, stacks, strict=True):
-                    table[:, 1, part] = stack.tables[number]
+            self._put(slice(None), 1, parts, space.stacks(launch.proposed, parts))
             self._proposed = launch.proposed
-        flat = [table.reshape(-1, *table.shape[3:]) for table in self._tables]
-        self._engine.load_models(ModelStack(flat))
+        *tables, rows = (table.reshape(-1, *table.shape[3:]) for table in self._tables)
+        self._engine.load_models(ModelStack(tables, rows))
 
     def _settle(self, points: Float64) -> None:
         """Take models that were proposed and accepted; compute the others that have changed."""
+        parts = range(self._data.space.model.n_parts)
         if len(points) != len(self._points):
-            self._tables, self._points = [], np.full_like(points, np.nan)
-            self._proposed = self._points
-        moved = (points != self._points).any(axis=1)
-        if not self._tables or not points.shape[1]:
-            moved[:] = not self._tables
-        taken = moved & (points == self._proposed).all(axis=1) & bool(self._tables)
-        for table in self._tables:
-            table[taken, 0] = table[taken, 1]
-        new = np.flatnonzero(moved & ~taken)
-        if new.size:
-            stacks = self._data.space.stacks(points[new])
-            for number, tables in enumerate(zip(*(s.tables for s in stacks), strict=True)):
-                fresh = np.stack(tables, axis=1)
-                if len(self._tables) <= number:
-                    self._tables.append(np.stack([fresh, fresh], axis=1))
-                self._tables[number][new, 0] = self._tables[number][new, 1] = fresh
+            stacks = self._data.space.stacks(points)
+            self._begin(stacks, len(points))
+            self._proposed = points
+            for place in (0, 1):
+                self._put(slice(None), place, parts, stacks, is_new=True)
+        else:
+            moved = (points != self._points).any(axis=1)
+            taken = moved & (points == self._proposed).all(axis=1)
+            for table in self._tables:
+                table[taken, 0] = table[taken, 1]
+            new = np.flatnonzero(moved & ~taken)
+            if new.size:
+                self._put(new, 0, parts, self._data.space.stacks(points[new]))
         self._points = points.copy()
+
+    def _begin(self, stacks: Sequence[ModelStack], chains: int) -> None:
+        rows = model_rows(stacks[0])
+        size = chains, 2, len(stacks)
+        tables = [np.empty((*size, *table.shape[1:])) for table in [*stacks[0].tables, rows]]
+        self._tables = tables
+
+    def _put(
+        self,
+        chains: Index | slice,
+        place: int,
+        parts: Sequence[int],
+        stacks: Sequence[ModelStack],
+        *,
+        is_new: bool = False,
+    ) -> None:
+        """Write models of some parts; of those with one matrix the rates and weights alone."""
+        for part, stack in zip(parts, stacks, strict=True):
+            rows, rates = self._tables[-1], np.concatenate(stack.tables[-2:], axis=1)
+            if is_new or not stack.has_one_matrix:
+                for table, own in zip(
+                    self._tables, [*stack.tables, model_rows(stack)], strict=True
+                ):
+                    table[chains, place, part] = own
+                continue
+            for table, own in zip(self._tables[-3:-1], stack.tables[-2:], strict=True):
+                table[chains, place, part] = own
+            rows[chains, place, part, -rates.shape[1] :] = rates
 
     def _load_weights(self, launch: Launch) -> None:
         """Load each chain's weights, those of the sites that are there, and unit rows."""
