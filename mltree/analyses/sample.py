@@ -270,7 +270,7 @@ class _SampleRun:
             parted=len(self._problem.groups) > 1,
         )  # fmt: skip
         engines, kept = open_chain_engines(options.resources, work, self._emit)
-        parts = ascertained_parts(self._problem.groups)
+        parts = [] if options.prior_only else ascertained_parts(self._problem.groups)
         left_out = LeftOut(parts) if parts else None
         data = ChainData(
             tips=tips,
