@@ -218,12 +218,8 @@ def total_evidence(tmp_path: Path) -> tuple[str, ...]:
         if letters == "01":
             table[0], table[1] = "0", "1"
         rows.append(["".join(row) for row in table])
-    (tmp_path / "all.phy").write_text(
-        "6 70\n"
-        + "".join(
-            f"t{n} {dna}{binary}\n" for n, (dna, binary) in enumerate(zip(*rows, strict=True))
-        )
-    )
+    lines = [f"t{n} {dna}{rows[1][n]}\n" for n, dna in enumerate(rows[0])]
+    (tmp_path / "all.phy").write_text("6 70\n" + "".join(lines))
     (tmp_path / "all.part").write_text("HKY+G2, dna = 1-50\nBIN+ASC_LEWIS, morph = 51-70\n")
     return (
         "sample", str(tmp_path / "all.phy"), "--partitions", str(tmp_path / "all.part"),
