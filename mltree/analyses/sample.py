@@ -55,7 +55,7 @@ from mltree.sampling.sampler import (
     newick_of_words,
     sweeps_at_once,
 )
-from mltree.sampling.shares import ChainData, Shares
+from mltree.sampling.shares import LENGTHS, ChainData, Shares
 from mltree.sampling.summaries import Posterior
 from mltree.sampling.tempering import BARRIER_A_RUNG
 from mltree.system import __version__
@@ -91,10 +91,6 @@ CPU_RUNGS, GPU_RUNGS = 16, 64
 GPU_BARRIER = 0.5
 """Mean barrier between rungs on a GPU, where chains side by side cost little: two a barrier of 1
 are what a chain needs to go up and down freely (Syed et al. 2022)."""
-
-LENGTHS = (1e-8, 100.0)
-"""Shortest and longest branch, expected substitutions per site. A prior such as Exponential(10)
-gives a branch in ten million one that is shorter."""
 
 FIRST_CHECK, CHECK_GROWTH = 200, 1.3
 """Samples at the first look whether they have converged, and how their number grows."""

@@ -31,6 +31,11 @@ REGRAFTS = 2
 """Subtrees that a sweep regrafts. DS1: slowest split's ESS a CPU second hardly depends on it."""
 
 
+LENGTHS = (1e-8, 100.0)
+"""Shortest and longest branch, expected substitutions per site. A prior such as Exponential(10)
+gives a branch in ten million one that is shorter."""
+
+
 class Launch(NamedTuple):
     """What chains do in one launch, or in a share of it."""
 
@@ -74,6 +79,8 @@ class ChainData(Value, eq=False):
     left_out: tuple[int, ...] = ()
     """The U patterns whose sites are unknown, each chain having numbers of its own."""
     regrafts: int = REGRAFTS
+    bounds: tuple[float, float] = LENGTHS
+    """Shortest and longest branch that engines allow."""
 
 
 Share: TypeAlias = Callable[[Launch], Landed]
