@@ -55,7 +55,7 @@ from mltree.sampling.sampler import (
     newick_of_words,
     sweeps_at_once,
 )
-from mltree.sampling.shares import LENGTHS, ChainData, Shares
+from mltree.sampling.shares import LENGTHS, ChainData, ChainShares
 from mltree.sampling.summaries import Posterior
 from mltree.sampling.tempering import BARRIER_A_RUNG
 from mltree.system import __version__
@@ -275,7 +275,7 @@ class _SampleRun:
             left_out=() if left_out is None else tuple(left_out.columns.tolist()),
         )
         elsewhere = partial(_engines_of_a_rank, options.resources, replace(work, kept=kept))
-        shares = Shares(_sweeping(engines), data, current_ranks(), elsewhere)
+        shares = ChainShares(_sweeping(engines), data, current_ranks(), elsewhere)
         fits = shares.chains_that_fit(tips)
         if fits < runs * (rungs or LEAST_RUNGS):
             raise DeviceError(

@@ -30,7 +30,7 @@ from mltree.program.ops.sweeps import ChainTree, chain_words
 from mltree.program.random_numbers import Stream
 from mltree.sampling.priors import Priors
 from mltree.sampling.proposals import Walks
-from mltree.sampling.shares import ChainData, Launch, Shares
+from mltree.sampling.shares import ChainData, ChainLaunch, ChainShares
 from mltree.sampling.tempering import BARRIER_A_RUNG, Ladders, spaced
 from mltree.system.arrays import Bool, Float64, Int64
 from mltree.system.values import Value
@@ -121,7 +121,7 @@ class Sampler:
 
     def __init__(
         self,
-        shares: Shares,
+        shares: ChainShares,
         data: ChainData,
         priors: Priors,
         settings: SamplerSettings,
@@ -276,7 +276,7 @@ class Sampler:
         words[:, Chain.RATIO], words[:, Chain.PROPOSAL] = -IMPOSSIBLE, proposed is not None
         words[:, Chain.TICKET] = 0
         none = np.zeros((len(words), len(left_out.columns)))
-        landed = self.shares(Launch(words, self.points, 0, proposed, group, none))
+        landed = self.shares(ChainLaunch(words, self.points, 0, proposed, group, none))
         landed.words[:, Chain.PROPOSAL] = 0
         landed.words[:, Chain.LNL] = lnl = self._corrected_lnl(left_out, landed.lnl)
         change = words[:, Chain.HEAT] * (lnl - self.words[:, Chain.LNL])
@@ -287,7 +287,7 @@ class Sampler:
 
     def _learn_lnl(self, left_out: LeftOut) -> None:
         none = np.zeros((len(self.words), len(left_out.columns)))
-        self.found = self.shares(Launch(self.words, self.points, 0, weights=none)).lnl
+        self.found = self.shares(ChainLaunch(self.words, self.points, 0, weights=none)).lnl
         self.words[:, Chain.LNL] = self._corrected_lnl(left_out, self.found)
 
     def _rng(self, purpose: int) -> np.random.Generator:
@@ -435,7 +435,7 @@ class Sampler:
         words[:, Chain.TICKET] = 0
         counted = slice(Chain.TRIED, Chain.TRIED + 2 * COUNTED_MOVES)
         words[:, counted] = 0
-        landed = self.shares(Launch(words, self.points, sweeps, proposed, group, weights))
+        landed = self.shares(ChainLaunch(words, self.points, sweeps, proposed, group, weights))
         self.words = landed.words
         self.launches += 1
         counts = self.words[:, counted].reshape(-1, 2, COUNTED_MOVES)

@@ -36,8 +36,8 @@ LENGTHS = (1e-8, 100.0)
 gives a branch in ten million one that is shorter."""
 
 
-class Launch(NamedTuple):
-    """What chains do in one launch, or in a share of it."""
+class ChainLaunch(NamedTuple):
+    """States of chains, and the moves that one launch makes with them."""
 
     words: Float64
     """f64[C, words]: states."""
@@ -52,7 +52,7 @@ class Launch(NamedTuple):
     weights: Float64 | None = None
     """f64[C, U]: weights of the columns left out, where there are any."""
 
-    def of(self, which: slice) -> Launch:
+    def of(self, which: slice) -> ChainLaunch:
         """The launch of some chains."""
         proposed = None if self.proposed is None else self.proposed[which]
         weights = None if self.weights is None else self.weights[which]
@@ -60,8 +60,8 @@ class Launch(NamedTuple):
         return self._replace(words=words, points=points, proposed=proposed, weights=weights)
 
 
-class Landed(NamedTuple):
-    """What a launch leaves."""
+class ChainResult(NamedTuple):
+    """States of chains behind a launch, and their lnL."""
 
     words: Float64
     """f64[C, words]: states."""
@@ -70,7 +70,7 @@ class Landed(NamedTuple):
 
 
 class ChainData(Value, eq=False):
-    """What shares know of the chains, whoever has them."""
+    """Data, parameters and bounds of all chains, whatever share they are in."""
 
     tips: int
     space: ModelSpace
@@ -83,7 +83,7 @@ class ChainData(Value, eq=False):
     """Shortest and longest branch that engines allow."""
 
 
-Share: TypeAlias = Callable[[Launch], Landed]
+Share: TypeAlias = Callable[[ChainLaunch], ChainResult]
 
 
 class ChainShare:
@@ -101,12 +101,12 @@ class ChainShare:
         if not self._columns:
             engine.load_weights(data.weights[None])
 
-    def __call__(self, launch: Launch) -> Landed:
-        """Run a launch."""
+    def __call__(self, launch: ChainLaunch) -> ChainResult:
+        """Run a launch of this share's chains."""
         words, columns = launch.words, self._columns
         probes = 1 + len(columns) if columns else 0
         if not len(words):
-            return Landed(words, np.zeros((0, probes)))
+            return ChainResult(words, np.zeros((0, probes)))
         self._load_models(launch)
         if columns:
             self._load_weights(launch)
@@ -114,7 +114,9 @@ class ChainShare:
         lengths = np.concatenate([words.ravel(), np.zeros(probes * len(words))])
         result = self._engine.run(program, lengths, NO_CONTROL).lengths
         after, found = np.split(result, [words.size])
-        return Landed(after.reshape(words.shape).copy(), found.reshape(len(words), probes).copy())
+        return ChainResult(
+            after.reshape(words.shape).copy(), found.reshape(len(words), probes).copy()
+        )
 
     def _program(self, chains: int, sweeps: int, probes: int) -> Program:
         key, data = (chains, sweeps), self._data
@@ -125,7 +127,7 @@ class ChainShare:
             )
         return self._programs[key]
 
-    def _load_models(self, launch: Launch) -> None:
+    def _load_models(self, launch: ChainLaunch) -> None:
         """Load the models of each chain, and behind them those that are proposed."""
         space = self._data.space
         self._settle(launch.points)
@@ -186,7 +188,7 @@ class ChainShare:
                 table[chains, place, part] = own
             rows[chains, place, part, -rates.shape[1] :] = rates
 
-    def _load_weights(self, launch: Launch) -> None:
+    def _load_weights(self, launch: ChainLaunch) -> None:
         """Load each chain's weights, those of the sites that are there, and unit rows."""
         own, columns, data = launch.weights, self._columns, self._data
         assert own is not None
@@ -198,7 +200,7 @@ class ChainShare:
         self._engine.load_weights(rows)
 
 
-class Shares:
+class ChainShares:
     """The shares of a rank's devices, and of those of other ranks."""
 
     def __init__(
@@ -230,7 +232,7 @@ class Shares:
         least = min(engine.room.most for engine in self._engines) // chain_slots(tips)
         return least * len(self._engines) * self._ranks.size
 
-    def __call__(self, launch: Launch) -> Landed:
+    def __call__(self, launch: ChainLaunch) -> ChainResult:
         """Run a launch on all devices of all ranks.
 
         Raises: MltreeError: another rank has died, or cannot go on.
@@ -248,7 +250,7 @@ class _OfDevices:
         self._shares = shares
         self._threads = ThreadPoolExecutor(len(shares)) if len(shares) > 1 else None
 
-    def __call__(self, launch: Launch) -> Landed:
+    def __call__(self, launch: ChainLaunch) -> ChainResult:
         if self._threads is None:
             (share,) = self._shares
             return share(launch)
@@ -270,5 +272,5 @@ def _spans(chains: int, shares: int) -> list[slice]:
     return [slice(first, end) for first, end in pairwise(ends)]
 
 
-def _joined(several: Sequence[Landed]) -> Landed:
-    return Landed(*map(np.concatenate, zip(*several, strict=True)))
+def _joined(several: Sequence[ChainResult]) -> ChainResult:
+    return ChainResult(*map(np.concatenate, zip(*several, strict=True)))

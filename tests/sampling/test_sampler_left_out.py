@@ -29,7 +29,7 @@ from mltree.sampling.sampler import (
     first_tree,
     hang_tree,
 )
-from mltree.sampling.shares import ChainData, Shares
+from mltree.sampling.shares import ChainData, ChainShares
 from mltree.system.arrays import Bool, Float64
 
 BOUNDS = (1e-8, 100.0)
@@ -60,7 +60,7 @@ def sampler_of(
     columns = left_out.columns if kind is Sampler else np.arange(patterns.n_patterns)
     space = ModelSpace(model, priors)
     data = ChainData(patterns.n_tips, space, patterns.weights, tuple(columns.tolist()))
-    return kind(Shares([engine], data), data, priors, settings, left_out=left_out)
+    return kind(ChainShares([engine], data), data, priors, settings, left_out=left_out)
 
 
 # The exact posterior of four taxa, by importance sampling from the prior.
