@@ -78,6 +78,7 @@ static inline void own_stage(const plf_t *s, __global const int *records, int co
     chain.s = s;
     chain.record = record;
     chain.words = LENGTHS_AT(s) + record[SWEEP_STATE];
+    if (chain.words[CHAIN_PROPOSAL] == RESTS) continue;
     chain.terms = terms;
     chain.counts = counts;
     chain.lanes = lanes;

@@ -292,6 +292,7 @@ class _SampleRun:
             barrier_a_rung=GPU_BARRIER if self._on_gpu else BARRIER_A_RUNG,
             burn_in=options.number_of("burnin"),
             sweeps=1 if self._on_gpu else sweeps_at_once(work_of_all),
+            rests=not self._on_gpu,
             most_steps=1 if self._on_gpu else MOST_STEPS,
         )
         return Sampler(shares, data, self._priors, settings, self._starts(settings), left_out)
@@ -390,7 +391,6 @@ class _SampleRun:
         lowest = min(ess, key=lambda v: v.value, default=None)
         if not lowest or not lowest.is_met:
             self._tell_of_standstill(lowest)
-        settings = self._sampler.settings
         self._emit(
             SamplesChecked(
                 samples=self._samples,
@@ -398,7 +398,7 @@ class _SampleRun:
                 where="" if lowest is None else lowest.where,
                 rhat=max(rhat, default=math.nan),
                 asdsf=max(asdsf, default=math.nan),
-                sweeps=pace * settings.runs * settings.rungs * settings.sweeps,
+                sweeps=pace * self._sampler.mean_sweeps,
                 trips=int(self._sampler.ladders.trips.sum()),
                 unmet=self._unmet,
             )

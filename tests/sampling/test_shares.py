@@ -89,7 +89,7 @@ def sampler_of(
         return [open_(patterns, space) for _ in range(devices)]
 
     among = {} if ranks is None else {"ranks": ranks, "elsewhere": engines}
-    shape = {"runs": 2, "rungs": 3, "seed": 5, **settings}
+    shape = {"runs": 2, "rungs": 3, "seed": 5, "rests": True, **settings}
     return Sampler(
         ChainShares(engines(), data, **among),
         data,
