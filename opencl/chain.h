@@ -17,7 +17,7 @@ typedef struct {
   __local real_v *terms;
   __local count_v *counts;
   __local acc_v *lanes;
-  int tips, nodes, parts, model, last_block;
+  int tips, nodes, parts, model, weights, last_block;
   int first_block, block_step;  // this work-group's blocks: ROWS of them at a time
   int team, member;             // work-groups of the chain, and this one's number
   int turn;                     // sums of the team so far

@@ -12,7 +12,7 @@
 VECTOR_FUNCTION void add_block(const chain_t *c, int block, bool slopes, acc_v own[TERMS]) {
   acc_v all[TERMS];
   const count_v count = sum_categories(c->terms, c->counts, ROW, COLUMN, all);
-  const acc_v weight = pattern_weights(c->s, c->record[SWEEP_WEIGHTS], block);
+  const acc_v weight = pattern_weights(c->s, c->weights, block);
   own[0] += weight * scaled_log(all[0], count);
   if (!slopes) return;
   const acc_v inverse = 1 / all[0], slope = all[1] * inverse;

@@ -98,6 +98,7 @@
 #define MOST_TERMS (160)
 #define NO_SERIES (-1)
 #define CHAIN_WORDS (24)
+#define RESTS (3)
 #define MOST_TEAM (16)
 #define SPARE_LENGTHS (2)
 #define MOVE_STRIDE (16777216)
@@ -220,7 +221,7 @@
 #define RELL_SUM 4
 #define RELL_FIRST_PART 5
 #define RELL_PARTS 6
-#define SWEEP_WORDS 13
+#define SWEEP_WORDS 17
 #define SWEEP_CASE 0
 #define SWEEP_MODEL 1
 #define SWEEP_WEIGHTS 2
@@ -234,6 +235,10 @@
 #define SWEEP_SWEEPS 10
 #define SWEEP_REGRAFTS 11
 #define SWEEP_TEAM 12
+#define SWEEP_PROBE 13
+#define SWEEP_PROBES 14
+#define SWEEP_LOG 15
+#define SWEEP_LAST_LOG 16
 #define RUN_FUNCTIONS {FN_NEWVIEW, FN_EVALUATE, FN_DERIVE, FN_EVALUATE, FN_DERIVE}
 
 #define SESSION_MEMBERS \

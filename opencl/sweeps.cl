@@ -54,6 +54,17 @@ static inline void tour(chain_t *c) {
   renew_up(c, parent_of(c, v));
 }
 
+// What other rows of weights say of the last state: lnL of parts, or of single patterns.
+static inline void probe(chain_t *c) {
+  __global acc *logs = LENGTHS_AT(c->s) + c->record[SWEEP_LOG];
+  const int top = left_of(c, 0);
+  for (int n = 0; n < c->record[SWEEP_PROBES]; ++n) {
+    c->weights = c->record[SWEEP_PROBE] + n;
+    const acc lnl = at_edge(c, up_of(c, top), ~0, matrix_of(c, top)).lnl;
+    if (LEADS(c)) logs[n] = lnl;
+  }
+}
+
 static inline void own_stage(const plf_t *s, __global const int *records, int count, int aux,
                              __local real_v *stack, __local real_v *terms, __local count_v *counts,
                              __local acc_v *lanes, __local int *cells, __local ulong *book,
@@ -67,6 +78,7 @@ static inline void own_stage(const plf_t *s, __global const int *records, int co
     chain.s = s;
     chain.record = record;
     chain.words = LENGTHS_AT(s) + record[SWEEP_STATE];
+    if (chain.words[CHAIN_PROPOSAL] == RESTS) continue;
     chain.terms = terms;
     chain.counts = counts;
     chain.lanes = lanes;
@@ -74,6 +86,7 @@ static inline void own_stage(const plf_t *s, __global const int *records, int co
     chain.nodes = 2 * tips - 2;
     chain.parts = PARTED ? case_of(s, record[SWEEP_CASE])[CASE_PARTS] : 1;
     chain.model = record[SWEEP_MODEL];
+    chain.weights = record[SWEEP_WEIGHTS];
     chain.team = team;
     chain.member = GROUP % team;
     chain.turn = 0;
@@ -95,6 +108,7 @@ static inline void own_stage(const plf_t *s, __global const int *records, int co
       chain.words[CHAIN_LNL] = chain.lnl;
       chain.words[CHAIN_SWEEP] = chain.sweep;
     }
+    probe(&chain);
     mark(book, since, FN_SWEEP);
   }
 }

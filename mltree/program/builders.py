@@ -495,15 +495,27 @@ def rell(rows: int, weights: int, parts: int = 1, first_weights: int = 0) -> Pro
     return Program((Rell(record),), 1)
 
 
-def sweeps(chains: int, tips: int, parts: int, count: int, regrafts: int, team: int = 1) -> Program:
+def sweeps(
+    chains: int,
+    tips: int,
+    parts: int,
+    count: int,
+    regrafts: int,
+    team: int = 1,
+    probes: int = 0,
+) -> Program:
     """``count`` sweeps of every chain, a tree of all taxa on all parts, with so many regrafts each.
 
     Chain n has the models from row ``2 n parts`` on, and behind them those that are proposed. Its
     state lies after those of the chains before it (:func:`mltree.program.ops.sweeps.chain_words`).
     ``team``: work-groups that share a chain (:class:`mltree.program.engine.ChainRoom`).
+
+    With ``probes`` chain n has row n of weights. So many rows behind those of all chains are tried
+    on its last state, and lnL under them lie behind the states of all chains, f64[chains, probes].
     """
     number = np.arange(chains, dtype=np.int32)
-    cases = table(CASE, chains, first_part=0, parts=parts, model=2 * parts * number, weights=0)
+    rows = number if probes else 0
+    cases = table(CASE, chains, first_part=0, parts=parts, model=2 * parts * number, weights=rows)
     words, slots = chain_words(tips), chain_slots(tips)
     matrices = (2 * tips - 2 + SPARE_LENGTHS) * parts
     records = table(
@@ -511,7 +523,7 @@ def sweeps(chains: int, tips: int, parts: int, count: int, regrafts: int, team: 
         chains,
         case=number,
         model=cases["model"],
-        weights=0,
+        weights=rows,
         slot=slots * number,
         last_slot=slots * (number + 1) - 1,
         p=matrices * number,
@@ -522,6 +534,10 @@ def sweeps(chains: int, tips: int, parts: int, count: int, regrafts: int, team: 
         sweeps=count,
         regrafts=regrafts,
         team=team,
+        probe=chains if probes else 0,
+        probes=probes,
+        log=words * chains + probes * number if probes else 0,
+        last_log=words * chains + probes * (number + 1) - 1 if probes else 0,
     )
     return Program((Sweeps(records),), 1, cases)
 

@@ -1,4 +1,4 @@
-"""The sampler: ladders of chains on an engine, adapted in burn-in, sampled afterwards.
+"""The sampler: ladders of chains on devices, adapted in burn-in, sampled afterwards.
 
 An *iteration* is some steps of every group of model parameters, some sweeps of every chain's
 tree, and a round of swaps. Burn-in goes in rounds, each twice as long as the one before; behind
@@ -17,19 +17,23 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from mltree.models.eigen import ModelArrays
-from mltree.models.partitioned import PartitionModel
-from mltree.program import builders
-from mltree.program.contract import COUNTED_MOVES, MOVE_STRIDE, Chain, HostMove, Move
-from mltree.program.engine import NO_CONTROL, ChainEngine
+from mltree.likelihood.left_out import LeftOut
+from mltree.program.contract import (
+    CHAIN_WORDS,
+    COUNTED_MOVES,
+    MOVE_STRIDE,
+    RESTS,
+    Chain,
+    HostMove,
+    Move,
+)
 from mltree.program.ops.sweeps import ChainTree, chain_words
-from mltree.program.program import Program
 from mltree.program.random_numbers import Stream
-from mltree.sampling.model_space import ModelSpace
 from mltree.sampling.priors import Priors
 from mltree.sampling.proposals import Walks
+from mltree.sampling.shares import ChainData, ChainLaunch, ChainShares
 from mltree.sampling.tempering import BARRIER_A_RUNG, Ladders, spaced
-from mltree.system.arrays import Float64, Int64
+from mltree.system.arrays import Bool, Float64, Int64
 from mltree.system.values import Value
 from mltree.tree.newick import DEFAULT_DIGITS
 from mltree.tree.topology import Tree, random_topology, siblings, tree_from_edges
@@ -52,12 +56,13 @@ FIRST_WINDOW = 0.5
 SCALE_TARGET = 0.3
 """Share of such scalings that is best accepted."""
 
-REGRAFTS = 2
-"""Subtrees that a sweep regrafts. DS1: slowest split's ESS a CPU second hardly depends on it."""
-
 STEP_WIDTH, MOST_STEPS = 4, 4
 """Coordinates of a group for each of its steps in an iteration, and steps at most: a step without
 a sweep costs a tenth of one with it."""
+
+RESTING = {0.5: 1, 0.1: 2, 0.01: 4, 0.0: 8}
+"""Iterations from one with a chain's sweeps to the next, by the least heat that has as many. On a
+CPU hot chains cost as much as the first, and forget their state within a sweep or two."""
 
 IMPOSSIBLE = -1e300
 """Natural log of a ratio that is never accepted."""
@@ -83,7 +88,11 @@ class SamplerSettings(Value):
     """Iterations of burn-in; None to end it once lnL has settled."""
     sweeps: int = 1
     """Sweeps of an iteration."""
-    regrafts: int = REGRAFTS
+    rests: bool = False
+    """True where hot chains sweep less often (`RESTING`)."""
+    most_steps: int = MOST_STEPS
+    """Steps of a group of parameters in an iteration at most. Each has a launch of its own, and the
+    host makes models for it: on a GPU that takes longer than a sweep."""
 
 
 class Sample(NamedTuple):
@@ -119,34 +128,35 @@ class Sampler:
 
     def __init__(
         self,
-        engine: ChainEngine,
-        tips: int,
-        model: PartitionModel,
+        shares: ChainShares,
+        data: ChainData,
         priors: Priors,
         settings: SamplerSettings,
         starts: Sequence[Tree] = (),
+        left_out: LeftOut | None = None,
     ) -> None:
-        """``starts``: a tree for each chain; drawn from the prior where there are none.
+        """``shares``: who has the chains; ``starts``: a tree for each, drawn where there are none.
 
-        Raises: ModelError where a parameter of the model cannot be sampled.
+        left_out  parts whose constant sites were left out: the numbers of those sites are drawn
+                  before each launch (:meth:`mltree.likelihood.left_out.AscertainedPart.drawn`)
         """
-        self.engine, self.tips, self.priors, self.settings = engine, tips, priors, settings
-        self.space = ModelSpace(model, priors)
+        self.shares, self.priors, self.settings = shares, priors, settings
+        self.tips, self.space = data.tips, data.space
+        self._left_out, self._bounds = left_out, data.bounds
+        self._seen = np.zeros((1, 0)) if left_out is None else left_out.seen(data.weights[None])
+        """f64[1, P]: sites seen of the parts whose constant sites were left out."""
         runs, rungs, seed = settings.runs, settings.rungs, settings.seed
         self._lay_out()
         self.walks = Walks(self.space.groups, rungs, seed)
         self._schedule: list[int | None] = [
             number
             for number, group in enumerate(self.space.groups)
-            for _ in range(min(-(-(group.stop - group.start) // STEP_WIDTH), MOST_STEPS))
+            for _ in range(min(-(-(group.stop - group.start) // STEP_WIDTH), settings.most_steps))
         ]
         """The group of parameters of each step of an iteration."""
-        self._arrays: list[list[ModelArrays]]
-        self._sweeps: Program
-        self._decision: Program
         self.ladders: Ladders
         self.iteration = 0
-        self.attempts = 0
+        self.attempts, self.launches = 0, 0
         self.round, self.in_round = 0, 0
         """Rounds of burn-in done, and iterations of the present one."""
         self.is_sampling = False
@@ -157,20 +167,20 @@ class Sampler:
         """f64[iterations of the round, R]: lnL on the first rungs."""
         self.window: Float64 = np.full(rungs, FIRST_WINDOW)
         """f64[N]: width of ln(factor) of the scalings on each rung."""
+        self.stretch: Float64 = np.full(rungs, FIRST_WINDOW)
+        """f64[N]: the same of scalings by the corrected lnL."""
+        self.stretched: Float64
+        """f64[N, 2]: such scalings tried and taken on each rung."""
         self.counts: Float64
         """f64[N, 2, moves]: moves tried and taken on each rung."""
         chains = runs * rungs
-        self.words = empty_words(chains, tips)
+        self.words = empty_words(chains, data.tips)
         """f64[C, words]: states of the chains, those of a run side by side."""
         self.points: Float64 = np.tile(self.space.start, (chains, 1))
         """f64[C, n]: model parameters of the chains."""
+        self.found: Float64 = np.zeros((0, 1))
+        """f64[C, 1 + U]: lnL of the sites seen, and of each pattern left out; () until known."""
         self._begin_words(starts)
-
-    def _program(self, sweeps: int) -> Program:
-        settings, parts = self.settings, self.space.model.n_parts
-        chains = settings.runs * settings.rungs
-        team = self.engine.chains.team
-        return builders.sweeps(chains, self.tips, parts, sweeps, settings.regrafts, team)
 
     def _begin_words(self, starts: Sequence[Tree]) -> None:
         settings, words = self.settings, self.words
@@ -202,23 +212,122 @@ class Sampler:
 
     def iterate(self, *, adapts: bool = False) -> None:
         """Do one iteration; ``adapts`` in burn-in only."""
-        if not self._arrays:
-            self._arrays = self.space.arrays(self.points)
-            self._load(self._arrays)
         self.words[:, Chain.HEAT] = self.ladders.chain_heats.ravel()
         self.words[:, Chain.WINDOW] = self.window[self.rungs]
+        due = self._due
+        if self._left_out is not None:
+            self._iterate_corrected(self._left_out, due, adapts=adapts)
+        else:
+            self._iterate(due, adapts=adapts)
+        if adapts and self._schedule:
+            self.walks.learn(self.points[due], self.rungs[due])
+        self.ladders.swap(self.lnl)
+        self.iteration += 1
+
+    @property
+    def _due(self) -> Bool:
+        """bool[C]: chains that do not rest in this iteration; each rung has its turn."""
+        rungs = self.rungs
+        due: Bool = (self.iteration + rungs) % self._periods[rungs] == 0
+        return due
+
+    @property
+    def _periods(self) -> Int64:
+        """i64[N]: iterations from one with sweeps on a rung to the next."""
+        heats = self.ladders.heats[0]
+        if not self.settings.rests:
+            return np.ones(len(heats), np.int64)
+        return np.select([heats >= least for least in RESTING], list(RESTING.values()))
+
+    @property
+    def mean_sweeps(self) -> float:
+        """Sweeps of all chains in an iteration, on average."""
+        return float(self.settings.runs * self.settings.sweeps * (1 / self._periods).sum())
+
+    def _iterate(self, due: Bool, *, adapts: bool) -> None:
+        """Take steps of parameters, the last one in the launch of the sweeps."""
         *others, last = self._schedule or [None]
         for group in others:
             assert group is not None
-            self._step(self._decision, group, adapts=adapts)
+            self._step(0, group, due, adapts=adapts)
         if last is not None:
-            self._step(self._sweeps, last, adapts=adapts)
+            self._step(self.settings.sweeps, last, due, adapts=adapts)
         else:
-            self._run(self._sweeps)
-        if adapts and self._schedule:
-            self.walks.learn(self.points, self.rungs)
-        self.ladders.swap(self.lnl)
-        self.iteration += 1
+            self._launch(self.settings.sweeps, due)
+
+    def _iterate_corrected(self, left_out: LeftOut, due: Bool, *, adapts: bool) -> None:
+        """Take steps of parameters and of the tree's length by the corrected lnL, then sweep.
+
+        Sweeps move a tree under given numbers of sites left out, which hold the tree's length and
+        parameters where most sites were left out.
+        """
+        if not len(self.found):
+            self._learn_lnl(left_out)
+        for group in self._schedule:
+            assert group is not None
+            counters, self.attempts = self._counters, self.attempts + 1
+            proposed = self.walks.propose(self.points, counters, self.rungs, group)
+            ratio = self.space.log_prior(proposed) - self.space.log_prior(self.points)
+            taken = self._decide(left_out, due, self.words, ratio, proposed, group)
+            self.points[taken] = proposed[taken]
+            self.walks.tell(self.rungs[due], group, taken[due], adapts=adapts)
+        self._stretch(left_out, due)
+        self._launch(self.settings.sweeps, due)
+
+    def _stretch(self, left_out: LeftOut, due: Bool) -> None:
+        """Scale all lengths, as the sweeps' SCALE does, by the corrected lnL."""
+        words, tips, rungs = self.words.copy(), self.tips, self.rungs
+        draws = self._rng(_STRETCH).random(len(words))
+        steps = self.stretch[rungs] * (draws - 0.5)
+        lengths = words[:, CHAIN_WORDS + 1 : CHAIN_WORDS + 2 * tips - 2]  # a view
+        before = lengths.sum(axis=1)
+        lengths *= np.exp(steps)[:, None]
+        outer, inner, power, rate = (words[:, word] for word in _LENGTH_PRIOR)
+        ratio = steps * (2 * tips - 3 + tips * outer + (tips - 3) * inner + power)
+        ratio -= rate * (lengths.sum(axis=1) - before)
+        low, high = self._bounds
+        ratio[((lengths < low) | (lengths > high)).any(axis=1)] = -np.inf
+        taken = self._decide(left_out, due, words, ratio)
+        np.add.at(self.stretched[:, 0], rungs, due)
+        np.add.at(self.stretched[:, 1], rungs, taken)
+
+    def _decide(
+        self,
+        left_out: LeftOut,
+        due: Bool,
+        words: Float64,
+        ratio: Float64,
+        proposed: Float64 | None = None,
+        group: int = 0,
+    ) -> Bool:
+        """Accept other states, or other parameters, by the corrected lnL and f64[C] log-ratios."""
+        words = words.copy()
+        words[:, Chain.RATIO], words[:, Chain.TICKET] = -IMPOSSIBLE, 0
+        words[:, Chain.PROPOSAL] = np.where(due, proposed is not None, RESTS)
+        none = np.zeros((len(words), len(left_out.columns)))
+        landed = self.shares(ChainLaunch(words, self.points, 0, proposed, group, none))
+        landed.words[:, Chain.PROPOSAL] = 0
+        landed.words[:, Chain.LNL] = lnl = self._corrected_lnl(left_out, landed.lnl)
+        change = words[:, Chain.HEAT] * (lnl - self.words[:, Chain.LNL])
+        taken: Bool = due & (np.log(self._rng(_DECISION).random(len(words))) < ratio + change)
+        self.words[taken], self.found[taken] = landed.words[taken], landed.lnl[taken]
+        self.launches += 1
+        return taken
+
+    def _learn_lnl(self, left_out: LeftOut) -> None:
+        none = np.zeros((len(self.words), len(left_out.columns)))
+        self.found = self.shares(ChainLaunch(self.words, self.points, 0, weights=none)).lnl
+        self.words[:, Chain.LNL] = self._corrected_lnl(left_out, self.found)
+
+    def _rng(self, purpose: int) -> np.random.Generator:
+        """Random numbers of the host for one launch."""
+        return np.random.default_rng([self.settings.seed, self.launches, purpose])
+
+    @property
+    def _counters(self) -> Int64:
+        """i64[C, 3]: run, replica, and number of the attempt."""
+        run, replica = (self.words[:, word].astype(np.int64) for word in (Chain.RUN, Chain.REPLICA))
+        return np.column_stack([run, replica, np.full(len(run), self.attempts)])
 
     def advance(self) -> None:
         """Do one iteration, of burn-in or of sampling, and what ends a round or the burn-in."""
@@ -228,7 +337,7 @@ class Sampler:
         length = FIRST_ROUND << self.round
         if self.in_round in (0, length // 2):  # what chains go through first is left out
             self.ladders.begin()
-            self.counts[:] = 0
+            self.counts[:], self.stretched[:] = 0, 0
         self.iterate(adapts=True)
         self.trace = np.vstack([self.trace, self.words[self.cold, Chain.LNL]])
         self.in_round += 1
@@ -259,7 +368,7 @@ class Sampler:
         """
         settings = self.settings
         wanted = 1 + round(self.ladders.barrier / settings.barrier_a_rung)
-        at_once = self.engine.chains.at_once
+        at_once = self.shares.room.at_once
         waves = max(1, round(wanted * settings.runs / at_once))
         filling = waves * at_once // settings.runs
         if at_once > 1:
@@ -279,10 +388,13 @@ class Sampler:
         tried, taken = self.counts[:, 0, Move.SCALE], self.counts[:, 1, Move.SCALE]
         share = np.divide(taken, tried, np.full_like(tried, SCALE_TARGET), where=tried > 0)
         self.window *= np.exp(2 * (share - SCALE_TARGET))
+        tried, taken = self.stretched.T
+        share = np.divide(taken, tried, np.full_like(tried, SCALE_TARGET), where=tried > 0)
+        self.stretch *= np.exp(2 * (share - SCALE_TARGET))
         self.walks.refit()
         if rungs == self.settings.rungs:
             self.ladders.refit()
-            self.counts[:] = 0
+            self.counts[:], self.stretched[:] = 0, 0
         else:
             self._take_rungs(rungs)
 
@@ -298,18 +410,18 @@ class Sampler:
         self.ladders.rounds = before.rounds
         self.walks = self.walks.of_rungs(nearest)
         self.window, self.points = self.window[nearest], self.points[chains]
+        self.stretch = self.stretch[nearest]
+        self.found = self.found[chains] if len(self.found) else self.found
         own = self.words[chains]
         own[:, Chain.RUN], own[:, Chain.REPLICA] = np.divmod(np.arange(len(own)), rungs)
         self.words = own
 
     def _lay_out(self) -> None:
-        """Make programs and counts for the settings' number of chains."""
+        """Make ladders and counts for the settings' number of chains."""
         settings = self.settings
         self.ladders = Ladders(settings.runs, settings.rungs, settings.seed)
         self.counts = np.zeros((settings.rungs, 2, COUNTED_MOVES))
-        self._arrays = []
-        self._sweeps = self._program(settings.sweeps)
-        self._decision = self._program(0)
+        self.stretched = np.zeros((settings.rungs, 2))
 
     def samples(self) -> Iterator[Sample]:
         """The states of the chains on the first rungs, run by run."""
@@ -331,40 +443,52 @@ class Sampler:
         of_lengths = prior.log_density(lengths, is_outer.astype(np.float64), self.tips)
         return of_lengths - float(np.log(np.arange(3, 2 * self.tips - 4, 2)).sum())
 
-    def _step(self, program: Program, group: int, *, adapts: bool) -> None:
-        """Propose a step of a group of parameters for every chain, and run the program."""
-        run, replica = (self.words[:, word].astype(np.int64) for word in (Chain.RUN, Chain.REPLICA))
-        counters = np.column_stack([run, replica, np.full(len(run), self.attempts)])
-        proposed = self.walks.propose(self.points, counters, self.rungs, group)
+    def _step(self, sweeps: int, group: int, due: Bool, *, adapts: bool) -> None:
+        """Propose a step of a group of parameters for every chain, decide on it, and sweep."""
+        proposed = self.walks.propose(self.points, self._counters, self.rungs, group)
         ratio = self.space.log_prior(proposed) - self.space.log_prior(self.points)
         self.words[:, Chain.RATIO] = np.maximum(ratio, IMPOSSIBLE)
-        self.words[:, Chain.PROPOSAL] = 1
         self.words[:, Chain.ATTEMPT] = self.attempts % MOVE_STRIDE
         self.attempts += 1
-        arrays = self.space.arrays(proposed)
-        self._load(arrays)
-        self._run(program)
-        taken = self.words[:, Chain.PROPOSAL] == 2
-        self.words[:, Chain.PROPOSAL] = 0
+        taken = self._launch(sweeps, due, proposed, group)
         self.points[taken] = proposed[taken]
-        for chain in np.flatnonzero(taken).tolist():
-            self._arrays[chain] = arrays[chain]
-        self.walks.tell(self.rungs, group, taken, adapts=adapts)
+        self.walks.tell(self.rungs[due], group, taken[due], adapts=adapts)
 
-    def _load(self, proposed: list[list[ModelArrays]]) -> None:
-        """Load the models of each chain, and behind them those that are proposed."""
-        pairs = zip(self._arrays, proposed, strict=True)
-        self.engine.load_models([arrays for both in pairs for own in both for arrays in own])
-
-    def _run(self, program: Program) -> None:
+    def _launch(
+        self, sweeps: int, due: Bool, proposed: Float64 | None = None, group: int = 0
+    ) -> Bool:
+        """Decide on proposals for the chains that are due, sweep them; return those accepted."""
+        weights = None if self._left_out is None else self._drawn_weights(self._left_out)
         words = self.words
         words[:, Chain.TICKET] = 0
+        words[:, Chain.PROPOSAL] = np.where(due, proposed is not None, RESTS)
         counted = slice(Chain.TRIED, Chain.TRIED + 2 * COUNTED_MOVES)
         words[:, counted] = 0
-        result = self.engine.run(program, words.ravel(), NO_CONTROL)
-        self.words = result.lengths.reshape(words.shape).copy()
+        landed = self.shares(ChainLaunch(words, self.points, sweeps, proposed, group, weights))
+        self.words = landed.words
+        taken: Bool = self.words[:, Chain.PROPOSAL] == 2
+        self.words[:, Chain.PROPOSAL] = 0
+        self.launches += 1
         counts = self.words[:, counted].reshape(-1, 2, COUNTED_MOVES)
         np.add.at(self.counts, self.rungs, counts)
+        if self._left_out is not None:
+            self.found[due] = landed.lnl[due]
+            self.words[:, Chain.LNL] = self._corrected_lnl(self._left_out, self.found)
+        return taken
+
+    def _corrected_lnl(self, left_out: LeftOut, found: Float64) -> Float64:
+        """f64[C]: lnL of the sites seen, given that the others were left out."""
+        seen, logs = found[:, 0], found[:, 1:]
+        corrected: Float64 = seen + left_out.corrections_of(self._seen[0], logs)
+        return corrected
+
+    def _drawn_weights(self, left_out: LeftOut) -> Float64:
+        """f64[C, U]: weights of the patterns left out, under which chains have their lnL then."""
+        words, logs = self.words, self.found[:, 1:]
+        heats, rng = words[:, Chain.HEAT], self._rng(_LEFT_OUT)
+        weights = left_out.drawn(self._seen[0], heats, logs, rng)
+        words[:, Chain.LNL] = self.found[:, 0] + (weights * logs).sum(axis=1)
+        return weights
 
     def state(self) -> dict[str, Any]:
         """All that a resumed run needs, as arrays by name."""
@@ -389,8 +513,10 @@ class Sampler:
             part.restore({name.removeprefix(start): state[name] for name in names})
 
 
-_NUMBERS = ("iteration", "attempts", "round", "in_round", "is_sampling")
-_TABLES = ("window", "counts", "words", "points", "trace")
+_NUMBERS = ("iteration", "attempts", "launches", "round", "in_round", "is_sampling")
+_TABLES = ("window", "stretch", "stretched", "counts", "words", "points", "trace", "found")
+_LEFT_OUT, _STRETCH, _DECISION = range(3)
+_LENGTH_PRIOR = (Chain.OUTER, Chain.INNER, Chain.POWER, Chain.RATE)
 _FIRST = HostMove.STATE * MOVE_STRIDE
 
 
