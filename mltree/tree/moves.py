@@ -237,16 +237,17 @@ def random_nnis(
     the choice to some inner edges.
     """
     records: list[Undo] = []
-    sets = max(1, math.ceil(fraction / MOST_AT_ONCE))
-    for share in np.full(sets, fraction / sets).tolist():
+    count = max(1, round(fraction * (tree.n_tips - 3)))
+    sets = min(count, max(1, math.ceil(fraction / MOST_AT_ONCE)))
+    for number in range(sets):
+        share = count * (number + 1) // sets - count * number // sets
         records += _disjoint_nnis(tree, share, rng, among)
     return records
 
 
 def _disjoint_nnis(
-    tree: Tree, fraction: float, rng: np.random.Generator, among: Int32 | None
+    tree: Tree, count: int, rng: np.random.Generator, among: Int32 | None
 ) -> list[Undo]:
-    count = max(1, round(fraction * (tree.n_tips - 3)))
     edges = rng.permutation(tree.inner_edges if among is None else among)
     variants = rng.integers(2, size=edges.size)
     nodes = tree.edge_halves[edges] // 3
