@@ -131,6 +131,11 @@ of R_Laurasiatherian by 0.19 to 0.34."""
 MOST_HARD_TAXA = 100
 """Taxa up to which random starts pay."""
 
+HARD_FRACTION, HARD_MOST, HARD_RETURNS = 0.7, 1.0, 2
+"""Share of the inner edges of a copy that get an NNI where data are hard, and its bound, in sets of
+``MOST_AT_ONCE``; factor on ``returns``. On one alignment of two trees all copies that one set had
+changed came back to the tree that they were made of, and two sets led 35 lnL higher."""
+
 ROUGH_BREADTH = 2 / 15
 """Factor on the first phase's breadth on hard data: two targets a prune, in a window of 4 lnL. Six
 starts of 80 hard sets ended no lower than with 15 in 30, in 0.8 of the time."""
@@ -346,7 +351,13 @@ class SearchSettings(Value):
             chance=self.hard_chance,
             starts_at_once=HARD_IN_COMPANY if self.starts_at_once is None else HARD_AT_ONCE,
             phases=(replace(first, breadth=first.breadth * ROUGH_BREADTH), *later),
-            perturbation=replace(self.perturbation, resolves=True),
+            perturbation=replace(
+                self.perturbation,
+                resolves=True,
+                fraction=HARD_FRACTION,
+                max_fraction=HARD_MOST,
+                returns=HARD_RETURNS * self.perturbation.returns,
+            ),
         )
 
     def side_by_side(self) -> SearchSettings:
