@@ -131,10 +131,10 @@ of R_Laurasiatherian by 0.19 to 0.34."""
 MOST_HARD_TAXA = 100
 """Taxa up to which random starts pay."""
 
-HARD_FRACTION, HARD_MOST, HARD_RETURNS = 0.7, 1.0, 2
-"""Share of the inner edges of a copy that get an NNI where data are hard, and its bound, in sets of
-``MOST_AT_ONCE``; factor on ``returns``. On one alignment of two trees all copies that one set had
-changed came back to the tree that they were made of, and two sets led 35 lnL higher."""
+STRONG_FRACTION, HARD_RETURNS = 0.7, 2
+"""``strong_fraction`` where data are hard, two sets of interchanges, and factor on ``returns``. On
+an alignment of two trees all copies that one set had changed came back to the tree that they were
+made of, and two sets led 35 lnL higher; where few sites vary small changes find more."""
 
 ROUGH_BREADTH = 2 / 15
 """Factor on the first phase's breadth on hard data: two targets a prune, in a window of 4 lnL. Six
@@ -183,6 +183,8 @@ class PerturbationSettings(Value):
 
     fraction: float = 0.15
     """Share of the inner edges that get a random NNI (docs/search.md, "Perturbation")."""
+    strong_fraction: float = 0.0
+    """The same in every other of such copies; 0: as in all."""
     strengthen: float = 1.5
     """Factor on the fraction when too many copies fall back to the tree they came from."""
     fall_back_share: float = 0.8
@@ -354,8 +356,7 @@ class SearchSettings(Value):
             perturbation=replace(
                 self.perturbation,
                 resolves=True,
-                fraction=HARD_FRACTION,
-                max_fraction=HARD_MOST,
+                strong_fraction=STRONG_FRACTION,
                 returns=HARD_RETURNS * self.perturbation.returns,
             ),
         )

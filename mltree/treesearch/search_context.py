@@ -37,6 +37,10 @@ RESOLVINGS = 3
 # Iterated local search: random interchanges on copies of the best tree.
 
 
+STRONG_EVERY = 4
+"""Copies of which the last is changed strongly: of the others every other one is resolved anew."""
+
+
 def perturbed_copies(
     best: CandidateTree,
     settings: PerturbationSettings,
@@ -70,7 +74,8 @@ def perturbed_copies(
             alone = edges_apart(tree, unlike[int(rng.integers(len(unlike)))])
             tree = resolved_at_random(tree, alone[np.isin(alone, edges)], rng)
         else:
-            random_nnis(tree, fraction, rng, among=edges)
+            strong = settings.strong_fraction if number % STRONG_EVERY == STRONG_EVERY - 1 else 0.0
+            random_nnis(tree, strong or fraction, rng, among=edges)
         origin = f"copy {number + 1}"
         result.append(CandidateTree(tree, -np.inf, origin, landscape=best.landscape))
     return result
