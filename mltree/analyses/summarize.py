@@ -39,12 +39,12 @@ from mltree.sampling.mrbayes_files import (
     tstat_text,
     vstat_text,
 )
+from mltree.sampling.sampled_trees import without_root
 from mltree.sampling.summaries import (
     CREDIBLE,
     LNL,
     Evidence,
     Posterior,
-    without_root,
 )
 from mltree.supports.consensus import Consensus
 from mltree.system.arrays import Float64, Index
