@@ -106,6 +106,8 @@ class SummarizeOptions(TreesOptions, kw_only=True):
     their intervals, for FigTree), .parts, .tstat, .vstat, .trprobs and .pstat; .mcc.tre, the tree
     of maximum clade credibility as TreeAnnotator writes it; .splits.tsv and .parameters.tsv, tables
     with ESS and R-hat. Says whether runs have converged, by the rules of Fabreti and Höhna (2022).
+    Of dated trees too .ccd0.tre, the best tree of sampled clades (CCD0, Berling et al. 2025),
+    .courses.tsv, lineages and population size through time, and .auspice.json.
 
     SAMPLE is a prefix: that of primates.run1.t and primates.run1.p is primates. Files instead of a
     prefix are runs of one analysis. Several prefixes are compared by their marginal likelihoods.
@@ -157,6 +159,29 @@ class SummarizeOptions(TreesOptions, kw_only=True):
             "with semicolons.",
         ),
     ] = None
+    heights: Annotated[
+        str,
+        Option(
+            "--heights median|mean|common|keep",
+            "Heights of the nodes of dated trees: of the trees that have the clade, or the mean "
+            "height of the last common ancestor in all trees (TreeAnnotator's CA), or those of the "
+            "sampled tree itself.",
+            choices=("median", "mean", "common", "keep"),
+        ),
+    ] = "median"
+    dates: Annotated[
+        str | None,
+        Option(
+            "--dates names|FILE|REGEX",
+            "Dates of the tips, as mltree date takes them, so that nodes of dated trees have "
+            "dates. Default: those of mltree sample.",
+            reads="file",
+        ),
+    ] = None
+    ages: Annotated[
+        bool,
+        Option("--ages", "Numbers are ages, counted back from the present.", only_with=("dates",)),
+    ] = False
     prior_sample: Annotated[
         str | None,
         Option(

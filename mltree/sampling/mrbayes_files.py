@@ -548,15 +548,34 @@ def consensus_text(posterior: Posterior, tree: SummaryTree, name: str) -> str:
     return _nexus_tree(posterior, tree, name, lines, behind, "")
 
 
-def mcc_text(posterior: Posterior, tree: SummaryTree, name: str) -> str:
-    """A summary tree in NEXUS as BEAST's TreeAnnotator writes it."""
-    lengths: Sequence[Moments | None] = tree.lengths or [None] * tree.n_branches
+def mcc_text(
+    posterior: Posterior, tree: SummaryTree, name: str, latest: float | None = None
+) -> str:
+    """A summary tree in NEXUS as BEAST's TreeAnnotator writes it.
+
+    latest  the date of the latest tip, where it is known: nodes get dates
+    """
+    nothing: Sequence[Moments | None] = [None] * tree.n_branches
+    heights = [*(tree.heights or nothing), tree.root_height]
+    columns = (tree.lengths or nothing, tree.rates or nothing, heights)
     notes = [
-        _note([("posterior", p)], _BEAST, height=heights, length=length)
-        for (p, _, heights), length in zip(_nodes(tree), lengths, strict=True)
-    ]
-    root = _note([("posterior", 1.0)], _BEAST, height=tree.root_height)
+        _note([("posterior", p), *_dates(height, latest)], _BEAST,
+              height=height, length=length, rate=rate)
+        for (p, *_), length, rate, height in zip(_nodes(tree), *columns, strict=False)
+    ]  # fmt: skip
+    top = [("posterior", 1.0), *_dates(tree.root_height, latest)]
+    root = _note(top, _BEAST, height=tree.root_height)
     return _nexus_tree(posterior, tree, name, notes, (), root if tree.is_rooted else "")
+
+
+def _dates(
+    height: Moments | None, latest: float | None
+) -> list[tuple[str, float | str | tuple[float, float]]]:
+    """The date of a node and its interval."""
+    if height is None or latest is None:
+        return []
+    ends = latest - height.high, latest - height.low
+    return [("date", latest - height.mean), ("date_95%_HPD", ends)]
 
 
 def _nodes(tree: SummaryTree) -> Iterator[tuple[float, Float64, Moments | None]]:

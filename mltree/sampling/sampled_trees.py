@@ -10,17 +10,23 @@ occurrences of them.
 from __future__ import annotations
 
 import math
+import re
+from collections.abc import Mapping
 from dataclasses import replace
 
 import numpy as np
 
+from mltree.sampling.diagnostics import hpd
 from mltree.supports.consensus import SplitTable, members, unit_bits
-from mltree.system.arrays import Bool, Float64, Index
+from mltree.system.arrays import Bool, Float64, Index, UInt64
 from mltree.system.values import Value
 from mltree.tree.clades import Clades
 
 ROUNDING = 1e-12
 """Height of a tip, as a share of the root's, below which it is the latest."""
+
+GRID = 101
+"""Times of a course."""
 
 MOST_CLADES = 30_000
 """Clades that CCD0 combines: the most frequent ones, and those of the best sampled tree."""
@@ -235,6 +241,106 @@ def common_heights(trees: Clades, gaps: Float64, inside: Bool) -> Float64:
     is_between = (column >= first[:, None]) & (column < last[:, None])
     highest: Float64 = np.where(is_between, gaps, -np.inf).max(axis=1)
     return highest
+
+
+def bits_of_tree(tree: Clades) -> UInt64:
+    """The clades of one tree as splits, uint64 [C, B], in its order."""
+    inside = np.zeros((len(tree.tree), len(tree.taxa)), np.bool_)
+    for row, first, last in zip(inside, tree.first.tolist(), tree.last.tolist(), strict=True):
+        row[tree.order[0, first:last]] = True
+    unit = unit_bits(len(tree.taxa))
+    bits = [np.bitwise_or.reduce(unit[row], axis=0) for row in inside]
+    return np.array(bits, np.uint64).reshape(len(inside), unit.shape[1])
+
+
+class Course(Value, eq=False):
+    """A quantity through time: its median and the interval of highest density in all samples."""
+
+    times: Float64
+    """float64 [K], rising: before the latest tip."""
+    median: Float64
+    low: Float64
+    high: Float64
+
+    @classmethod
+    def of(cls, times: Float64, values: Float64) -> Course:
+        """The course of samples, f64 [n, K]."""
+        ends = np.array([hpd(column) for column in values.T]).reshape(-1, 2)
+        return cls(times, np.median(values, axis=0), ends[:, 0], ends[:, 1])
+
+
+def event_heights(heights: Heights) -> Float64 | None:
+    """Heights of the inner nodes of each tree, rising, f64 [n, T - 1]; None unless all are binary.
+
+    T counts the tips alone.
+    """
+    n, n_tips = heights.tips.shape
+    if heights.clades.size != n * (n_tips - 2):
+        return None
+    inner = np.concatenate((heights.clades.reshape(n, n_tips - 2), heights.root[:, None]), axis=1)
+    return np.sort(inner, axis=1)
+
+
+def time_grid(heights: Heights) -> Float64:
+    """Times from the latest tip to where the root is in half of the trees, f64 [K]."""
+    return np.linspace(0.0, float(np.median(heights.root)), GRID)
+
+
+def lineages(heights: Heights, events: Float64, times: Float64) -> Course:
+    """Numbers of lineages through time (Nee et al. 1992, PNAS 89:8322).
+
+    events  f64 [n, T - 1], of :func:`event_heights`
+    """
+    tips = np.sort(heights.tips, axis=1)
+    begun = np.array([np.searchsorted(row, times, "right") for row in tips])
+    ended = np.array([np.searchsorted(row, times, "right") for row in events])
+    return Course.of(times, (begun - ended).astype(np.float64))
+
+
+_LOG_SIZE = re.compile(r"(?:.*[._:])?logPopSizes?[._]?(?:.*[._:])?(\d+)", re.IGNORECASE)
+_SIZE = re.compile(r"(?:.*[._:])?b?PopSizes?[._]?(?:.*[._:])?(\d+)", re.IGNORECASE)
+_GROUP = re.compile(r"(?:.*[._:])?b?GroupSizes?[._]?(?:.*[._:])?(\d+)", re.IGNORECASE)
+_CUT_OFF = re.compile(r"(?:.*[._:])?cutOff", re.IGNORECASE)
+_CONSTANT = re.compile(r"(?:.*[._:])?e?popSize(?:[._]t?.*)?", re.IGNORECASE)
+_GROWTH = re.compile(r"(?:.*[._:])?growthRate(?:[._].*)?", re.IGNORECASE)
+
+
+def population(
+    columns: Mapping[str, Float64], times: Float64, events: Float64 | None
+) -> Course | None:
+    """Population sizes through time, by the columns of a table; None where it has none.
+
+    columns  f64 [n] of each parameter: those of a skygrid (``logPopSize1`` ... and ``cutOff``, the
+             beginning of the last cell), of a skyline (``bPopSizes.1``, ``bGroupSizes.1`` ...), or
+             of a constant or exponentially growing population
+    events   f64 [n, T - 1], heights of inner nodes of the same samples, which a skyline needs
+    """
+    logs, sizes, groups = (_numbered(columns, form) for form in (_LOG_SIZE, _SIZE, _GROUP))
+    cut_off = next((values for name, values in columns.items() if _CUT_OFF.fullmatch(name)), None)
+    if logs is not None and cut_off is not None and logs.shape[1] > 1:
+        width = cut_off[:, None] / (logs.shape[1] - 1)
+        cell = np.minimum(times / width, logs.shape[1] - 1).astype(np.intp)
+        return Course.of(times, np.exp(np.take_along_axis(logs, cell, axis=1)))
+    if groups is not None and sizes is not None and events is not None:
+        if sizes.shape[1] < groups.shape[1] or len(events) != len(groups):
+            return None
+        ends = np.clip(np.cumsum(groups, axis=1).astype(np.intp), 1, events.shape[1])
+        bounds = np.take_along_axis(events, ends - 1, axis=1)[:, :-1]
+        cell = np.array([np.searchsorted(row, times) for row in bounds])
+        return Course.of(times, np.take_along_axis(sizes, cell, axis=1))
+    sized = [name for name in columns if _CONSTANT.fullmatch(name)]
+    if len(sized) != 1:
+        return None
+    growth = [values for name, values in columns.items() if _GROWTH.fullmatch(name)]
+    rate = growth[0] if growth else np.zeros(len(columns[sized[0]]))
+    return Course.of(times, columns[sized[0]][:, None] * np.exp(-rate[:, None] * times))
+
+
+def _numbered(columns: Mapping[str, Float64], form: re.Pattern[str]) -> Float64 | None:
+    """Columns that differ by their number at the end, in order, f64 [n, K]; None without any."""
+    found = {int(match[1]): values for name, values in columns.items()
+             if (match := form.fullmatch(name))}  # fmt: skip
+    return np.stack([found[number] for number in sorted(found)], axis=1) if found else None
 
 
 # CCD0, the distribution of trees by frequencies of clades (Larget 2013, Syst. Biol. 62:501; Berling

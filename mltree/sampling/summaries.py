@@ -19,15 +19,21 @@ import numpy as np
 from mltree.sampling import diagnostics
 from mltree.sampling.diagnostics import AT_ONCE, FEWEST, FREQUENT, TELLING, Verdict, hpd, psrf
 from mltree.sampling.sampled_trees import (
+    Course,
     Heights,
     Topologies,
     best_of_ccd0,
+    bits_of_tree,
     chosen_of,
     common_heights,
     credibilities,
+    event_heights,
     gap_heights,
     kept_trees,
+    lineages,
     of_branches,
+    population,
+    time_grid,
     with_root,
     without_root,
 )
@@ -42,7 +48,7 @@ from mltree.supports.consensus import (
 from mltree.system.arrays import Bool, Float64, Index, UInt64
 from mltree.system.errors import InputError
 from mltree.system.values import Value
-from mltree.tree.clades import Clades, nested
+from mltree.tree.clades import Clades, WrittenTree, nested
 from mltree.tree.newick import quoted
 
 LNL = ("LnL", "likelihood", "Likelihood", "treeLikelihood", "loglik", "lnL")
@@ -371,6 +377,24 @@ class Posterior(Value, eq=False):
         return clades, tips[:, int(self.is_rooted) :]
 
     @cached_property
+    def is_dated(self) -> bool:
+        """True for rooted trees with lengths, whose nodes have heights."""
+        return self.is_rooted and self.has_lengths
+
+    @cached_property
+    def courses(self) -> dict[str, Course]:
+        """Numbers of lineages and population sizes through time, of dated trees."""
+        if not self.is_dated or (events := event_heights(self.heights)) is None:
+            return {}
+        times = time_grid(self.heights)
+        found = {"lineages": lineages(self.heights, events, times)}
+        columns = {name: values.ravel() for name, values in self.parameters.items()}
+        of_values = events if len(events) == self.values[:1].size else None
+        if (course := population(columns, times, of_values)) is not None:
+            found["population"] = course
+        return found
+
+    @cached_property
     def tree_lengths(self) -> Float64:
         """float64 [R, n]: sum of the branch lengths of each tree."""
         table = self.splits
@@ -580,7 +604,7 @@ class SummaryTree(Value, eq=False):
         if not posterior.has_lengths:
             return bare
         table, runs = posterior.splits, posterior.n_runs
-        chosen = posterior.find(_bits_of(bare.tree))
+        chosen = posterior.find(bits_of_tree(bare.tree))
         places = [posterior.occurrences(int(split)) for split in chosen]
 
         def moments(tips: Float64, clades: Float64) -> tuple[Moments, ...]:
@@ -664,6 +688,33 @@ class SummaryTree(Value, eq=False):
             texts.append("(" * opened[column] + shown + branch(taxon) + ends)
         return f"({','.join(texts)}){root_note};"
 
+    @cached_property
+    def written(self) -> tuple[WrittenTree, Index]:
+        """The tree, probabilities as labels, and the place of each of its nodes: T + C of the root.
+
+        A place is that of a tip or clade, as in ``heights``.
+        """
+        n_tips, above = len(self.taxa), self.parents()
+        places: list[int] = []
+        pending = [self.n_branches]
+        below: list[list[int]] = [[] for _ in range(self.n_branches + 1)]
+        order = np.argsort(self.tree.order[0][int(self.is_rooted) :])
+        clade_first = self.tree.order[0][self.tree.first] - self.is_rooted
+        first = np.concatenate((np.arange(n_tips), clade_first))
+        for place in sorted(range(self.n_branches), key=lambda at: order[first[at]]):
+            below[above[place]].append(place)
+        number = np.empty(self.n_branches + 1, np.int32)
+        while pending:
+            place = pending.pop()
+            number[place] = len(places)
+            places.append(place)
+            pending += below[place][::-1]
+        parents = [-1, *(number[above[place]] for place in places[1:])]
+        lengths = np.append(self.branch_lengths(), np.nan)[places]
+        every = [*self.taxa, *(f"{probability:.4g}" for probability in self.probability), ""]
+        labels = tuple(every[place] for place in places)
+        return WrittenTree(np.array(parents, np.int32), lengths, labels), np.array(places)
+
     def labelled_newick(self) -> str:
         """The tree as Newick, its probabilities as labels."""
         notes = [f"{probability:.4g}" for probability in self.probability]
@@ -673,16 +724,6 @@ class SummaryTree(Value, eq=False):
     def taxa(self) -> tuple[str, ...]:
         """Names of the taxa."""
         return self.tree.taxa[int(self.is_rooted) :]
-
-
-def _bits_of(tree: Clades) -> UInt64:
-    """The clades of one tree as splits, uint64 [C, B], in its order."""
-    inside = np.zeros((len(tree.tree), len(tree.taxa)), np.bool_)
-    for row, first, last in zip(inside, tree.first.tolist(), tree.last.tolist(), strict=True):
-        row[tree.order[0, first:last]] = True
-    unit = unit_bits(len(tree.taxa))
-    bits = [np.bitwise_or.reduce(unit[row], axis=0) for row in inside]
-    return np.array(bits, np.uint64).reshape(len(inside), unit.shape[1])
 
 
 def _drawn(posterior: Posterior, tree: SummaryTree, heights_by: str, number: int) -> Float64:
@@ -697,13 +738,13 @@ def _drawn(posterior: Posterior, tree: SummaryTree, heights_by: str, number: int
         if number < 0:
             raise InputError("--heights keep: only a sampled tree has heights of its own")
         place = posterior.splits.bounds[number] + np.searchsorted(
-            posterior.splits_of(number), posterior.find(_bits_of(tree.tree))
+            posterior.splits_of(number), posterior.find(bits_of_tree(tree.tree))
         )
         return np.concatenate((known.tips[number], known.clades[place], known.root[[number]]))
     if heights_by == "common":
         trees = posterior.sampled
         gaps = gap_heights(trees, posterior.splits, known)
-        inside = members(_bits_of(tree.tree), len(trees.taxa))
+        inside = members(bits_of_tree(tree.tree), len(trees.taxa))
         common = [common_heights(trees, gaps, row).mean() for row in inside]
         tips = [moments.mean for moments in tree.heights[:n_tips]]
         return np.array([*tips, *common, tree.root_height.mean])
