@@ -71,7 +71,8 @@ def sample_page(
     values = {} if result is None else json.loads(unpacked(result))
     of_time = _time_sections(posterior, shown, latest) if has_heights else ()
     sections = [*of_time, *_sections(posterior, prior), *_ladder(values)]
-    return document(subject, sections, figure_row(_key_figures(posterior, values)))
+    unit = {"unit": "units of time"} if has_heights else {}
+    return document(subject, sections, figure_row(_key_figures(posterior, values)), **unit)
 
 
 def _key_figures(posterior: Posterior, values: Mapping[str, Any]) -> Iterator[tuple[str, str]]:
@@ -214,6 +215,9 @@ def _time_sections(
 MOST_TIPS = 500
 """Tips up to which the page has a picture of the dated tree."""
 
+DATED_WIDTH = 760.0
+"""Width of the dated tree, points."""
+
 RATE_COLOURS = ("#2c5fa8", "#4f93c7", "#8fb8cf", "#a9a9a4", "#dda06b", "#d96f43", "#b8352b")
 """Colours of branches from the lowest rate to the highest, in steps of equal ratios."""
 
@@ -246,7 +250,11 @@ def dated_drawing(tree: SummaryTree, latest: float | None) -> str:
     numbered = replace(written, labels=tuple(map(str, range(written.n_nodes)))).ladderised()
     order = [int(label) for label in numbered.labels]
     place = places[order].tolist()
-    labels = tuple(written.labels[node] for node in order)
+    labels = tuple(
+        _rounded(label) if written.children[node] else label
+        for node in order
+        for label in (written.labels[node],)
+    )
     top = float(tree.drawn[-1])
     heights = [*tree.heights, tree.root_height]
     bars = {
@@ -262,8 +270,13 @@ def dated_drawing(tree: SummaryTree, latest: float | None) -> str:
             if rate > 0:
                 branches[node] = RATE_COLOURS[int(np.searchsorted(steps, rate))]
     style = Style(order="written", axis=Axis(kind="time", latest=latest), branches=branches,
-                  bars=bars)  # fmt: skip
+                  bars=bars, size=(DATED_WIDTH, None))  # fmt: skip
     return svg(draw(replace(numbered, labels=labels), style))
+
+
+def _rounded(label: str) -> str:
+    """A probability with two decimals."""
+    return f"{float(label):.2f}".rstrip("0").rstrip(".") if label else ""
 
 
 def course_chart(course: Course, latest: float | None, title: str) -> str:
