@@ -11,6 +11,7 @@ goes on from its state makes the same samples. Letters: R runs, N rungs, C = R N
 
 from __future__ import annotations
 
+from abc import ABC, abstractmethod
 from collections.abc import Iterator, Sequence
 from dataclasses import replace
 from typing import Any, NamedTuple
@@ -22,7 +23,7 @@ from mltree.models.partitioned import PartitionModel
 from mltree.program import builders
 from mltree.program.contract import COUNTED_MOVES, MOVE_STRIDE, Chain, HostMove, Move
 from mltree.program.engine import NO_CONTROL, ChainEngine
-from mltree.program.ops.sweeps import ChainTree, chain_words
+from mltree.program.ops.sweeps import ChainTree, chain_slots, chain_words
 from mltree.program.program import Program
 from mltree.program.random_numbers import Stream
 from mltree.sampling.model_space import ModelSpace
@@ -114,6 +115,115 @@ def sweeps_at_once(work: float) -> int:
     return int(np.clip(round(SMALL_WORK / max(1.0, work)), 1, MOST_SWEEPS))
 
 
+class TreeSpace(ABC):
+    """The trees that chains go through: their words, program, first states and prior."""
+
+    first_stream = HostMove.STATE * MOVE_STRIDE
+    """Number of the random numbers of first states."""
+    moves: int
+    """Moves that chains count."""
+
+    @property
+    @abstractmethod
+    def slots(self) -> int:
+        """CLA slots of a chain."""
+
+    @property
+    @abstractmethod
+    def windows(self) -> Float64:
+        """f64[moves]: widths of proposals before they are adapted."""
+
+    @abstractmethod
+    def empty(self, chains: int) -> Float64:
+        """f64[chains, words]: states of chains before there are any."""
+
+    @abstractmethod
+    def program(self, chains: int, parts: int, sweeps: int, team: int) -> Program:
+        """So many sweeps of every chain, each by a team of work-groups."""
+
+    @abstractmethod
+    def begin(self, words: Float64, seed: int, starts: Sequence[Tree]) -> None:
+        """Write first states, from trees or else from the prior."""
+
+    @abstractmethod
+    def log_prior(self, words: Float64) -> float:
+        """Natural log of the prior of a chain's tree."""
+
+    @abstractmethod
+    def write_windows(self, words: Float64, windows: Float64) -> None:
+        """Write widths f64[C, moves] of proposals into words f64[C, words]."""
+
+    @abstractmethod
+    def counts(self, words: Float64) -> Float64:
+        """f64[C, 2, moves]: moves tried and taken."""
+
+    @abstractmethod
+    def clear_counts(self, words: Float64) -> None:
+        """Begin to count anew."""
+
+    def adapted(self, windows: Float64, tried: Float64, taken: Float64, number: int) -> Float64:
+        """Widths f64[N, moves] behind iteration ``number`` of a round of burn-in."""
+        return windows
+
+    def fitted(self, windows: Float64, tried: Float64, taken: Float64) -> Float64:
+        """Widths behind a round of burn-in."""
+        return windows
+
+
+class FreeTrees(TreeSpace):
+    """Unrooted trees, all topologies alike, with lengths of their own."""
+
+    moves = COUNTED_MOVES
+
+    def __init__(self, tips: int, priors: Priors, regrafts: int) -> None:
+        self._tips, self._priors, self._regrafts = tips, priors, regrafts
+
+    @property
+    def slots(self) -> int:
+        return chain_slots(self._tips)
+
+    @property
+    def windows(self) -> Float64:
+        return np.full(self.moves, FIRST_WINDOW)
+
+    def empty(self, chains: int) -> Float64:
+        return empty_words(chains, self._tips)
+
+    def program(self, chains: int, parts: int, sweeps: int, team: int) -> Program:
+        return builders.sweeps(chains, self._tips, parts, sweeps, self._regrafts, team)
+
+    def begin(self, words: Float64, seed: int, starts: Sequence[Tree]) -> None:
+        self._priors.branch_lengths.write(words, self._tips)
+        for chain, row in enumerate(words):
+            counter = int(row[Chain.RUN]), int(row[Chain.REPLICA]), 0, self.first_stream
+            stream = Stream(seed, *counter)
+            tree = starts[chain] if starts else first_tree(self._tips, self._priors, stream)
+            hang_tree(row, tree)
+
+    def log_prior(self, words: Float64) -> float:
+        """Natural log of the prior of lengths; and of topologies, all (2T - 5)!! alike."""
+        chain = ChainTree(words)
+        is_outer = np.arange(1, chain.nodes) < self._tips
+        is_outer |= chain.parent[1:] == 0
+        lengths, prior = chain.lengths[1:], self._priors.branch_lengths
+        of_lengths = prior.log_density(lengths, is_outer.astype(np.float64), self._tips)
+        return of_lengths - float(np.log(np.arange(3, 2 * self._tips - 4, 2)).sum())
+
+    def write_windows(self, words: Float64, windows: Float64) -> None:
+        words[:, Chain.WINDOW] = windows[:, Move.SCALE]
+
+    def counts(self, words: Float64) -> Float64:
+        counted = slice(Chain.TRIED, Chain.TRIED + 2 * self.moves)
+        return words[:, counted].reshape(-1, 2, self.moves)
+
+    def clear_counts(self, words: Float64) -> None:
+        words[:, Chain.TRIED : Chain.TRIED + 2 * self.moves] = 0
+
+    def fitted(self, windows: Float64, tried: Float64, taken: Float64) -> Float64:
+        share = np.divide(taken, tried, np.full_like(tried, SCALE_TARGET), where=tried > 0)
+        return np.asarray(windows * np.exp(2 * (share - SCALE_TARGET)))
+
+
 class Sampler:
     """Ladders of chains over one alignment."""
 
@@ -125,13 +235,17 @@ class Sampler:
         priors: Priors,
         settings: SamplerSettings,
         starts: Sequence[Tree] = (),
+        trees: TreeSpace | None = None,
     ) -> None:
         """``starts``: a tree for each chain; drawn from the prior where there are none.
+
+        ``trees``: those that chains go through; unrooted ones by default.
 
         Raises: ModelError where a parameter of the model cannot be sampled.
         """
         self.engine, self.tips, self.priors, self.settings = engine, tips, priors, settings
         self.space = ModelSpace(model, priors)
+        self.trees = trees or FreeTrees(tips, priors, settings.regrafts)
         runs, rungs, seed = settings.runs, settings.rungs, settings.seed
         self._lay_out()
         self.walks = Walks(self.space.groups, rungs, seed)
@@ -155,12 +269,12 @@ class Sampler:
         """Communication barrier in the last round."""
         self.trace: Float64 = np.zeros((0, runs))
         """f64[iterations of the round, R]: lnL on the first rungs."""
-        self.window: Float64 = np.full(rungs, FIRST_WINDOW)
-        """f64[N]: width of ln(factor) of the scalings on each rung."""
+        self.window: Float64 = np.tile(self.trees.windows, (rungs, 1))
+        """f64[N, moves]: widths of proposals on each rung."""
         self.counts: Float64
         """f64[N, 2, moves]: moves tried and taken on each rung."""
         chains = runs * rungs
-        self.words = empty_words(chains, tips)
+        self.words = self.trees.empty(chains)
         """f64[C, words]: states of the chains, those of a run side by side."""
         self.points: Float64 = np.tile(self.space.start, (chains, 1))
         """f64[C, n]: model parameters of the chains."""
@@ -169,8 +283,7 @@ class Sampler:
     def _program(self, sweeps: int) -> Program:
         settings, parts = self.settings, self.space.model.n_parts
         chains = settings.runs * settings.rungs
-        team = self.engine.chains.team
-        return builders.sweeps(chains, self.tips, parts, sweeps, settings.regrafts, team)
+        return self.trees.program(chains, parts, sweeps, self.engine.chains.team)
 
     def _begin_words(self, starts: Sequence[Tree]) -> None:
         settings, words = self.settings, self.words
@@ -178,11 +291,7 @@ class Sampler:
         words[:, Chain.RUN], words[:, Chain.REPLICA] = run, replica
         words[:, Chain.SEED_LOW] = settings.seed & 0xFFFF
         words[:, Chain.SEED_HIGH] = settings.seed >> 16 & 0xFFFF
-        self.priors.branch_lengths.write(words, self.tips)
-        for chain, row in enumerate(words):
-            stream = Stream(settings.seed, int(run[chain]), int(replica[chain]), 0, _FIRST)
-            tree = starts[chain] if starts else first_tree(self.tips, self.priors, stream)
-            hang_tree(row, tree)
+        self.trees.begin(words, settings.seed, starts)
 
     @property
     def rungs(self) -> Int64:
@@ -206,7 +315,8 @@ class Sampler:
             self._arrays = self.space.arrays(self.points)
             self._load(self._arrays)
         self.words[:, Chain.HEAT] = self.ladders.chain_heats.ravel()
-        self.words[:, Chain.WINDOW] = self.window[self.rungs]
+        self.trees.write_windows(self.words, self.window[self.rungs])
+        before = self.counts.copy()
         *others, last = self._schedule or [None]
         for group in others:
             assert group is not None
@@ -217,6 +327,9 @@ class Sampler:
             self._run(self._sweeps)
         if adapts and self._schedule:
             self.walks.learn(self.points, self.rungs)
+        if adapts:
+            tried, taken = (self.counts - before).swapaxes(0, 1)
+            self.window = self.trees.adapted(self.window, tried, taken, self.in_round)
         self.ladders.swap(self.lnl)
         self.iteration += 1
 
@@ -276,9 +389,7 @@ class Sampler:
 
     def fit(self, rungs: int) -> None:
         """Fit heats of so many rungs, walks and windows to what was met since the last fit."""
-        tried, taken = self.counts[:, 0, Move.SCALE], self.counts[:, 1, Move.SCALE]
-        share = np.divide(taken, tried, np.full_like(tried, SCALE_TARGET), where=tried > 0)
-        self.window *= np.exp(2 * (share - SCALE_TARGET))
+        self.window = self.trees.fitted(self.window, self.counts[:, 0], self.counts[:, 1])
         self.walks.refit()
         if rungs == self.settings.rungs:
             self.ladders.refit()
@@ -306,7 +417,7 @@ class Sampler:
         """Make programs and counts for the settings' number of chains."""
         settings = self.settings
         self.ladders = Ladders(settings.runs, settings.rungs, settings.seed)
-        self.counts = np.zeros((settings.rungs, 2, COUNTED_MOVES))
+        self.counts = np.zeros((settings.rungs, 2, self.trees.moves))
         self._arrays = []
         self._sweeps = self._program(settings.sweeps)
         self._decision = self._program(0)
@@ -318,18 +429,9 @@ class Sampler:
         of_model = self.space.log_prior(self.points[cold])
         for run, chain in enumerate(cold.tolist()):
             row = self.words[chain]
-            log_prior = float(of_model[run]) + self._log_prior_of_tree(row)
+            log_prior = float(of_model[run]) + self.trees.log_prior(row)
             lnl = float(row[Chain.LNL])
             yield Sample(run, self.iteration, lnl, log_prior, values[run], row.copy())
-
-    def _log_prior_of_tree(self, words: Float64) -> float:
-        """Natural log of the prior of lengths; and of topologies, all (2T - 5)!! alike."""
-        chain = ChainTree(words)
-        is_outer = np.arange(1, chain.nodes) < self.tips
-        is_outer |= chain.parent[1:] == 0
-        lengths, prior = chain.lengths[1:], self.priors.branch_lengths
-        of_lengths = prior.log_density(lengths, is_outer.astype(np.float64), self.tips)
-        return of_lengths - float(np.log(np.arange(3, 2 * self.tips - 4, 2)).sum())
 
     def _step(self, program: Program, group: int, *, adapts: bool) -> None:
         """Propose a step of a group of parameters for every chain, and run the program."""
@@ -359,12 +461,10 @@ class Sampler:
     def _run(self, program: Program) -> None:
         words = self.words
         words[:, Chain.TICKET] = 0
-        counted = slice(Chain.TRIED, Chain.TRIED + 2 * COUNTED_MOVES)
-        words[:, counted] = 0
+        self.trees.clear_counts(words)
         result = self.engine.run(program, words.ravel(), NO_CONTROL)
         self.words = result.lengths.reshape(words.shape).copy()
-        counts = self.words[:, counted].reshape(-1, 2, COUNTED_MOVES)
-        np.add.at(self.counts, self.rungs, counts)
+        np.add.at(self.counts, self.rungs, self.trees.counts(self.words))
 
     def state(self) -> dict[str, Any]:
         """All that a resumed run needs, as arrays by name."""
@@ -391,7 +491,6 @@ class Sampler:
 
 _NUMBERS = ("iteration", "attempts", "round", "in_round", "is_sampling")
 _TABLES = ("window", "counts", "words", "points", "trace")
-_FIRST = HostMove.STATE * MOVE_STRIDE
 
 
 def first_tree(tips: int, priors: Priors, stream: Stream) -> Tree:
