@@ -20,7 +20,7 @@ typedef struct {
   __local real_v *terms;
   __local count_v *counts;
   __local acc_v *lanes;
-  int tips, nodes, parts, model, last_block;
+  int tips, nodes, parts, model, weights, last_block;
   int first_block, block_step;  // this work-group's blocks: ROWS of them at a time
   int team, member;             // work-groups of the chain, and this one's number
   int turn;                     // sums of the team so far
@@ -81,6 +81,7 @@ static inline chain_t chain_of(const plf_t *s, __global const int *record, int t
   chain.nodes = nodes;
   chain.parts = PARTED ? case_of(s, record[SWEEP_CASE])[CASE_PARTS] : 1;
   chain.model = record[SWEEP_MODEL];
+  chain.weights = record[SWEEP_WEIGHTS];
   chain.team = team;
   chain.member = GROUP % team;
   chain.turn = 0;

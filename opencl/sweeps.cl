@@ -75,6 +75,7 @@ static inline void own_stage(const plf_t *s, __global const int *records, int co
       ++chain.sweep;
     }
     leave_chain(&chain);
+    probe(&chain, left_of(&chain, 0), ~0);
     mark(book, since, FN_SWEEP);
   }
 }

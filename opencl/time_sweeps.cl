@@ -106,6 +106,8 @@ static inline void own_stage(const plf_t *s, __global const int *records, int co
       ++chain.sweep;
     }
     leave_chain(&chain);
+    const int left = left_of(&chain, root_of(&chain));
+    probe(&chain, left, down_of(&chain, left));
     mark(book, since, FN_SWEEP);
   }
 }

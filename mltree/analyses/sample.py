@@ -20,15 +20,17 @@ import numpy as np
 from mltree.analyses.sample_options import SampleOptions
 from mltree.analyses.summarize import PosteriorSummary, summarize
 from mltree.data.alignments import Source
+from mltree.data.patterns import Correction
 from mltree.data.source import read_text
 from mltree.device.discovery import choose_devices
-from mltree.likelihood.ascertainment import AscertainedLikelihood
+from mltree.device.parsimony import parsimony_engine
+from mltree.likelihood.joint import joined_patterns
+from mltree.likelihood.left_out import LeftOut, ascertained_parts
 from mltree.models.partitioned import Linkage, PartitionModel
 from mltree.program.contract import COUNTED_MOVES, Move
-from mltree.program.engine import ChainEngine
-from mltree.program.ops.sweeps import chain_slots
+from mltree.program.engine import ChainEngine, Engine
 from mltree.runs.calls import Call, taking
-from mltree.runs.engines import Engines, Workload, open_engines
+from mltree.runs.engines import Resources, Workload, open_chain_engines
 from mltree.runs.logged_run import begin_log, command_result, deliver, load, open_log, result_text
 from mltree.runs.problem import Problem
 from mltree.runs.workspace import Workspace
@@ -52,6 +54,7 @@ from mltree.sampling.sampler import (
     newick_of_words,
     sweeps_at_once,
 )
+from mltree.sampling.shares import ChainData, Shares
 from mltree.sampling.summaries import Posterior
 from mltree.sampling.tempering import BARRIER_A_RUNG
 from mltree.system import __version__
@@ -68,6 +71,7 @@ from mltree.system.events import (
 from mltree.system.files import naming, read_own, unusable, write_whole
 from mltree.system.process import uninterrupted
 from mltree.system.ranks import current_ranks
+from mltree.tree.fitch import pack_sites
 from mltree.tree.parsimony import stepwise_additions
 from mltree.tree.topology import Tree
 from mltree.treesearch.checkpoint import fingerprint
@@ -151,22 +155,22 @@ def _expect(options: SampleOptions, problem: Problem) -> None:
             f"{len(problem.taxa)} taxa have one topology: mltree sample takes four or more",
             hint="mltree evaluate fits its branch lengths",
         )
-    if len(problem.groups) > 1:
-        raise ModelError("parts of several data types cannot be sampled together yet")
     if model.linkage == Linkage.UNLINKED and model.n_parts > 1:
         raise ModelError(
             "branch lengths of every part's own cannot be sampled yet",
             hint="--brlen scaled or linked",
         )
-    if any(patterns.unseen for patterns in problem.groups):
-        raise ModelError("+ASC cannot be sampled yet", hint="leave +ASC out")
+    corrections = [part.ascertainment.correction for part in ascertained_parts(problem.groups)]
+    if Correction.FELSENSTEIN in corrections:
+        raise ModelError(
+            "the correction of Felsenstein cannot be sampled, for it has no powers",
+            hint="+ASC_LEWIS, or +ASC_STAM with the numbers of all states",
+        )
     if options.number_of("stop") is None and options.runs == 1:
         raise InputError(
             "--runs 1 --stop auto: one run cannot agree with another",
             hint="give --runs 2, or --stop N",
         )
-    if current_ranks().size > 1:
-        raise InputError("mltree sample takes one process", hint="start it without mpiexec")
 
 
 def _with_frequencies(name: str) -> str:
@@ -211,8 +215,8 @@ class _SampleRun:
         self._runs = options.runs or (GPU_RUNS if self._on_gpu else CPU_RUNS)
         self._rungs = options.number_of("rungs")
         self._most_rungs = GPU_RUNGS if self._on_gpu else CPU_RUNGS
-        self._engines = self._open()
-        self._sampler = self._new_sampler(model)
+        self._patterns = joined_patterns(self._problem.groups)
+        self._sampler = self._new_sampler()
         self._files = _SampleFiles(self._workspace, self._sampler.settings.runs)
         self._samples = 0
         self._verdicts: Sequence[Verdict] = ()
@@ -254,35 +258,33 @@ class _SampleRun:
             raise unusable(paths[0], "belongs to other data, priors or options")
         return state if "words" in state else None  # it was stopped before its first state
 
-    def _open(self) -> Engines:
-        work = Workload.of(self._problem, trees=self._runs * (self._rungs or self._most_rungs))
-        engines = open_engines(self._options.resources, replace(work, bounds=LENGTHS), self._emit)
-        if any(plan.devices and plan.is_sharded for plan in engines.plans):
-            raise DeviceError(
-                "chains cannot be spread over several devices, or go through slices, yet",
-                hint="--device with one device; fewer --runs and --rungs take less memory",
-            )
-        return engines
-
-    @property
-    def _engine(self) -> ChainEngine:
-        likelihood = self._engines.likelihood
-        assert not isinstance(likelihood, AscertainedLikelihood)
-        assert isinstance(likelihood.engine, ChainEngine)
-        return likelihood.engine
-
-    def _new_sampler(self, model: PartitionModel) -> Sampler:
-        options, engine, problem = self._options, self._engine, self._problem
-        rungs, runs = self._rungs, self._runs
-        tips, (group,) = len(problem.taxa), problem.groups
-        fits = engine.room.most // chain_slots(tips)
+    def _new_sampler(self) -> Sampler:
+        options, space, patterns = self._options, self._space, self._patterns
+        rungs, runs, tips = self._rungs, self._runs, len(self._problem.taxa)
+        trees = runs * (rungs or self._most_rungs)
+        work = Workload.of_patterns(
+            patterns, space.shape[1], LENGTHS, trees, systems=space.shape[0],
+            parted=len(self._problem.groups) > 1,
+        )  # fmt: skip
+        engines, kept = open_chain_engines(options.resources, work, self._emit)
+        parts = ascertained_parts(self._problem.groups)
+        left_out = LeftOut(parts) if parts else None
+        data = ChainData(
+            tips=tips,
+            space=space,
+            weights=np.zeros(patterns.n_patterns) if options.prior_only else patterns.weights,
+            left_out=() if left_out is None else tuple(left_out.columns.tolist()),
+        )
+        elsewhere = partial(_engines_of_a_rank, options.resources, replace(work, kept=kept))
+        shares = Shares(_sweeping(engines), data, current_ranks(), elsewhere)
+        fits = shares.chains_that_fit(data.slots)
         if fits < runs * (rungs or LEAST_RUNGS):
             raise DeviceError(
                 f"no memory for {runs} x {rungs or LEAST_RUNGS} chains: {fits} fit",
                 hint="give fewer --runs and --rungs, or --precision mixed",
             )
-        size = group.n_patterns * group.alphabet.n_states * model.categories[0]
-        work = size * tips * runs * (rungs or FIRST_RUNGS)
+        size = patterns.n_patterns * space.states * space.shape[1]
+        work_of_all = size * tips * runs * (rungs or FIRST_RUNGS)
         settings = SamplerSettings(
             runs=runs,
             rungs=rungs or min(FIRST_RUNGS, fits // runs),
@@ -290,19 +292,20 @@ class _SampleRun:
             most_rungs=0 if rungs else min(self._most_rungs, fits // runs),
             barrier_a_rung=GPU_BARRIER if self._on_gpu else BARRIER_A_RUNG,
             burn_in=options.number_of("burnin"),
-            sweeps=1 if self._on_gpu else sweeps_at_once(work),
+            sweeps=1 if self._on_gpu else sweeps_at_once(work_of_all),
         )
-        if options.prior_only:
-            engine.load_weights(np.zeros((1, group.n_patterns)))
-        return Sampler(engine, tips, model, self._priors, settings, self._starts(settings))
+        return Sampler(shares, data, self._priors, settings, self._starts(settings), left_out)
 
     def _starts(self, settings: SamplerSettings) -> list[Tree]:
         """A tree for each chain by stepwise addition; none where the data do not count."""
         if self._options.prior_only or self._is_done is not None:
             return []
-        chains, (group,) = settings.runs * settings.rungs, self._problem.groups
-        rngs = [np.random.default_rng([settings.seed, chain]) for chain in range(chains)]
-        return stepwise_additions(group, rngs, self._engines.parsimony)
+        rngs = [
+            np.random.default_rng([settings.seed, chain])
+            for chain in range(settings.runs * settings.rungs)
+        ]
+        engine = parsimony_engine(choose_devices(self._options.device))
+        return stepwise_additions(pack_sites(*self._problem.groups), rngs, engine)
 
     def take_up(self) -> bool:
         """Go on from the state on file; True if there is one. Begin the files of samples."""
@@ -500,6 +503,17 @@ class _SampleRun:
         )
         reporter.say(f"mltree summarize {self._files.prefix} sums the samples up")
         reporter.finish("sample", document)
+
+
+def _sweeping(engines: Sequence[Engine]) -> list[ChainEngine]:
+    """The engines, all of which sweep chains."""
+    assert all(isinstance(engine, ChainEngine) for engine in engines)
+    return list(engines)  # type: ignore[arg-type]
+
+
+def _engines_of_a_rank(resources: Resources, workload: Workload) -> list[ChainEngine]:
+    """Open the engines of another rank's devices, in the layouts of the first."""
+    return _sweeping(open_chain_engines(resources, workload)[0])
 
 
 class _SampleFiles:

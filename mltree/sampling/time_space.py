@@ -14,9 +14,9 @@ from functools import cached_property
 import numpy as np
 
 from mltree.dating.time_trees import TimeTree
-from mltree.program import builders
 from mltree.program.contract import (
     TIME_MOVES,
+    TIME_WORDS,
     Chain,
     ClockKind,
     PriorKind,
@@ -32,7 +32,6 @@ from mltree.program.ops.time_sweeps import (
     empty_time_words,
     write_calibration,
 )
-from mltree.program.program import Program
 from mltree.program.random_numbers import Stream
 from mltree.sampling.calibrations import NodeCalibration
 from mltree.sampling.priors import (
@@ -132,18 +131,17 @@ class TimeSpace(TreeSpace):
 
     def __init__(
         self, data: TimeData, clock: str, tree_prior: str, priors: Priors, *,
-        cells: int = 0, width: float = 1.0, distance: float | None = None, regrafts: int = 1,
+        cells: int = 0, width: float = 1.0, distance: float | None = None
     ) -> None:  # fmt: skip
         """``cells`` of a skygrid, ``width`` units of time each.
 
         distance  mean expected substitutions per site between tips; None where data do not count
-        regrafts  pairs of regrafts in a sweep
 
         Raises: InputError: a prior does not suit a time tree.
         """
         self.data, self.clock, self.tree_prior = data, clock, tree_prior
         self._clock_kind, self._tree_kind = CLOCKS[clock], TREE_PRIORS[tree_prior]
-        self._cells, self._width, self._distance, self._regrafts = cells, width, distance, regrafts
+        self._cells, self._width, self._distance = cells, width, distance
         members = sum(len(one.tips) for one in data.calibrations)
         self.shape = TimeShape(len(data.taxa), cells, len(data.calibrations), members)
         self.scalars = self._scalars(priors)
@@ -201,11 +199,6 @@ class TimeSpace(TreeSpace):
     # What the sampler asks.
 
     @property
-    def slots(self) -> int:
-        """CLA slots of a chain."""
-        return self.shape.slots
-
-    @property
     def windows(self) -> Float64:
         """f64[moves]: widths of proposals before they are adapted."""
         widths = np.full(self.moves, FIRST_WIDTH)
@@ -217,41 +210,44 @@ class TimeSpace(TreeSpace):
         return widths
 
     def empty(self, chains: int) -> Float64:
+        """States without a tree."""
         return empty_time_words(chains, self.shape)
 
-    def program(self, chains: int, parts: int, sweeps: int, team: int) -> Program:
-        return builders.time_sweeps(chains, self.shape, parts, sweeps, self._regrafts, team)
-
-    @cached_property
+    @property
     def _time_at(self) -> int:
         """Number of the first of the words of time."""
         words = self.shape._replace(cells=0, calibrations=0, members=0).words
-        return words - 6 * self.shape.nodes - len(self._no_time)
-
-    @cached_property
-    def _no_time(self) -> Float64:
-        return TimeTreeWords(self.empty(1)[0], self.shape).time
+        return words - 6 * self.shape.nodes - TIME_WORDS
 
     def write_windows(self, words: Float64, windows: Float64) -> None:
+        """Write all widths."""
         first = self._time_at + TimeChain.WINDOWS
         words[:, first : first + self.moves] = windows
 
     def counts(self, words: Float64) -> Float64:
+        """Moves tried and taken."""
         first = self._time_at + TimeChain.TRIED
         return words[:, first : first + 2 * self.moves].reshape(-1, 2, self.moves)
 
     def clear_counts(self, words: Float64) -> None:
+        """Begin to count anew."""
         first = self._time_at + TimeChain.TRIED
         words[:, first : first + 2 * self.moves] = 0
 
-    def adapted(self, windows: Float64, tried: Float64, taken: Float64, number: int) -> Float64:
+    def adapted(
+        self, windows: Float64, tried: Float64, taken: Float64, number: int | None
+    ) -> Float64:
+        """Fit all widths behind each iteration, less and less of a round."""
+        if number is None:
+            return windows
         share = np.divide(taken, tried, np.full_like(tried, ACCEPTED), where=tried > 0)
         gain = max(LEAST_GAIN, (number + 1) ** -SLOWING)
         return np.asarray(windows * np.exp(gain * (share - ACCEPTED)))
 
     # States.
 
-    def begin(self, words: Float64, seed: int, starts: Sequence[Tree]) -> None:
+    def begin(self, words: Float64, seed: int, _starts: Sequence[Tree]) -> None:
+        """Draw trees in which calibrated groups have likely ages."""
         for row in words:
             run, replica = int(row[Chain.RUN]), int(row[Chain.REPLICA])
             stream = Stream(seed, run, replica, 0, self.first_stream)

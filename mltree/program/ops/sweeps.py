@@ -46,12 +46,14 @@ from mltree.system.arrays import Float64
 
 SWEEP = record(
     "case:case model:model weights:weights slot:writes last_slot:writes p:makes "
-    "last_p:makes state:length last_state:length tips sweeps regrafts team",
+    "last_p:makes state:length last_state:length tips sweeps regrafts team probe:weights probes "
+    "log:length last_log:length",
     "SWEEP",
 )
 """A chain of ``tips`` taxa: its CLAs, P matrices and words (:class:`mltree.program.contract.Chain`)
 from ``slot``, ``p`` and ``state`` on. A proposed model has the rows behind those of its model.
-``team`` work-groups share it, as many as share every other chain of the stage."""
+``team`` work-groups share it, as many as share every other chain of the stage. At its end the lnL
+under ``probes`` rows of weights, from ``probe`` on, lie from ``log`` on among the lengths."""
 
 OPERATIONS_A_NODE = 12
 """Operations on all patterns of a sweep, for each node of the tree; a regraft takes four more."""
@@ -171,7 +173,7 @@ class Replica:
         self._heat = float(self.words[Chain.HEAT])
         self._sweep = int(self.words[Chain.SWEEP])
         self.lnl = float(self.words[Chain.LNL])
-        self._model = chain.model
+        self._model, self._weights = chain.model, chain.weights
         self._up: dict[int, list[ScaledCla]] = {}
         self._down: dict[int, list[ScaledCla]] = {}
 
@@ -190,8 +192,12 @@ class Replica:
         self._sweep += 1
 
     def finish(self) -> None:
-        """Leave the lnL and the number of sweeps in the chain's words."""
+        """Leave the lnL and the number of sweeps in the chain's words, and what probes find."""
         self.words[Chain.LNL], self.words[Chain.SWEEP] = self.lnl, self._sweep
+        chain = self._chain
+        for number in range(chain.probes):
+            self._weights = chain.probe + number
+            self._state.lengths[chain.log + number] = self.whole_lnl()
 
     # Likelihoods of the patterns.
 
@@ -239,7 +245,7 @@ class Replica:
             terms = np.einsum("k,lki,lki,lki->lk", row.weights, row.frequencies, a.values, b.values)
             (likelihood,), least = over_categories(terms[None], a.counts + b.counts)
             of_patterns = np.log(likelihood) - least * LN_SCALE
-            lnl += float(self._state.add_up(self._chain.weights, of_patterns))
+            lnl += float(self._state.add_up(self._weights, of_patterns))
         return lnl
 
     def _at_edge(self, v: int, length: float) -> EdgeSums:
@@ -256,7 +262,7 @@ class Replica:
             p, _ = matrices_of(self._state, self._model, length)
             seen = ScaledCla(np.einsum("lkij,lkj->lki", p, b.values), b.counts)
             of_patterns = lnl_and_slopes(self._state.model(self._model), a, seen)
-            sums += self._state.add_up(self._chain.weights, of_patterns.T)
+            sums += self._state.add_up(self._weights, of_patterns.T)
         return EdgeSums(*sums.tolist())
 
     def whole_lnl(self) -> float:

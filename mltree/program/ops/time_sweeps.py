@@ -170,7 +170,7 @@ class TimeTreeWords:
         return float(max(self.heights[int(self.left[v])], self.heights[int(self.right[v])]))
 
     def calibrated_node(self, row: Float64) -> int:
-        """The node that a calibration is about; -1 where its tips should be a group and are none."""
+        """The node that a calibration is about; -1 where its tips are no group and should be."""
         first, count = int(row[Calibration.FIRST]), int(row[Calibration.COUNT])
         tips = self.members[first : first + count].astype(np.int64).tolist()
         lines = []

@@ -10,13 +10,11 @@ import pytest
 
 from mltree.program import builders
 from mltree.program.contract import (
-    Calibration,
     Chain,
     ClockKind,
     PriorKind,
     Scalar,
     TimeChain,
-    TimeMove,
     TreePriorKind,
 )
 from mltree.program.engine import NO_CONTROL, ReferenceEngine
