@@ -167,6 +167,7 @@ class FreeTrees(TreeSpace):
 
     @property
     def windows(self) -> Float64:
+        """The width of scalings."""
         return np.full(self.moves, FIRST_WINDOW)
 
     def empty(self, chains: int) -> Float64:

@@ -8,11 +8,13 @@ Letters: T tips, N = 2T - 1 nodes, C chains.
 from __future__ import annotations
 
 import math
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from functools import cached_property
 
 import numpy as np
 
+from mltree.data.patterns import Patterns
+from mltree.dating.dates import ANY, calibration_rows, dates_of, missing_text
 from mltree.dating.time_trees import TimeTree
 from mltree.program.contract import (
     TIME_MOVES,
@@ -33,7 +35,7 @@ from mltree.program.ops.time_sweeps import (
     write_calibration,
 )
 from mltree.program.random_numbers import Stream
-from mltree.sampling.calibrations import NodeCalibration
+from mltree.sampling.calibrations import NodeCalibration, calibrations_of
 from mltree.sampling.priors import (
     Beta,
     Distribution,
@@ -113,6 +115,19 @@ class TimeData(Value, eq=False):
     """The date of height 0, a decimal year; None without dates."""
 
     @property
+    def span(self) -> float:
+        """A stretch of time that most of a tree's history surely is within.
+
+        Raises: InputError: nothing tells of time.
+        """
+        ages = [one.distribution.quantile(0.9) for one in self.calibrations if one.distribution]
+        oldest = max([2 * float(self.earliest.max()), *ages])
+        if oldest > 0:
+            return oldest
+        hint = "--skygrid CELLS,WIDTH"
+        raise InputError("how much time is a skygrid's? Nothing tells of it", hint=hint)
+
+    @property
     def is_level(self) -> bool:
         """True where all tips have the same known date."""
         return not (self.earliest.any() or self.latest.any())
@@ -122,6 +137,67 @@ class TimeData(Value, eq=False):
         """True where anything tells of time, so that the clock has a rate."""
         has_ages = any(one.distribution is not None for one in self.calibrations)
         return has_ages or not self.is_level
+
+
+LEAST_TIPS = 3
+"""Tips of a time tree at least."""
+
+
+def time_data(
+    taxa: Sequence[str], dates: str | None, calibrate: str | None, *, ages: bool
+) -> tuple[TimeData, str]:
+    """What a source of dates and a table of calibrations tell, and a notice, most often none.
+
+    dates, calibrate  as ``--dates`` and ``--calibrate`` have them
+    ages              True for numbers that count back from the present
+
+    Raises: InputError: a date or a calibration cannot be, or calibrations contradict each other.
+    """
+    rows = [] if calibrate is None else calibration_rows(calibrate)
+    if dates is None:
+        none, found = np.zeros(len(taxa)), calibrations_of(rows, taxa)
+        return TimeData(tuple(taxa), none, none, tuple(found)), ""
+    dated = dates_of(dates, taxa, ages=ages)
+    spans = [dated.tips.get(name, ANY) for name in taxa]
+    ends = [end for span in spans for end in span if math.isfinite(end)]
+    if not ends:
+        raise InputError("no tip has a date", hint="--dates names, a table, or an expression")
+    present = 0.0 if dated.are_ages else max(ends)
+    for name, span in zip(taxa, spans, strict=True):
+        if dated.are_ages and span.upper > 0 and span != ANY:
+            raise InputError(f"the age of {name} is {-span.upper:g}: after the present", taxon=name)
+    within = np.clip(np.array(spans), min(ends), present)
+    earliest, latest = present - within[:, 1], present - within[:, 0]
+    found = calibrations_of(
+        [*dated.calibrations, *rows],
+        taxa,
+        latest=present,
+        ages=dated.are_ages,
+        tip_heights=earliest.tolist(),
+    )
+    data = TimeData(tuple(taxa), earliest, latest, tuple(found), present)
+    return data, missing_text(taxa, dated.tips)
+
+
+PAIRS = 2000
+"""Pairs of tips whose distances are averaged, at most."""
+
+
+def mean_distance(groups: Sequence[Patterns]) -> float:
+    """Mean expected substitutions per site between tips, by the formula of Jukes and Cantor."""
+    apart = alike = correction = 0.0
+    for group in groups:
+        tips, _ = group.codes.shape
+        first, second = np.triu_indices(tips, 1)
+        chosen = np.linspace(0, len(first) - 1, min(PAIRS, len(first))).astype(np.int64)
+        one, other = group.codes[first[chosen]], group.codes[second[chosen]]
+        states = group.alphabet.n_states
+        is_known = (one < states) & (other < states)
+        apart += float(((one != other) & is_known) @ group.weights @ np.ones(len(chosen)))
+        alike += float(((one == other) & is_known) @ group.weights @ np.ones(len(chosen)))
+        correction = max(correction, 1 - 1 / states)
+    share = min(apart / max(apart + alike, 1.0), 0.9 * correction)
+    return max(-correction * math.log1p(-share / correction), 1e-4)
 
 
 class TimeSpace(TreeSpace):
@@ -338,7 +414,16 @@ class TimeSpace(TreeSpace):
             join_at_random(members, tree.heights, join, rng, (until - oldest) / 2, until)
         tree.parent[following - 1], tree.time[TimeChain.ROOT] = -1, following - 1
 
-    def _join_stem(self, one, line, lineages, line_of, tree, join, rng):  # type: ignore[no-untyped-def]
+    def _join_stem(
+        self,
+        one: NodeCalibration,
+        line: int,
+        lineages: dict[int, int],
+        line_of: list[int],
+        tree: TimeTreeWords,
+        join: Callable[[int, int, float], int],
+        rng: np.random.Generator,
+    ) -> None:
         """Join a group to another lineage at a likely height of its stem."""
         enclosing = [set(other.tips) for other in self._nested if set(one.tips) < set(other.tips)]
         within = min(enclosing, key=len, default=set(range(tree.tips)))

@@ -35,7 +35,7 @@ is computed anew from the whole tree.
 from __future__ import annotations
 
 import math
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from typing import NamedTuple
 
 import numpy as np
@@ -231,13 +231,13 @@ def log_density(kind: int, a: float, b: float, x: float) -> float:
         return 0.0 if a <= x <= b else -math.inf
     if kind == PriorKind.BETA:
         return (a - 1) * math.log(x) + (b - 1) * math.log1p(-x) if 0 < x < 1 else -math.inf
-    formulae = {
+    formulae: dict[PriorKind, Callable[[], float]] = {
         PriorKind.LOG_NORMAL: lambda: -(((math.log(x) - a) / b) ** 2) / 2 - math.log(x),
         PriorKind.GAMMA: lambda: (a - 1) * math.log(x) - b * x,
         PriorKind.NORMAL: lambda: -(((x - a) / b) ** 2) / 2,
         PriorKind.LAPLACE: lambda: -abs(x - a) / b,
     }
-    return formulae[PriorKind(kind)]() if kind != PriorKind.FIXED else 0.0
+    return float(formulae[PriorKind(kind)]()) if kind != PriorKind.FIXED else 0.0
 
 
 class TimePriors:
@@ -369,7 +369,7 @@ class TimeReplica(Replica):
 
     tree: TimeTreeWords  # type: ignore[assignment]
 
-    def _shape(self) -> TimeShape:
+    def _time_shape(self) -> TimeShape:
         """The chain's shape, by the numbers in its words."""
         chain = self._chain
         nodes = 2 * chain.tips - 1
@@ -380,7 +380,7 @@ class TimeReplica(Replica):
         return shape._replace(members=chain.last_state + 1 - chain.state - shape.words)
 
     def _read(self) -> None:
-        shape = self._shape()
+        shape = self._time_shape()
         self.words = self._state.lengths[self._chain.state : self._chain.state + shape.words]
         self.tree = TimeTreeWords(self.words, shape)
         self.priors = TimePriors(self.tree)
@@ -394,8 +394,8 @@ class TimeReplica(Replica):
         for move in (TimeMove.CLOCK, TimeMove.TREE, TimeMove.UP_DOWN):
             self.scale_all(move)
         for number in range(regrafts):
-            self.regraft(number, is_moving=True)
-            self.regraft(number, is_moving=False)
+            self.regraft_timed(number, is_moving=True)
+            self.regraft_timed(number, is_moving=False)
         self.tour()
         self._sweep += 1
 
@@ -705,7 +705,7 @@ class TimeReplica(Replica):
         (tree.right if tree.left[u] == v else tree.left)[u] = x
         tree.parent[x] = u
 
-    def regraft(self, number: int, *, is_moving: bool) -> None:
+    def regraft_timed(self, number: int, *, is_moving: bool) -> None:
         """Prune a subtree, and regraft it among the branches of its height, or of another."""
         move = TimeMove.REHANG if is_moving else TimeMove.REGRAFT
         tree, stream, kept = self.tree, self._stream_of(move, number), self.words.copy()
