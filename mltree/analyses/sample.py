@@ -5,6 +5,7 @@ from __future__ import annotations
 import io
 import math
 import os
+import re
 import time
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import suppress
@@ -20,18 +21,21 @@ import numpy as np
 from mltree.analyses.sample_options import SampleOptions
 from mltree.analyses.summarize import PosteriorSummary, summarize
 from mltree.data.alignments import Source
+from mltree.data.patterns import Correction
 from mltree.data.source import read_text
 from mltree.device.discovery import choose_devices
-from mltree.likelihood.ascertainment import AscertainedLikelihood
+from mltree.device.parsimony import parsimony_engine
+from mltree.likelihood.joint import joined_patterns
+from mltree.likelihood.left_out import LeftOut, ascertained_parts
 from mltree.models.partitioned import Linkage, PartitionModel
-from mltree.program.contract import COUNTED_MOVES, Move
-from mltree.program.engine import ChainEngine
-from mltree.program.ops.sweeps import chain_slots
+from mltree.program.contract import Move, TimeMove
+from mltree.program.engine import ChainEngine, Engine
 from mltree.runs.calls import Call, taking
-from mltree.runs.engines import Engines, Workload, open_engines
+from mltree.runs.engines import Resources, Workload, open_chain_engines
 from mltree.runs.logged_run import begin_log, command_result, deliver, load, open_log, result_text
 from mltree.runs.problem import Problem
 from mltree.runs.workspace import Workspace
+from mltree.sampling import beast_files
 from mltree.sampling.diagnostics import Verdict
 from mltree.sampling.model_space import ModelSpace
 from mltree.sampling.mrbayes_files import (
@@ -52,8 +56,10 @@ from mltree.sampling.sampler import (
     newick_of_words,
     sweeps_at_once,
 )
+from mltree.sampling.shares import REGRAFTS, ChainData, Shares
 from mltree.sampling.summaries import Posterior
 from mltree.sampling.tempering import BARRIER_A_RUNG
+from mltree.sampling.time_space import LEAST_TIPS, TimeSpace, mean_distance, time_data
 from mltree.system import __version__
 from mltree.system.errors import DeviceError, InputError, ModelError
 from mltree.system.events import (
@@ -68,6 +74,7 @@ from mltree.system.events import (
 from mltree.system.files import naming, read_own, unusable, write_whole
 from mltree.system.process import uninterrupted
 from mltree.system.ranks import current_ranks
+from mltree.tree.fitch import pack_sites
 from mltree.tree.parsimony import stepwise_additions
 from mltree.tree.topology import Tree
 from mltree.treesearch.checkpoint import fingerprint
@@ -112,6 +119,23 @@ MOVE_NAMES = {
     Move.BRANCH: "branch length",
     Move.SCALE: "tree length",
 }
+TIME_MOVE_NAMES = {
+    move: move.name.lower().replace("_", " ") for move in TimeMove if move != TimeMove.TOUR
+}
+"""Names of the moves of time trees."""
+
+PAIRS_OF_REGRAFTS = 2
+"""Regrafts at the same height, and as many at others, that a sweep of a time tree has."""
+
+BEAST_NAMES = (
+    (r"^alpha", "gammaShape"),
+    (r"^pinvar", "proportionInvariant"),
+    (r"^r\((.+)<->(.+)\)", r"rate\1\2"),
+    (r"^pi\((.+)\)", r"freqParameter.\1"),
+    (r"^m(?=\{)", "mutationRate"),
+    (r"\{(\d+)\}$", r".\1"),
+)
+"""BEAST 2's names of a model's parameters."""
 
 
 def run_sample(options: SampleOptions, reporter: Reporter) -> None:
@@ -146,27 +170,47 @@ def sample(options: SampleOptions, source: Source, call: Call) -> PosteriorSumma
 def _expect(options: SampleOptions, problem: Problem) -> None:
     """Make sure that the data and the model can be sampled."""
     model = problem.model
-    if len(problem.taxa) < LEAST_TAXA:
+    if options.is_timed:
+        if len(problem.taxa) < LEAST_TIPS:
+            raise InputError(f"{len(problem.taxa)} taxa: a time tree has {LEAST_TIPS} or more")
+    elif len(problem.taxa) < LEAST_TAXA:
         raise InputError(
             f"{len(problem.taxa)} taxa have one topology: mltree sample takes four or more",
             hint="mltree evaluate fits its branch lengths",
         )
-    if len(problem.groups) > 1:
-        raise ModelError("parts of several data types cannot be sampled together yet")
     if model.linkage == Linkage.UNLINKED and model.n_parts > 1:
         raise ModelError(
             "branch lengths of every part's own cannot be sampled yet",
             hint="--brlen scaled or linked",
         )
-    if any(patterns.unseen for patterns in problem.groups):
-        raise ModelError("+ASC cannot be sampled yet", hint="leave +ASC out")
+    corrections = [part.ascertainment.correction for part in ascertained_parts(problem.groups)]
+    if Correction.FELSENSTEIN in corrections:
+        raise ModelError(
+            "the correction of Felsenstein cannot be sampled, for it has no powers",
+            hint="+ASC_LEWIS, or +ASC_STAM with the numbers of all states",
+        )
     if options.number_of("stop") is None and options.runs == 1:
         raise InputError(
             "--runs 1 --stop auto: one run cannot agree with another",
             hint="give --runs 2, or --stop N",
         )
-    if current_ranks().size > 1:
-        raise InputError("mltree sample takes one process", hint="start it without mpiexec")
+
+
+def _time_space(options: SampleOptions, problem: Problem, priors: Priors) -> TimeSpace | None:
+    """The space of time trees that options ask for; None for unrooted trees. Raises: InputError."""
+    if not options.is_timed:
+        if options.dates is not None or options.calibrate is not None:
+            raise InputError("--dates and --calibrate are of trees in time", hint="add --clock")
+        return None
+    data, _ = time_data(problem.taxa, options.dates, options.calibrate, ages=options.ages)
+    cells, width = options.grid if options.tree_prior == "skygrid" else (0, 1.0)
+    distance = None if options.prior_only else mean_distance(problem.groups)
+    if cells and not width:
+        width = data.span / cells
+    return TimeSpace(
+        data, options.clock, options.tree_prior, priors,
+        cells=cells, width=width, distance=distance,
+    )  # fmt: skip
 
 
 def _with_frequencies(name: str) -> str:
@@ -205,15 +249,22 @@ class _SampleRun:
         model = _sampled_frequencies(options, self._problem)
         self._space = ModelSpace(model, priors)  # raises what cannot be sampled
         self._priors = priors
+        self._time = _time_space(options, self._problem, priors)
         self._mark = self._fingerprint(model)
         self._is_done = self._seen_before()
         self._on_gpu = any(not device.is_cpu for device in choose_devices(options.device))
         self._runs = options.runs or (GPU_RUNS if self._on_gpu else CPU_RUNS)
         self._rungs = options.number_of("rungs")
         self._most_rungs = GPU_RUNGS if self._on_gpu else CPU_RUNGS
-        self._engines = self._open()
-        self._sampler = self._new_sampler(model)
-        self._files = _SampleFiles(self._workspace, self._sampler.settings.runs)
+        self._patterns = joined_patterns(self._problem.groups)
+        self._sampler = self._new_sampler()
+        runs = self._sampler.settings.runs
+        self._table = (
+            _Table(self._space.labels)
+            if self._time is None
+            else _Log(self._space.labels, self._time)
+        )
+        self._files = _SampleFiles(self._workspace, runs, self._table)
         self._samples = 0
         self._verdicts: Sequence[Verdict] = ()
         self._checked = 0
@@ -224,9 +275,12 @@ class _SampleRun:
 
     @property
     def prior_lines(self) -> Iterator[str]:
-        """Priors of branch lengths, topologies and the model's parameters."""
-        yield f'branch_lengths = "{self._priors.branch_lengths}"'
-        yield "topologies: all equally probable"
+        """Priors of trees, in time or without, and of the model's parameters."""
+        if self._time is not None:
+            yield from self._time.prior_lines
+        else:
+            yield f'branch_lengths = "{self._priors.branch_lengths}"'
+            yield "topologies: all equally probable"
         for block in self._space.blocks:
             yield f"{', '.join(block.labels)}: {block.prior}"  # type: ignore[attr-defined]
 
@@ -235,6 +289,10 @@ class _SampleRun:
         names = "\n".join(self._problem.taxa)
         values = repr([part.values() for part in model.models])
         every = [self._options.asked, names, values, "\n".join(self._priors.lines())]
+        if self._time is not None:
+            heights = self._time.data.earliest, self._time.data.latest
+            data += [np.array(heights)]
+            every += self._time.prior_lines
         return fingerprint(*every, *(np.ascontiguousarray(table).tobytes() for table in data))
 
     def _seen_before(self) -> dict[str, Any] | None:
@@ -246,7 +304,8 @@ class _SampleRun:
                     path.unlink(missing_ok=True)
             return None
         if not paths[0].exists():
-            files = [f"run{run}.{ending}" for run in range(1, MOST_RUNS) for ending in "pt"]
+            endings = ("p", "t", "log", "trees")
+            files = [f"run{run}.{ending}" for run in range(1, MOST_RUNS) for ending in endings]
             self._workspace.claim([RESULT, *files], redo=False)
             return None
         state = _read_state(paths[0])
@@ -254,35 +313,35 @@ class _SampleRun:
             raise unusable(paths[0], "belongs to other data, priors or options")
         return state if "words" in state else None  # it was stopped before its first state
 
-    def _open(self) -> Engines:
-        work = Workload.of(self._problem, trees=self._runs * (self._rungs or self._most_rungs))
-        engines = open_engines(self._options.resources, replace(work, bounds=LENGTHS), self._emit)
-        if any(plan.devices and plan.is_sharded for plan in engines.plans):
-            raise DeviceError(
-                "chains cannot be spread over several devices, or go through slices, yet",
-                hint="--device with one device; fewer --runs and --rungs take less memory",
-            )
-        return engines
-
-    @property
-    def _engine(self) -> ChainEngine:
-        likelihood = self._engines.likelihood
-        assert not isinstance(likelihood, AscertainedLikelihood)
-        assert isinstance(likelihood.engine, ChainEngine)
-        return likelihood.engine
-
-    def _new_sampler(self, model: PartitionModel) -> Sampler:
-        options, engine, problem = self._options, self._engine, self._problem
-        rungs, runs = self._rungs, self._runs
-        tips, (group,) = len(problem.taxa), problem.groups
-        fits = engine.room.most // chain_slots(tips)
+    def _new_sampler(self) -> Sampler:
+        options, space, patterns = self._options, self._space, self._patterns
+        rungs, runs, tips = self._rungs, self._runs, len(self._problem.taxa)
+        trees = runs * (rungs or self._most_rungs)
+        work = Workload.of_patterns(
+            patterns, space.shape[1], LENGTHS, trees, systems=space.shape[0],
+            parted=len(self._problem.groups) > 1,
+        )  # fmt: skip
+        engines, kept = open_chain_engines(options.resources, work, self._emit)
+        parts = ascertained_parts(self._problem.groups)
+        left_out = LeftOut(parts) if parts else None
+        data = ChainData(
+            tips=tips,
+            space=space,
+            weights=np.zeros(patterns.n_patterns) if options.prior_only else patterns.weights,
+            left_out=() if left_out is None else tuple(left_out.columns.tolist()),
+            regrafts=REGRAFTS if self._time is None else PAIRS_OF_REGRAFTS,
+            time=None if self._time is None else self._time.shape,
+        )
+        elsewhere = partial(_engines_of_a_rank, options.resources, replace(work, kept=kept))
+        shares = Shares(_sweeping(engines), data, current_ranks(), elsewhere)
+        fits = shares.chains_that_fit(data.slots)
         if fits < runs * (rungs or LEAST_RUNGS):
             raise DeviceError(
                 f"no memory for {runs} x {rungs or LEAST_RUNGS} chains: {fits} fit",
                 hint="give fewer --runs and --rungs, or --precision mixed",
             )
-        size = group.n_patterns * group.alphabet.n_states * model.categories[0]
-        work = size * tips * runs * (rungs or FIRST_RUNGS)
+        size = patterns.n_patterns * space.states * space.shape[1]
+        work_of_all = size * tips * runs * (rungs or FIRST_RUNGS)
         settings = SamplerSettings(
             runs=runs,
             rungs=rungs or min(FIRST_RUNGS, fits // runs),
@@ -290,19 +349,22 @@ class _SampleRun:
             most_rungs=0 if rungs else min(self._most_rungs, fits // runs),
             barrier_a_rung=GPU_BARRIER if self._on_gpu else BARRIER_A_RUNG,
             burn_in=options.number_of("burnin"),
-            sweeps=1 if self._on_gpu else sweeps_at_once(work),
+            sweeps=1 if self._on_gpu else sweeps_at_once(work_of_all),
         )
-        if options.prior_only:
-            engine.load_weights(np.zeros((1, group.n_patterns)))
-        return Sampler(engine, tips, model, self._priors, settings, self._starts(settings))
+        return Sampler(
+            shares, data, self._priors, settings, self._starts(settings), left_out, self._time
+        )
 
     def _starts(self, settings: SamplerSettings) -> list[Tree]:
         """A tree for each chain by stepwise addition; none where the data do not count."""
-        if self._options.prior_only or self._is_done is not None:
+        if self._options.prior_only or self._is_done is not None or self._time is not None:
             return []
-        chains, (group,) = settings.runs * settings.rungs, self._problem.groups
-        rngs = [np.random.default_rng([settings.seed, chain]) for chain in range(chains)]
-        return stepwise_additions(group, rngs, self._engines.parsimony)
+        rngs = [
+            np.random.default_rng([settings.seed, chain])
+            for chain in range(settings.runs * settings.rungs)
+        ]
+        engine = parsimony_engine(choose_devices(self._options.device))
+        return stepwise_additions(pack_sites(*self._problem.groups), rngs, engine)
 
     def take_up(self) -> bool:
         """Go on from the state on file; True if there is one. Begin the files of samples."""
@@ -313,10 +375,9 @@ class _SampleRun:
             self._files.cut(state["sizes"].tolist())
             self._emit(Notice(f"goes on behind {self._sampler.iteration:,} iterations"))
             return True
-        labels = ("LnL", "LnPr", "TL", *self._space.labels)
         seed, taxa = self._options.seed, self._problem.taxa
         _write_state(self._workspace.path(STATE), {"mark": self._mark})
-        self._files.begin(table_head(labels, seed), trees_head(taxa, seed))
+        self._files.begin(*self._table.heads(taxa, seed))
         return False
 
     @property
@@ -358,8 +419,7 @@ class _SampleRun:
 
     def _take_samples(self) -> None:
         for one in self._sampler.samples():
-            values = [one.lnl, one.log_prior, one.tree_length, *one.values]
-            self._files.add(one, table_line(one.iteration, values), newick_of_words(one.words))
+            self._files.add(one.run, *self._table.lines(one))
         self._samples += 1
 
     def _where(self) -> str:
@@ -459,8 +519,7 @@ class _SampleRun:
             "mean_lnl": ladders.mean_lnl.tolist(),
             "acceptance": {
                 name: shares[:, move].tolist()
-                for move, name in MOVE_NAMES.items()
-                if move < COUNTED_MOVES
+                for move, name in (MOVE_NAMES if self._time is None else TIME_MOVE_NAMES).items()
             },
             "lnz": float(lnz.mean()) if has_lnz else None,
             "lnz_error": error if has_lnz else None,
@@ -502,11 +561,79 @@ class _SampleRun:
         reporter.finish("sample", document)
 
 
+def _sweeping(engines: Sequence[Engine]) -> list[ChainEngine]:
+    """The engines, all of which sweep chains."""
+    assert all(isinstance(engine, ChainEngine) for engine in engines)
+    return list(engines)  # type: ignore[arg-type]
+
+
+def _engines_of_a_rank(resources: Resources, workload: Workload) -> list[ChainEngine]:
+    """Open the engines of another rank's devices, in the layouts of the first."""
+    return _sweeping(open_chain_engines(resources, workload)[0])
+
+
+class _Table:
+    """Samples as MrBayes writes them: a table, and trees."""
+
+    endings: tuple[str, str] = ("p", "t")
+    end = "end;\n"
+    """The last line of a file of trees, as NEXUS wants it."""
+
+    def __init__(self, labels: Sequence[str]) -> None:
+        self._labels = labels
+
+    def heads(self, taxa: Sequence[str], seed: int) -> tuple[str, str]:
+        """The beginnings of both files."""
+        return table_head(("LnL", "LnPr", "TL", *self._labels), seed), trees_head(taxa, seed)
+
+    def lines(self, one: Sample) -> tuple[str, str]:
+        """A sample in both files."""
+        values = [one.lnl, one.log_prior, one.tree_length, *one.values]
+        tree = tree_line(one.iteration, newick_of_words(one.words))
+        return table_line(one.iteration, values), tree
+
+
+class _Log(_Table):
+    """Samples of time trees as BEAST writes them."""
+
+    endings = ("log", "trees")
+    end = beast_files.TREES_END
+
+    def __init__(self, labels: Sequence[str], space: TimeSpace) -> None:
+        super().__init__(labels)
+        self._space = space
+
+    def heads(self, taxa: Sequence[str], seed: int) -> tuple[str, str]:
+        """The beginnings of both files."""
+        columns = ("posterior", "likelihood", "prior", *self._space.labels)
+        columns += tuple(map(_name_in_beast, self._labels))
+        comments = [f"mltree {__version__}, seed {seed}"]
+        return beast_files.log_head(columns, comments), beast_files.trees_head(taxa)
+
+    def lines(self, one: Sample) -> tuple[str, str]:
+        """A sample in both files."""
+        posterior = one.lnl + one.log_prior
+        values = [posterior, one.lnl, one.log_prior, *self._space.values(one.words), *one.values]
+        tree = self._space.time_tree(one.words)
+        return (
+            beast_files.log_line(one.iteration, values),
+            beast_files.tree_line(one.iteration, tree, posterior),
+        )
+
+
+def _name_in_beast(label: str) -> str:
+    """The name of a model's parameter in BEAST's tables."""
+    for pattern, name in BEAST_NAMES:
+        label = re.sub(pattern, name, label)
+    return label
+
+
 class _SampleFiles:
     """The files of samples, a table and a file of trees for each run, which grow at their ends."""
 
-    def __init__(self, workspace: Workspace, runs: int) -> None:
-        kinds = [f"run{run}.{ending}" for run in range(1, runs + 1) for ending in "pt"]
+    def __init__(self, workspace: Workspace, runs: int, form: _Table) -> None:
+        self._form = form
+        kinds = [f"run{run}.{ending}" for run in range(1, runs + 1) for ending in form.endings]
         workspace.check(kinds)
         self._workspace, self._runs = workspace, runs
         self.paths = [workspace.path(kind) for kind in kinds]
@@ -524,7 +651,7 @@ class _SampleFiles:
     def _further(self) -> Iterator[str]:
         """Kinds of the files of runs that this one does not have."""
         for run in count(self._runs + 1):
-            kinds = [f"run{run}.{ending}" for ending in "pt"]
+            kinds = [f"run{run}.{ending}" for ending in self._form.endings]
             if not any(self._workspace.path(kind).exists() for kind in kinds):
                 return
             yield from kinds
@@ -537,16 +664,16 @@ class _SampleFiles:
                     raise unusable(path, "has lost samples that the state goes on behind")
                 os.truncate(path, size)
 
-    def add(self, one: Sample, row: str, newick: str) -> None:
-        """Keep a sample until the next :meth:`flush`."""
-        self._waiting[2 * one.run] += row
-        self._waiting[2 * one.run + 1] += tree_line(one.iteration, newick)
+    def add(self, run: int, row: str, tree: str) -> None:
+        """Keep a sample's lines until the next :meth:`flush`."""
+        self._waiting[2 * run] += row
+        self._waiting[2 * run + 1] += tree
 
     def end(self) -> None:
-        """End the files of trees, as NEXUS wants it; samples that follow cut this off again."""
+        """End the files of trees; samples that follow cut this off again."""
         for path in self.paths[1::2]:
             with naming(path), path.open("ab") as file:
-                file.write(b"end;\n")
+                file.write(self._form.end.encode())
 
     def flush(self) -> list[int]:
         """Write what waits, and return the files' sizes."""

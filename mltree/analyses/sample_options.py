@@ -15,6 +15,9 @@ from mltree.runs.options import (
 )
 from mltree.system.errors import InputError
 
+CELLS, MOST_CELLS = 20, 500
+"""Cells of a skygrid where their number is not given, and at most."""
+
 # No postponed annotations: the options of a field are looked up in its annotation.
 
 
@@ -48,6 +51,58 @@ class SampleOptions(SeedOptions, ExactOptions, kw_only=True):
     prior_only: Annotated[
         bool, Option("--prior-only", "Sample the prior: the data do not count.")
     ] = False
+    clock: Annotated[
+        str,
+        Option(
+            "--clock none|strict|ucln|ucgd|wn",
+            "Sample trees with a time axis: one rate, log-normal or gamma rates of branches "
+            "(uncorrelated), or white noise. Writes .run1.log and .run1.trees as BEAST does.",
+            choices=("none", "strict", "ucln", "ucgd", "wn"),
+        ),
+    ] = "none"
+    tree_prior: Annotated[
+        str,
+        Option(
+            "--tree-prior yule|bd|coalescent|expgrowth|skygrid",
+            "Prior of time trees: births, births and deaths, or a coalescent of constant size, of "
+            "exponential growth, or of sizes in cells of time.",
+            choices=("yule", "bd", "coalescent", "expgrowth", "skygrid"),
+            only_with=("clock",),
+        ),
+    ] = "coalescent"
+    dates: Annotated[
+        str | None,
+        Option(
+            "--dates names|FILE|REGEX",
+            "Dates of the tips: in their names, a table (name, tab, date), or a regular expression "
+            "whose group is the date; intervals are sampled.",
+            reads="file",
+            only_with=("clock",),
+        ),
+    ] = None
+    ages: Annotated[
+        bool,
+        Option("--ages", "Numbers are ages, counted back from the present.", only_with=("dates",)),
+    ] = False
+    calibrate: Annotated[
+        str | None,
+        Option(
+            "--calibrate FILE",
+            "Ages of groups: a line each, a name, taxa with commas, an interval or a distribution, "
+            "and stem or monophyletic.",
+            reads="file",
+            only_with=("clock",),
+        ),
+    ] = None
+    skygrid: Annotated[
+        str | None,
+        Option(
+            "--skygrid CELLS[,WIDTH]",
+            "Cells of --tree-prior skygrid, and the time that each takes, the last one having no "
+            "end. Default: 20, over twice the span of dates.",
+            only_with=("tree_prior",),
+        ),
+    ] = None
     runs: Annotated[
         int | None,
         Option(
@@ -84,6 +139,23 @@ class SampleOptions(SeedOptions, ExactOptions, kw_only=True):
         int,
         Option("--every N", "Iterations from a sample to the next.", least=1),
     ] = 1
+
+    @property
+    def is_timed(self) -> bool:
+        """True for trees with a time axis."""
+        return self.clock != "none"
+
+    @property
+    def grid(self) -> tuple[int, float]:
+        """Cells of a skygrid, and their width; 0 where that is not given. Raises: InputError."""
+        cells, _, width = (self.skygrid or str(CELLS)).partition(",")
+        try:
+            numbers = int(cells), float(width or 0.0)
+        except ValueError:
+            numbers = 0, 0.0
+        if not 2 <= numbers[0] <= MOST_CELLS or numbers[1] < 0 or (width and not numbers[1] > 0):
+            raise InputError(f"--skygrid {self.skygrid}: 2 to {MOST_CELLS} cells, such as 20,0.5")
+        return numbers
 
     def number_of(self, name: str) -> int | None:
         """The number that an option gives; None for auto. Raises: InputError."""

@@ -13,7 +13,6 @@ that a program expects.
 
 from __future__ import annotations
 
-import itertools
 import weakref
 from collections import Counter
 from collections.abc import Callable, Sequence
@@ -50,7 +49,7 @@ from mltree.system.errors import (
     MltreeError,
     WorkerFault,
 )
-from mltree.system.ranks import ALIKE_HINT, LONE, Ranks
+from mltree.system.ranks import ALIKE_HINT, LONE, Ranks, new_number
 from mltree.system.values import Value
 
 GROWTH = 2
@@ -426,10 +425,6 @@ def remote_group(
     return ShardGroup(device_specs(devices, layouts, memory_limit, [1.0] * len(devices))).answer
 
 
-_numbers = itertools.count(1)
-"""Numbers of engines among ranks, each of which keeps a shard group by it."""
-
-
 class ShardedEngine:
     """Implements :class:`mltree.program.engine.Engine` over shards of an alignment.
 
@@ -461,7 +456,7 @@ class ShardedEngine:
         self.parts = len(patterns.parts)
         self._specs = tuple(specs)
         self._group = ShardGroup(specs)
-        self._ranks, self._number = ranks, next(_numbers)
+        self._ranks, self._number = ranks, new_number()
         if elsewhere is not None:
             ranks.everywhere(elsewhere, self._number)
             weakref.finalize(self, ranks.forget, self._number).atexit = False

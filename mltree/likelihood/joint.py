@@ -8,16 +8,22 @@ branch lengths are optimised on the host, by the reference's code.
 from __future__ import annotations
 
 from collections.abc import Sequence
+from dataclasses import replace
 from functools import partial
 from itertools import pairwise
 
 import numpy as np
 
+from mltree.data.patterns import Patterns
 from mltree.models.eigen import ModelArrays
 from mltree.program.engine import NO_CONTROL, Engine, Result, Room, Weights, run_on_host
 from mltree.program.ops.operation import Records, Role, fields, shifted
 from mltree.program.program import Program
 from mltree.system.arrays import Float64
+from mltree.system.errors import ModelError
+
+MOST_CODES = 255
+"""Codes of tips, a byte each, of all data types."""
 
 
 class JointEngine:
@@ -105,6 +111,48 @@ class JointEngine:
             sums = engine.run(clipped, lengths, NO_CONTROL).sums
             total[: len(sums)] += sums
         return total
+
+
+def joined_patterns(groups: Sequence[Patterns]) -> Patterns:
+    """The parts of several data types as one: codes and states of one type behind another's.
+
+    State s of every type is state s of all, so that models of few states have further ones, which
+    nothing turns into (:meth:`mltree.models.eigen.ModelStack.widened`). A kernel for as many states
+    as the largest type has computes all of them.
+
+    Raises: ModelError where there are more codes than a byte has.
+    """
+    if len(groups) == 1:
+        return groups[0]
+    alphabets = [group.alphabet for group in groups]
+    largest = max(alphabets, key=lambda alphabet: alphabet.n_states)
+    codes = np.cumsum([0, *(alphabet.n_codes for alphabet in alphabets)]).tolist()
+    if codes[-1] > MOST_CODES:
+        raise ModelError(f"{codes[-1]} codes of all data types together: at most {MOST_CODES}")
+    table = np.zeros((codes[-1], largest.n_states))
+    for first, alphabet in zip(codes, alphabets, strict=False):
+        table[first : first + alphabet.n_codes, : alphabet.n_states] = alphabet.tip_table
+    table[codes[alphabets.index(largest)] + largest.gap_code] = 1.0
+    joined = replace(
+        largest,
+        name="joined",
+        symbols=tuple("?" * codes[-1]),
+        tip_table=table,
+        gap_code=codes[alphabets.index(largest)] + largest.gap_code,
+    )
+    ends, sites, patterns = [], [], 0
+    for group in groups:
+        ends += [patterns + part.stop for part in group.parts]
+        sites.append(group.site_pattern + patterns)
+        patterns += group.n_patterns
+    return Patterns(
+        groups[0].taxa,
+        np.concatenate([g.codes + np.uint8(c) for g, c in zip(groups, codes, strict=False)], 1),
+        np.concatenate([group.weights for group in groups]),
+        np.concatenate(sites).astype(np.int32),
+        joined,
+        tuple(ends),
+    )
 
 
 def on_parts(program: Program, first: int, end: int) -> Program:

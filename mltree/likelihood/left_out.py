@@ -37,6 +37,9 @@ from mltree.program.program import Program
 from mltree.system.arrays import Float64, Index
 from mltree.system.values import Value
 
+_TINY = 1e-300
+"""Shape of a negative binomial that is 0, where there is no shape of 0."""
+
 
 class AscertainedPart(Value):
     """A part whose constant sites were left out."""
@@ -106,6 +109,26 @@ class AscertainedPart(Value):
         slope = product(numbers[None], slopes)[0]
         curve = product(numbers[None], curves + each * slopes**2)[0] + together * slope**2
         return np.stack([slope, curve])
+
+    def drawn(
+        self, seen: float, heats: Float64, logs: Float64, rng: np.random.Generator
+    ) -> Float64:
+        """f64[n, S]: weights of the constant patterns, drawn under likelihoods to powers f64[n].
+
+        A corrected likelihood is a sum over numbers of sites left out (negative binomial; Lewis):
+
+            prod L^b (1 - C)^(-b W) = sum_m Gamma(b W + m) / (Gamma(b W) m!) C^m prod L^b
+
+        Given m, and how it falls to the states, it is a product of powers, prod L^b prod p_s^(m_s):
+        that of the weights m_s / b. Numbers of Stamatakis are known.
+        """
+        if self.ascertainment.correction is Correction.STAMATAKIS:
+            return np.tile(np.array(self.ascertainment.counts), (len(logs), 1))
+        p, shape = exp(logs), heats * seen
+        count = rng.negative_binomial(np.maximum(shape, _TINY), self._variable(p))
+        count[shape <= 0.0] = 0
+        by_state = rng.multinomial(count, p / p.sum(axis=1, keepdims=True))
+        return np.asarray(by_state / np.where(shape > 0.0, heats, 1.0)[:, None])
 
     @staticmethod
     def _variable(p: Float64) -> Float64:
@@ -177,6 +200,21 @@ class LeftOut(Value):
         for part in self.parts:
             rows[np.arange(part.states), np.r_[part.unseen]] = 1.0
         return rows
+
+    def corrections_of(self, seen: Float64, logs: Float64) -> Float64:
+        """f64[n]: corrections of n trees on all parts, of f64[P] sites, with ln p f64[n, U]."""
+        total = np.zeros(len(logs))
+        for part, span, sites in zip(self.parts, self._spans, seen, strict=True):
+            total += part.corrects(np.full(len(logs), sites), logs[:, span])
+        return total
+
+    def drawn(
+        self, seen: Float64, heats: Float64, logs: Float64, rng: np.random.Generator
+    ) -> Float64:
+        """f64[n, U]: weights of all constant patterns (:meth:`AscertainedPart.drawn`)."""
+        pairs = zip(self.parts, self._spans, seen.tolist(), strict=True)
+        drawn = [part.drawn(sites, heats, logs[:, span], rng) for part, span, sites in pairs]
+        return np.concatenate(drawn, axis=1)
 
     def program(self, rows: int, first_weights: int) -> Program:
         """Program that sums the site lnL of single constant patterns, from ``rows`` rows.

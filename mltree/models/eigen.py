@@ -9,6 +9,7 @@ solver gives real eigenvalues and orthogonal vectors U even where eigenvalues co
 from __future__ import annotations
 
 import math
+from collections.abc import Sequence
 from dataclasses import replace
 from functools import cache
 from typing import NamedTuple
@@ -296,6 +297,48 @@ class ModelArrays(Value, eq=False):
     def unstacked(self) -> list[ModelArrays]:
         """The models that stand side by side along the first axis, one by one."""
         return [ModelArrays(*parts) for parts in zip(*vars(self).values(), strict=True)]
+
+
+class ModelStack(Sequence[ModelArrays]):
+    """Models whose arrays stand side by side along a first axis."""
+
+    def __init__(self, tables: Sequence[Float64]) -> None:
+        """``tables``: the arrays of :class:`ModelArrays` f64[n, ...], in its order."""
+        self.tables = list(tables)
+
+    def __len__(self) -> int:
+        return len(self.tables[0])
+
+    def __getitem__(self, number: int) -> ModelArrays:  # type: ignore[override]
+        return ModelArrays(*(table[number] for table in self.tables))
+
+    def widened(self, states: int) -> ModelStack:
+        """The models with further states, which nothing turns into.
+
+        Their frequency is 0, so that a part of few states can stand beside one of many.
+        """
+        more = states - self.tables[0].shape[-1]
+        if not more:
+            return self
+        *vectors, rates, weights = self.tables
+        eigenvalues, right, left, frequencies, generator, direct = vectors
+        squares = (right, left, generator)
+        right, left, generator = (_in_corner(square, more) for square in squares)
+        new = np.arange(more)
+        # Eigenvalues of 0 in front: the last one is that of the stationary distribution.
+        right, left = np.roll(right, more, -1), np.roll(left, more, -2)
+        right[..., states - more + new, new] = left[..., new, states - more + new] = 1.0
+        ahead = [(0, 0)] * (eigenvalues.ndim - 1)
+        eigenvalues = np.pad(eigenvalues, [*ahead, (more, 0)])
+        frequencies = np.pad(frequencies, [*ahead, (0, more)])
+        return ModelStack(
+            [eigenvalues, right, left, frequencies, generator, direct, rates, weights]
+        )
+
+
+def _in_corner(square: Float64, more: int) -> Float64:
+    """f64[..., S, S] with so many rows and columns of zeros behind."""
+    return np.pad(square, [*[(0, 0)] * (square.ndim - 2), (0, more), (0, more)])
 
 
 def rate_matrix(exchangeabilities: Float64, frequencies: Float64) -> Float64:

@@ -19,7 +19,14 @@ from typing import NamedTuple
 
 import numpy as np
 
-from mltree.models.eigen import ModelArrays, fitted, known_systems, rate_matrix, systems_of
+from mltree.models.eigen import (
+    ModelArrays,
+    ModelStack,
+    fitted,
+    known_systems,
+    rate_matrix,
+    systems_of,
+)
 from mltree.models.empirical import Matrices
 from mltree.models.portable import exp
 from mltree.models.rates import Categories, Variable, categories_at, with_invariable
@@ -285,6 +292,41 @@ def arrays_of(
     to which each model is filled up, with categories of weight 0.
     """
     arrays: list[list[ModelArrays]] = [[]] * len(models)
+    for group, tables, shape in _tables(models, points, scalers, shapes):
+        rows = list(map(ModelArrays, *tables))
+        if shape[0] > 1:
+            rows = [fitted(row, 1.0, *shape) for row in rows]
+        for n, span in zip(group.which, group.spans, strict=True):
+            arrays[n] = rows[span]
+    return arrays
+
+
+def stacks_of(
+    models: Sequence[Model],
+    points: Sequence[Float64],
+    scalers: Sequence[Float64],
+    shapes: Sequence[tuple[int, int]],
+) -> list[ModelStack]:
+    """The arrays of :func:`arrays_of`, those of every model side by side."""
+    stacks: list[ModelStack] = [ModelStack([])] * len(models)
+    for group, tables, shape in _tables(models, points, scalers, shapes):
+        if shape[0] > 1:
+            rows = [vars(fitted(row, 1.0, *shape)) for row in map(ModelArrays, *tables)]
+            whole = [np.stack(table) for table in zip(*(row.values() for row in rows), strict=True)]
+        else:
+            whole = [np.asarray(table) for table in tables]
+        for n, span in zip(group.which, group.spans, strict=True):
+            stacks[n] = ModelStack([table[span] for table in whole])
+    return stacks
+
+
+def _tables(
+    models: Sequence[Model],
+    points: Sequence[Float64],
+    scalers: Sequence[Float64],
+    shapes: Sequence[tuple[int, int]],
+) -> Iterator[tuple[_Points, list[Iterable[Float64]], tuple[int, int]]]:
+    """The points of models of a form, their arrays but for further systems, and their shape."""
     groups = [_Points.of(which, models, points) for which in _alike(models, shapes)]
     among = categories_at(
         [group.models[0].heterogeneity for group in groups],
@@ -300,12 +342,7 @@ def arrays_of(
         missing = max(0, shape[1] - rates.shape[1]) if shape[0] == 1 else 0
         speeds = np.concatenate([scalers[n] for n in group.which])
         padded = (np.pad(t, ((0, 0), (0, missing))) for t in (rates * speeds[:, None], weights))
-        rows = list(map(ModelArrays, *system, *padded))
-        if shape[0] > 1:
-            rows = [fitted(row, 1.0, *shape) for row in rows]
-        for n, span in zip(group.which, group.spans, strict=True):
-            arrays[n] = rows[span]
-    return arrays
+        yield group, [*system, *padded], shape
 
 
 class _Points(NamedTuple):

@@ -23,6 +23,7 @@ from mltree.program.ops.reduce import RELL, Reduce, Rell
 from mltree.program.ops.scan import TRIPLET, Scan, Triplets
 from mltree.program.ops.sites import Sites
 from mltree.program.ops.sweeps import SWEEP, Sweeps, chain_slots, chain_words
+from mltree.program.ops.time_sweeps import TimeShape, TimeSweeps
 from mltree.program.ops.walk import WALK, WALK_STEP, Walk
 from mltree.program.planner import Piece, ScanTasks
 from mltree.program.program import Program
@@ -495,23 +496,61 @@ def rell(rows: int, weights: int, parts: int = 1, first_weights: int = 0) -> Pro
     return Program((Rell(record),), 1)
 
 
-def sweeps(chains: int, tips: int, parts: int, count: int, regrafts: int, team: int = 1) -> Program:
+def sweeps(
+    chains: int,
+    tips: int,
+    parts: int,
+    count: int,
+    regrafts: int,
+    team: int = 1,
+    probes: int = 0,
+) -> Program:
     """``count`` sweeps of every chain, a tree of all taxa on all parts, with so many regrafts each.
 
     Chain n has the models from row ``2 n parts`` on, and behind them those that are proposed. Its
     state lies after those of the chains before it (:func:`mltree.program.ops.sweeps.chain_words`).
     ``team``: work-groups that share a chain (:class:`mltree.program.engine.ChainRoom`).
+
+    With ``probes`` chain n has row n of weights. So many rows behind those of all chains are tried
+    on its last state, and lnL under them lie behind the states of all chains, f64[chains, probes].
     """
+    sizes = chain_words(tips), chain_slots(tips), 2 * tips - 2
+    records, cases = _chains(chains, tips, parts, probes, sizes)
+    records["sweeps"], records["regrafts"], records["team"] = count, regrafts, team
+    return Program((Sweeps(records),), 1, cases)
+
+
+def time_sweeps(
+    chains: int,
+    shape: TimeShape,
+    parts: int,
+    count: int,
+    regrafts: int,
+    team: int = 1,
+    probes: int = 0,
+) -> Program:
+    """:func:`sweeps` of trees with a time axis, all of one shape."""
+    sizes = shape.words, shape.slots, shape.nodes
+    records, cases = _chains(chains, shape.tips, parts, probes, sizes)
+    records["sweeps"], records["regrafts"], records["team"] = count, regrafts, team
+    return Program((TimeSweeps(records),), 1, cases)
+
+
+def _chains(
+    chains: int, tips: int, parts: int, probes: int, sizes: tuple[int, int, int]
+) -> tuple[Records, Records]:
+    """Records of chains side by side, and their cases; ``sizes``: words, CLA slots and nodes."""
     number = np.arange(chains, dtype=np.int32)
-    cases = table(CASE, chains, first_part=0, parts=parts, model=2 * parts * number, weights=0)
-    words, slots = chain_words(tips), chain_slots(tips)
-    matrices = (2 * tips - 2 + SPARE_LENGTHS) * parts
+    rows = number if probes else 0
+    cases = table(CASE, chains, first_part=0, parts=parts, model=2 * parts * number, weights=rows)
+    words, slots, nodes = sizes
+    matrices = (nodes + SPARE_LENGTHS) * parts
     records = table(
         SWEEP,
         chains,
         case=number,
         model=cases["model"],
-        weights=0,
+        weights=rows,
         slot=slots * number,
         last_slot=slots * (number + 1) - 1,
         p=matrices * number,
@@ -519,11 +558,12 @@ def sweeps(chains: int, tips: int, parts: int, count: int, regrafts: int, team: 
         state=words * number,
         last_state=words * (number + 1) - 1,
         tips=tips,
-        sweeps=count,
-        regrafts=regrafts,
-        team=team,
+        probe=chains if probes else 0,
+        probes=probes,
+        log=words * chains + probes * number if probes else 0,
+        last_log=words * chains + probes * (number + 1) - 1 if probes else 0,
     )
-    return Program((Sweeps(records),), 1, cases)
+    return records, cases
 
 
 def _numbers(trees: Sequence[Tree]) -> Int32:

@@ -56,6 +56,7 @@ from mltree.runs.demand import (
     slots_of,
 )
 from mltree.runs.problem import Problem
+from mltree.system.errors import DeviceError
 from mltree.system.events import Busy, DeviceChosen, Emit, MemoryPlanned, Notice, ignore
 from mltree.system.process import threads
 from mltree.system.ranks import LONE, Ranks, current_ranks, local_rank
@@ -702,6 +703,32 @@ def open_engines(resources: Resources, workload: Workload, emit: Emit = ignore) 
     engines.show(emit)
     engines.open(emit)
     return engines
+
+
+def open_chain_engines(
+    resources: Resources, workload: Workload, emit: Emit = ignore
+) -> tuple[list[Engine], KeptLayouts]:
+    """Open an engine of all patterns on each device; also return the layouts, for other ranks.
+
+    Raises:
+        DeviceError: a device cannot be found or used, or cannot hold the CLAs of a chain.
+    """
+    (patterns,), (shape,) = workload.groups, workload.shapes
+    devices = choose_devices(resources.device)
+    plans = [
+        EnginePlan.of(resources, own, patterns, shape, workload)
+        for own in ([[device] for device in devices] or [[]])
+    ]
+    if any(plan.devices and plan.is_sharded for plan in plans):
+        raise DeviceError(
+            "a device has no room for the CLAs of a chain",
+            hint="--precision mixed takes half of it",
+        )
+    engines = []
+    for plan in plans:
+        plan.show(emit)
+        engines.append(plan.open(patterns, emit))
+    return engines, plans[0].kept
 
 
 def _open_elsewhere(resources: Resources, workload: Workload, among: bool) -> Engines:

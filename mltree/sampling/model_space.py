@@ -11,17 +11,18 @@ from __future__ import annotations
 import math
 from abc import ABC, abstractmethod
 from collections.abc import Iterator, Sequence
+from functools import cached_property
 from itertools import chain, combinations, pairwise
 
 import numpy as np
 
-from mltree.models.eigen import ModelArrays
+from mltree.models.eigen import ModelStack
 from mltree.models.parameters import (
     MANY_CLASSES,
-    arrays_of,
     bounds,
     free_classes,
     sizes,
+    stacks_of,
     vector,
 )
 from mltree.models.partitioned import Linkage, PartitionModel
@@ -208,13 +209,34 @@ class ModelSpace:
             density += block.log_density(inside[:, block.span])
         return np.where(within, density, -np.inf)
 
-    def arrays(self, points: Float64) -> list[list[ModelArrays]]:
-        """Models' arrays at points f64[C, n]: for each chain, its parts'."""
+    @cached_property
+    def shape(self) -> tuple[int, int]:
+        """Eigen systems and categories that all parts are computed with."""
+        shapes = self.model.shapes
+        systems = max(own for own, _ in shapes)
+        return systems, systems * max(categories // own for own, categories in shapes)
+
+    @cached_property
+    def states(self) -> int:
+        """States that all parts are computed with."""
+        return max(part.n_states for part in self.model.models)
+
+    def stacks(self, points: Float64, parts: Sequence[int] | None = None) -> list[ModelStack]:
+        """Arrays of some parts, or all, at points f64[C, n]: of each part, those of all chains."""
         inside = np.clip(points, self._low, self._high)
-        spans = np.split(inside[:, : self._ends[-1]], self._ends[:-1], axis=1)
-        scalers = self._scalers(inside)
-        of_parts = arrays_of(self.model.models, spans, list(scalers.T), self.model.shapes)
-        return [list(of_chain) for of_chain in zip(*of_parts, strict=True)]
+        which = range(self.model.n_parts) if parts is None else parts
+        ends = [0, *self._ends]
+        spans = [inside[:, ends[part] : ends[part + 1]] for part in which]
+        scalers = [self._scalers(inside)[:, part] for part in which]
+        models = [self.model.models[part] for part in which]
+        stacks = stacks_of(models, spans, scalers, [self.shape] * len(models))
+        return [stack.widened(self.states) for stack in stacks]
+
+    def parts_of(self, group: int) -> Sequence[int]:
+        """Parts whose models a group of coordinates changes."""
+        at = self.groups[group].start
+        owners = [part for part, end in enumerate(self._ends) if at < end]
+        return owners[:1] or range(self.model.n_parts)
 
     def _scalers(self, points: Float64) -> Float64:
         """f64[C, P]: relative rates of parts, of mean 1 over sites."""

@@ -157,6 +157,46 @@ class Uniform(Distribution):
         return self.low + (self.high - self.low) * share
 
 
+class Laplace(Distribution):
+    """Laplace distribution of a mean and a scale."""
+
+    mean: float
+    scale: float
+
+    @property
+    def support(self) -> tuple[float, float]:
+        return -math.inf, math.inf
+
+    def log_density(self, value: Float64) -> Float64:
+        return np.asarray(-np.abs(value - self.mean) / self.scale - math.log(2 * self.scale))
+
+    def draw(self, stream: Stream) -> float:
+        return self.quantile(stream.uniform())
+
+    def quantile(self, share: float) -> float:
+        tail = math.log(2 * min(share, 1 - share))
+        return self.mean + (tail if share < 0.5 else -tail) * self.scale
+
+
+class Fixed(Distribution):
+    """A number that is known."""
+
+    value: float
+
+    @property
+    def support(self) -> tuple[float, float]:
+        return self.value, self.value
+
+    def log_density(self, value: Float64) -> Float64:
+        return np.zeros_like(np.asarray(value, np.float64))
+
+    def draw(self, stream: Stream) -> float:
+        return self.value
+
+    def quantile(self, share: float) -> float:
+        return self.value
+
+
 class Shifted(Distribution):
     """Another distribution, moved: ``30 + Exponential(0.2)`` begins at 30."""
 
@@ -367,6 +407,15 @@ class Priors(Value):
     free_rates: Dirichlet = Dirichlet(1.0)
     class_weights: Dirichlet = Dirichlet(1.0)
     part_rates: Dirichlet = Dirichlet(1.0)
+    clock_rate: Distribution = LogNormal(-7.0, 3.0)
+    clock_spread: Distribution = Exponential(3.0)
+    noise_variance: Distribution = Exponential(10.0)
+    population_size: Distribution = LogNormal(1.0, 3.0)
+    growth_rate: Distribution = Laplace(0.0, 1.0)
+    birth_rate: Distribution = LogNormal(1.0, 3.0)
+    relative_death: Distribution = Uniform(0.0, 1.0)
+    sampling_fraction: Distribution = Fixed(1.0)
+    grid_precision: Distribution = Exponential(0.1)
 
     def lines(self) -> list[str]:
         """A line a prior, as ``--prior FILE`` takes it."""
@@ -380,6 +429,13 @@ _NUMBERS = {
     _name_of(kind): kind
     for kind in (Exponential, GammaDistribution, LogNormal, Normal, Uniform, Beta)
 }
+_OF_TIME_TREES = _NUMBERS | {_name_of(kind): kind for kind in (Laplace, Fixed)}
+_TIME_PRIORS = {
+    "clock_rate", "clock_spread", "noise_variance", "population_size", "growth_rate", "birth_rate",
+    "relative_death", "sampling_fraction", "grid_precision",
+}  # fmt: skip
+"""Priors that only a sample of time trees uses."""
+_SHARES = {"p_invariant", "relative_death", "sampling_fraction"}
 _MRBAYES_NAMES = {
     "brlenspr": "branch_lengths", "revmatpr": "exchangeabilities", "statefreqpr": "frequencies",
     "tratiopr": "kappa", "shapepr": "alpha", "pinvarpr": "p_invariant", "ratepr": "part_rates",
@@ -411,7 +467,7 @@ def read_priors(text: str, path: str) -> Priors:
 
 def _parsed(name: str, value: object, default: object, path: str) -> object:
     """The distribution that a text names, of the kind that its parameter takes."""
-    kinds: Mapping[str, type] = _NUMBERS
+    kinds: Mapping[str, type] = _OF_TIME_TREES if name in _TIME_PRIORS else _NUMBERS
     if isinstance(default, LengthPrior):
         kinds = _LENGTHS
     elif isinstance(default, Dirichlet):
@@ -420,9 +476,9 @@ def _parsed(name: str, value: object, default: object, path: str) -> object:
         made = _made(str(value), kinds, str(default))
     except InputError as error:
         raise InputError(f"{name}: {error.message}", file=path, hint=error.hint) from None
-    if not _is_positive(made):
+    if not _is_positive(made) and name != "growth_rate":
         raise InputError(f"{name}: {value} is improper", file=path, hint=f"such as {default}")
-    if name == "p_invariant" and not (isinstance(made, Beta) or _is_within(made, 0.0, 1.0)):
+    if name in _SHARES and not _is_within(made, 0.0, 1.0):
         raise InputError(f"{name}: {value} is not within 0 and 1", file=path, hint="Beta(1, 1)")
     return made
 
@@ -501,7 +557,9 @@ def _is_proper(made: object, numbers: list[float]) -> bool:
     values = list(asdict(made).values()) if isinstance(made, Value) else numbers
     if isinstance(made, Uniform):
         return made.low < made.high
-    positive = values[1:] if isinstance(made, LogNormal | Normal) else values
+    if isinstance(made, Fixed):
+        return made.value >= 0
+    positive = values[1:] if isinstance(made, LogNormal | Normal | Laplace) else values
     return all(number > 0 for number in positive)
 
 
@@ -511,4 +569,7 @@ def _is_positive(made: object) -> bool:
 
 
 def _is_within(made: object, low: float, high: float) -> bool:
-    return isinstance(made, Uniform) and low <= made.low and made.high <= high
+    if not isinstance(made, Distribution):
+        return False
+    least, most = made.support
+    return low <= least and most <= high

@@ -1,4 +1,4 @@
-"""The sampler: ladders of chains on an engine, adapted in burn-in, sampled afterwards.
+"""The sampler: ladders of chains on devices, adapted in burn-in, sampled afterwards.
 
 An *iteration* is some steps of every group of model parameters, some sweeps of every chain's
 tree, and a round of swaps. Burn-in goes in rounds, each twice as long as the one before; behind
@@ -11,23 +11,20 @@ goes on from its state makes the same samples. Letters: R runs, N rungs, C = R N
 
 from __future__ import annotations
 
+from abc import ABC, abstractmethod
 from collections.abc import Iterator, Sequence
 from dataclasses import replace
 from typing import Any, NamedTuple
 
 import numpy as np
 
-from mltree.models.eigen import ModelArrays
-from mltree.models.partitioned import PartitionModel
-from mltree.program import builders
+from mltree.likelihood.left_out import LeftOut
 from mltree.program.contract import COUNTED_MOVES, MOVE_STRIDE, Chain, HostMove, Move
-from mltree.program.engine import NO_CONTROL, ChainEngine
 from mltree.program.ops.sweeps import ChainTree, chain_words
-from mltree.program.program import Program
 from mltree.program.random_numbers import Stream
-from mltree.sampling.model_space import ModelSpace
 from mltree.sampling.priors import Priors
 from mltree.sampling.proposals import Walks
+from mltree.sampling.shares import ChainData, Launch, Shares
 from mltree.sampling.tempering import BARRIER_A_RUNG, Ladders, spaced
 from mltree.system.arrays import Float64, Int64
 from mltree.system.values import Value
@@ -51,9 +48,6 @@ FIRST_WINDOW = 0.5
 
 SCALE_TARGET = 0.3
 """Share of such scalings that is best accepted."""
-
-REGRAFTS = 2
-"""Subtrees that a sweep regrafts. DS1: slowest split's ESS a CPU second hardly depends on it."""
 
 STEP_WIDTH, MOST_STEPS = 4, 4
 """Coordinates of a group for each of its steps in an iteration, and steps at most: a step without
@@ -83,7 +77,9 @@ class SamplerSettings(Value):
     """Iterations of burn-in; None to end it once lnL has settled."""
     sweeps: int = 1
     """Sweeps of an iteration."""
-    regrafts: int = REGRAFTS
+    most_steps: int = MOST_STEPS
+    """Steps of a group of parameters in an iteration at most. Each has a launch of its own, and the
+    host makes models for it: on a GPU that takes longer than a sweep."""
 
 
 class Sample(NamedTuple):
@@ -114,39 +110,148 @@ def sweeps_at_once(work: float) -> int:
     return int(np.clip(round(SMALL_WORK / max(1.0, work)), 1, MOST_SWEEPS))
 
 
+class TreeSpace(ABC):
+    """The trees that chains go through: words, first states, prior, widths of proposals."""
+
+    first_stream = HostMove.STATE * MOVE_STRIDE
+    """Number of the random numbers of first states."""
+    moves: int
+    """Moves that chains count."""
+
+    @property
+    @abstractmethod
+    def windows(self) -> Float64:
+        """f64[moves]: widths of proposals before they are adapted."""
+
+    @abstractmethod
+    def empty(self, chains: int) -> Float64:
+        """f64[chains, words]: states of chains before there are any."""
+
+    @abstractmethod
+    def begin(self, words: Float64, seed: int, starts: Sequence[Tree]) -> None:
+        """Write first states, from trees or else from the prior."""
+
+    @abstractmethod
+    def log_prior(self, words: Float64) -> float:
+        """Natural log of the prior of a chain's tree."""
+
+    @abstractmethod
+    def write_windows(self, words: Float64, windows: Float64) -> None:
+        """Write widths f64[C, moves] of proposals into words f64[C, words]."""
+
+    @abstractmethod
+    def counts(self, words: Float64) -> Float64:
+        """f64[C, 2, moves]: moves tried and taken."""
+
+    @abstractmethod
+    def clear_counts(self, words: Float64) -> None:
+        """Begin to count anew."""
+
+    @abstractmethod
+    def adapted(
+        self, windows: Float64, tried: Float64, taken: Float64, number: int | None
+    ) -> Float64:
+        """Widths f64[N, moves] behind iteration ``number`` of a round of burn-in; None: behind it.
+
+        tried, taken  f64[N, moves]: moves of the iteration, or of the round
+        """
+
+
+class FreeTrees(TreeSpace):
+    """Unrooted trees, all topologies alike, with lengths of their own."""
+
+    moves = COUNTED_MOVES
+
+    def __init__(self, tips: int, priors: Priors) -> None:
+        self._tips, self._priors = tips, priors
+
+    @property
+    def windows(self) -> Float64:
+        """The width of scalings."""
+        return np.full(self.moves, FIRST_WINDOW)
+
+    def empty(self, chains: int) -> Float64:
+        """States without a tree."""
+        return empty_words(chains, self._tips)
+
+    def begin(self, words: Float64, seed: int, starts: Sequence[Tree]) -> None:
+        """Write trees, or draw them from the prior."""
+        self._priors.branch_lengths.write(words, self._tips)
+        for chain, row in enumerate(words):
+            counter = int(row[Chain.RUN]), int(row[Chain.REPLICA]), 0, self.first_stream
+            stream = Stream(seed, *counter)
+            tree = starts[chain] if starts else first_tree(self._tips, self._priors, stream)
+            hang_tree(row, tree)
+
+    def log_prior(self, words: Float64) -> float:
+        """Natural log of the prior of lengths; and of topologies, all (2T - 5)!! alike."""
+        chain = ChainTree(words)
+        is_outer = np.arange(1, chain.nodes) < self._tips
+        is_outer |= chain.parent[1:] == 0
+        lengths, prior = chain.lengths[1:], self._priors.branch_lengths
+        of_lengths = prior.log_density(lengths, is_outer.astype(np.float64), self._tips)
+        return of_lengths - float(np.log(np.arange(3, 2 * self._tips - 4, 2)).sum())
+
+    def write_windows(self, words: Float64, windows: Float64) -> None:
+        """Write the width of scalings."""
+        words[:, Chain.WINDOW] = windows[:, Move.SCALE]
+
+    def counts(self, words: Float64) -> Float64:
+        """Moves tried and taken."""
+        counted = slice(Chain.TRIED, Chain.TRIED + 2 * self.moves)
+        return words[:, counted].reshape(-1, 2, self.moves)
+
+    def clear_counts(self, words: Float64) -> None:
+        """Begin to count anew."""
+        words[:, Chain.TRIED : Chain.TRIED + 2 * self.moves] = 0
+
+    def adapted(
+        self, windows: Float64, tried: Float64, taken: Float64, number: int | None
+    ) -> Float64:
+        """Fit the scaling of all lengths behind each round."""
+        if number is not None:
+            return windows
+        share = np.divide(taken, tried, np.full_like(tried, SCALE_TARGET), where=tried > 0)
+        return np.asarray(windows * np.exp(2 * (share - SCALE_TARGET)))
+
+
 class Sampler:
     """Ladders of chains over one alignment."""
 
     def __init__(
         self,
-        engine: ChainEngine,
-        tips: int,
-        model: PartitionModel,
+        shares: Shares,
+        data: ChainData,
         priors: Priors,
         settings: SamplerSettings,
         starts: Sequence[Tree] = (),
+        left_out: LeftOut | None = None,
+        trees: TreeSpace | None = None,
     ) -> None:
-        """``starts``: a tree for each chain; drawn from the prior where there are none.
+        """``shares``: who has the chains; ``starts``: a tree for each, drawn where there are none.
 
-        Raises: ModelError where a parameter of the model cannot be sampled.
+        left_out  parts whose constant sites were left out: the numbers of those sites are drawn
+                  before each launch (:meth:`mltree.likelihood.left_out.AscertainedPart.drawn`)
+        trees     those that chains go through; unrooted ones by default
         """
-        self.engine, self.tips, self.priors, self.settings = engine, tips, priors, settings
-        self.space = ModelSpace(model, priors)
+        self.shares, self.priors, self.settings = shares, priors, settings
+        self.tips, self.space = data.tips, data.space
+        self.trees = trees or FreeTrees(data.tips, priors)
+        self._left_out = left_out
+        self._seen = np.zeros((1, 0)) if left_out is None else left_out.seen(data.weights[None])
+        """f64[1, P]: sites seen of the parts whose constant sites were left out."""
         runs, rungs, seed = settings.runs, settings.rungs, settings.seed
         self._lay_out()
         self.walks = Walks(self.space.groups, rungs, seed)
         self._schedule: list[int | None] = [
             number
             for number, group in enumerate(self.space.groups)
-            for _ in range(min(-(-(group.stop - group.start) // STEP_WIDTH), MOST_STEPS))
+            for _ in range(min(-(-(group.stop - group.start) // STEP_WIDTH), settings.most_steps))
         ]
         """The group of parameters of each step of an iteration."""
-        self._arrays: list[list[ModelArrays]]
-        self._sweeps: Program
-        self._decision: Program
         self.ladders: Ladders
         self.iteration = 0
-        self.attempts = 0
+        self.attempts, self.launches = 0, 0
         self.round, self.in_round = 0, 0
         """Rounds of burn-in done, and iterations of the present one."""
         self.is_sampling = False
@@ -155,22 +260,18 @@ class Sampler:
         """Communication barrier in the last round."""
         self.trace: Float64 = np.zeros((0, runs))
         """f64[iterations of the round, R]: lnL on the first rungs."""
-        self.window: Float64 = np.full(rungs, FIRST_WINDOW)
-        """f64[N]: width of ln(factor) of the scalings on each rung."""
+        self.window: Float64 = np.tile(self.trees.windows, (rungs, 1))
+        """f64[N, moves]: widths of proposals on each rung."""
         self.counts: Float64
         """f64[N, 2, moves]: moves tried and taken on each rung."""
         chains = runs * rungs
-        self.words = empty_words(chains, tips)
+        self.words = self.trees.empty(chains)
         """f64[C, words]: states of the chains, those of a run side by side."""
         self.points: Float64 = np.tile(self.space.start, (chains, 1))
         """f64[C, n]: model parameters of the chains."""
+        self.found: Float64 = np.zeros((0, 1))
+        """f64[C, 1 + U]: lnL of the sites seen, and of each pattern left out; () until known."""
         self._begin_words(starts)
-
-    def _program(self, sweeps: int) -> Program:
-        settings, parts = self.settings, self.space.model.n_parts
-        chains = settings.runs * settings.rungs
-        team = self.engine.chains.team
-        return builders.sweeps(chains, self.tips, parts, sweeps, settings.regrafts, team)
 
     def _begin_words(self, starts: Sequence[Tree]) -> None:
         settings, words = self.settings, self.words
@@ -178,11 +279,7 @@ class Sampler:
         words[:, Chain.RUN], words[:, Chain.REPLICA] = run, replica
         words[:, Chain.SEED_LOW] = settings.seed & 0xFFFF
         words[:, Chain.SEED_HIGH] = settings.seed >> 16 & 0xFFFF
-        self.priors.branch_lengths.write(words, self.tips)
-        for chain, row in enumerate(words):
-            stream = Stream(settings.seed, int(run[chain]), int(replica[chain]), 0, _FIRST)
-            tree = starts[chain] if starts else first_tree(self.tips, self.priors, stream)
-            hang_tree(row, tree)
+        self.trees.begin(words, settings.seed, starts)
 
     @property
     def rungs(self) -> Int64:
@@ -202,21 +299,22 @@ class Sampler:
 
     def iterate(self, *, adapts: bool = False) -> None:
         """Do one iteration; ``adapts`` in burn-in only."""
-        if not self._arrays:
-            self._arrays = self.space.arrays(self.points)
-            self._load(self._arrays)
         self.words[:, Chain.HEAT] = self.ladders.chain_heats.ravel()
-        self.words[:, Chain.WINDOW] = self.window[self.rungs]
+        self.trees.write_windows(self.words, self.window[self.rungs])
+        before = self.counts.copy()
         *others, last = self._schedule or [None]
         for group in others:
             assert group is not None
-            self._step(self._decision, group, adapts=adapts)
+            self._step(0, group, adapts=adapts)
         if last is not None:
-            self._step(self._sweeps, last, adapts=adapts)
+            self._step(self.settings.sweeps, last, adapts=adapts)
         else:
-            self._run(self._sweeps)
+            self._launch(self.settings.sweeps)
         if adapts and self._schedule:
             self.walks.learn(self.points, self.rungs)
+        if adapts:
+            tried, taken = (self.counts - before).swapaxes(0, 1)
+            self.window = self.trees.adapted(self.window, tried, taken, self.in_round)
         self.ladders.swap(self.lnl)
         self.iteration += 1
 
@@ -259,7 +357,7 @@ class Sampler:
         """
         settings = self.settings
         wanted = 1 + round(self.ladders.barrier / settings.barrier_a_rung)
-        at_once = self.engine.chains.at_once
+        at_once = self.shares.room.at_once
         waves = max(1, round(wanted * settings.runs / at_once))
         filling = waves * at_once // settings.runs
         if at_once > 1:
@@ -276,9 +374,8 @@ class Sampler:
 
     def fit(self, rungs: int) -> None:
         """Fit heats of so many rungs, walks and windows to what was met since the last fit."""
-        tried, taken = self.counts[:, 0, Move.SCALE], self.counts[:, 1, Move.SCALE]
-        share = np.divide(taken, tried, np.full_like(tried, SCALE_TARGET), where=tried > 0)
-        self.window *= np.exp(2 * (share - SCALE_TARGET))
+        tried, taken = self.counts[:, 0], self.counts[:, 1]
+        self.window = self.trees.adapted(self.window, tried, taken, None)
         self.walks.refit()
         if rungs == self.settings.rungs:
             self.ladders.refit()
@@ -298,18 +395,16 @@ class Sampler:
         self.ladders.rounds = before.rounds
         self.walks = self.walks.of_rungs(nearest)
         self.window, self.points = self.window[nearest], self.points[chains]
+        self.found = self.found[chains] if len(self.found) else self.found
         own = self.words[chains]
         own[:, Chain.RUN], own[:, Chain.REPLICA] = np.divmod(np.arange(len(own)), rungs)
         self.words = own
 
     def _lay_out(self) -> None:
-        """Make programs and counts for the settings' number of chains."""
+        """Make ladders and counts for the settings' number of chains."""
         settings = self.settings
         self.ladders = Ladders(settings.runs, settings.rungs, settings.seed)
-        self.counts = np.zeros((settings.rungs, 2, COUNTED_MOVES))
-        self._arrays = []
-        self._sweeps = self._program(settings.sweeps)
-        self._decision = self._program(0)
+        self.counts = np.zeros((settings.rungs, 2, self.trees.moves))
 
     def samples(self) -> Iterator[Sample]:
         """The states of the chains on the first rungs, run by run."""
@@ -318,21 +413,12 @@ class Sampler:
         of_model = self.space.log_prior(self.points[cold])
         for run, chain in enumerate(cold.tolist()):
             row = self.words[chain]
-            log_prior = float(of_model[run]) + self._log_prior_of_tree(row)
+            log_prior = float(of_model[run]) + self.trees.log_prior(row)
             lnl = float(row[Chain.LNL])
             yield Sample(run, self.iteration, lnl, log_prior, values[run], row.copy())
 
-    def _log_prior_of_tree(self, words: Float64) -> float:
-        """Natural log of the prior of lengths; and of topologies, all (2T - 5)!! alike."""
-        chain = ChainTree(words)
-        is_outer = np.arange(1, chain.nodes) < self.tips
-        is_outer |= chain.parent[1:] == 0
-        lengths, prior = chain.lengths[1:], self.priors.branch_lengths
-        of_lengths = prior.log_density(lengths, is_outer.astype(np.float64), self.tips)
-        return of_lengths - float(np.log(np.arange(3, 2 * self.tips - 4, 2)).sum())
-
-    def _step(self, program: Program, group: int, *, adapts: bool) -> None:
-        """Propose a step of a group of parameters for every chain, and run the program."""
+    def _step(self, sweeps: int, group: int, *, adapts: bool) -> None:
+        """Propose a step of a group of parameters for every chain, decide on it, and sweep."""
         run, replica = (self.words[:, word].astype(np.int64) for word in (Chain.RUN, Chain.REPLICA))
         counters = np.column_stack([run, replica, np.full(len(run), self.attempts)])
         proposed = self.walks.propose(self.points, counters, self.rungs, group)
@@ -341,30 +427,45 @@ class Sampler:
         self.words[:, Chain.PROPOSAL] = 1
         self.words[:, Chain.ATTEMPT] = self.attempts % MOVE_STRIDE
         self.attempts += 1
-        arrays = self.space.arrays(proposed)
-        self._load(arrays)
-        self._run(program)
+        self._launch(sweeps, proposed, group)
         taken = self.words[:, Chain.PROPOSAL] == 2
         self.words[:, Chain.PROPOSAL] = 0
         self.points[taken] = proposed[taken]
-        for chain in np.flatnonzero(taken).tolist():
-            self._arrays[chain] = arrays[chain]
         self.walks.tell(self.rungs, group, taken, adapts=adapts)
 
-    def _load(self, proposed: list[list[ModelArrays]]) -> None:
-        """Load the models of each chain, and behind them those that are proposed."""
-        pairs = zip(self._arrays, proposed, strict=True)
-        self.engine.load_models([arrays for both in pairs for own in both for arrays in own])
-
-    def _run(self, program: Program) -> None:
+    def _launch(self, sweeps: int, proposed: Float64 | None = None, group: int = 0) -> None:
+        """Decide on what is proposed for every chain, and sweep it."""
+        weights = None if self._left_out is None else self._drawn_weights(self._left_out)
         words = self.words
         words[:, Chain.TICKET] = 0
-        counted = slice(Chain.TRIED, Chain.TRIED + 2 * COUNTED_MOVES)
-        words[:, counted] = 0
-        result = self.engine.run(program, words.ravel(), NO_CONTROL)
-        self.words = result.lengths.reshape(words.shape).copy()
-        counts = self.words[:, counted].reshape(-1, 2, COUNTED_MOVES)
-        np.add.at(self.counts, self.rungs, counts)
+        self.trees.clear_counts(words)
+        landed = self.shares(Launch(words, self.points, sweeps, proposed, group, weights))
+        self.words = landed.words
+        self.launches += 1
+        np.add.at(self.counts, self.rungs, self.trees.counts(self.words))
+        if self._left_out is not None:
+            self.found = landed.lnl
+            self.words[:, Chain.LNL] = self._corrected_lnl(self._left_out)
+
+    def _corrected_lnl(self, left_out: LeftOut) -> Float64:
+        """f64[C]: lnL of the sites seen, given that the others were left out."""
+        seen, logs = self.found[:, 0], self.found[:, 1:]
+        corrected: Float64 = seen + left_out.corrections_of(self._seen[0], logs)
+        return corrected
+
+    def _drawn_weights(self, left_out: LeftOut) -> Float64:
+        """f64[C, U]: weights of the patterns left out, under which chains have their lnL then."""
+        words = self.words
+        if not len(self.found):
+            first = words.copy()
+            first[:, Chain.PROPOSAL] = 0
+            none = np.zeros((len(words), len(left_out.columns)))
+            self.found = self.shares(Launch(first, self.points, 0, weights=none)).lnl
+        rng = np.random.default_rng([self.settings.seed, self.launches, HostMove.STATE])
+        logs = self.found[:, 1:]
+        weights = left_out.drawn(self._seen[0], words[:, Chain.HEAT], logs, rng)
+        words[:, Chain.LNL] = self.found[:, 0] + (weights * logs).sum(axis=1)
+        return weights
 
     def state(self) -> dict[str, Any]:
         """All that a resumed run needs, as arrays by name."""
@@ -389,9 +490,8 @@ class Sampler:
             part.restore({name.removeprefix(start): state[name] for name in names})
 
 
-_NUMBERS = ("iteration", "attempts", "round", "in_round", "is_sampling")
-_TABLES = ("window", "counts", "words", "points", "trace")
-_FIRST = HostMove.STATE * MOVE_STRIDE
+_NUMBERS = ("iteration", "attempts", "launches", "round", "in_round", "is_sampling")
+_TABLES = ("window", "counts", "words", "points", "trace", "found")
 
 
 def first_tree(tips: int, priors: Priors, stream: Stream) -> Tree:

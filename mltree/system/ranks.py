@@ -10,6 +10,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import contextmanager
+from itertools import count
 from typing import TypeAlias, TypeVar
 
 from mltree.system.errors import MltreeError
@@ -82,6 +83,13 @@ class Ranks:
 
 
 LONE = Ranks()
+
+_numbers = count(1)
+
+
+def new_number() -> int:
+    """A number under which the ranks keep no value yet; they keep checks under 0."""
+    return next(_numbers)
 
 
 class ThisProcess:

@@ -53,7 +53,8 @@ def test_density_is_that_of_natural_values_times_the_jacobian(text: str, alphabe
 def test_arrays_are_those_of_the_model_at_the_point(text: str, alphabet) -> None:
     space = space_of(text, alphabet)
     points = space.start + np.random.default_rng(2).normal(size=(3, space.size)) * 0.2
-    for point, (arrays,) in zip(points, space.arrays(points), strict=True):
+    (stack,) = space.stacks(points)
+    for point, arrays in zip(points, stack, strict=True):
         model = with_vector(space.model.lone, point)
         for name, table in vars(model.arrays()).items():
             np.testing.assert_allclose(getattr(arrays, name), table, rtol=1e-9, atol=1e-12)
@@ -83,7 +84,7 @@ def test_rates_of_parts_have_mean_one() -> None:
     rates = space.values(points)[:, -2:]
     np.testing.assert_allclose(rates @ shares, 1, rtol=1e-12)
     np.testing.assert_allclose(space.values(space.start[None])[0, -2:], [0.5, 1.2142857], rtol=1e-6)
-    speeds = [[own.weights @ own.rates for own in arrays] for arrays in space.arrays(points)]
+    speeds = np.array([[own.weights @ own.rates for own in s] for s in space.stacks(points)]).T
     np.testing.assert_allclose(speeds, rates, rtol=1e-9)
     assert [group.stop - group.start for group in space.groups] == [5, 1]
 

@@ -20,6 +20,7 @@ from mltree.models.grammar import parse_model
 from mltree.models.partitioned import PartitionModel, alone
 from mltree.program.contract import Chain, Move
 from mltree.program.ops.sweeps import ChainTree
+from mltree.sampling.model_space import ModelSpace
 from mltree.sampling.priors import ExponentialLengths, Priors
 from mltree.sampling.sampler import (
     Sampler,
@@ -28,6 +29,7 @@ from mltree.sampling.sampler import (
     hang_tree,
     newick_of_words,
 )
+from mltree.sampling.shares import ChainData, Shares
 from mltree.tree.newick import write_newick
 from mltree.tree.topology import random_topology
 
@@ -49,11 +51,18 @@ def engine_of(patterns: Patterns, model: PartitionModel) -> Any:
     return Session(info.handle, patterns, layout, BOUNDS)
 
 
-def sampler_of(patterns: Patterns, text: str, priors: Priors, **settings: Any) -> Sampler:
+def sampler_of(
+    patterns: Patterns, text: str, priors: Priors, *, prior_only: bool = False, **settings: Any
+) -> Sampler:
     model = alone(parse_model(text, DNA))
     engine = engine_of(patterns, model)
     shape = {"runs": 2, "rungs": 4, "seed": 1, **settings}
-    return Sampler(engine, patterns.n_tips, model, priors, SamplerSettings(**shape))
+    data = ChainData(
+        tips=patterns.n_tips,
+        space=ModelSpace(model, priors),
+        weights=patterns.weights * (not prior_only),
+    )
+    return Sampler(Shares([engine], data), data, priors, SamplerSettings(**shape))
 
 
 def quartet() -> Patterns:
@@ -75,7 +84,6 @@ def split_of(words: np.ndarray) -> list[frozenset[int]]:
 
 
 def prior_samples(sampler: Sampler, iterations: int) -> list[np.ndarray]:
-    sampler.engine.load_weights(np.zeros((1, len(sampler.engine._patterns.weights))))
     samples = []
     for number in range(iterations):
         sampler.iterate()
@@ -92,7 +100,7 @@ def any_patterns(tips: int) -> Patterns:
 @pytest.mark.parametrize("tips", [5, 8])
 def test_prior_of_topologies_is_uniform(tips: int) -> None:
     """P(split of k of n) = (2k - 3)!! (2 (n - k) - 3)!! / (2n - 5)!!"""
-    settings = {"runs": 32, "rungs": 2, "sweeps": 6}
+    settings = {"runs": 32, "rungs": 2, "sweeps": 6, "prior_only": True}
     sampler = sampler_of(any_patterns(tips), "JC", EXPONENTIAL, **settings)
     samples = prior_samples(sampler, 120)
     sizes = Counter(min(len(s), tips - len(s)) for row in samples for s in split_of(row))
@@ -118,7 +126,7 @@ def test_prior_of_topologies_is_uniform(tips: int) -> None:
     ids=["exponential", "gamma-dirichlet"],
 )
 def test_prior_of_the_tree_length(priors: Priors, twin) -> None:
-    sampler = sampler_of(any_patterns(7), "JC", priors, runs=64, rungs=1, sweeps=4)
+    sampler = sampler_of(any_patterns(7), "JC", priors, prior_only=True, runs=64, rungs=1, sweeps=4)
     totals = [ChainTree(row).lengths[1:].sum() for row in prior_samples(sampler, 60)]
     quantiles = twin.cdf(np.array(totals))
     counts = np.histogram(quantiles, 10, (0, 1))[0] / len(quantiles)
@@ -126,8 +134,9 @@ def test_prior_of_the_tree_length(priors: Priors, twin) -> None:
 
 
 def test_prior_of_parameters() -> None:
-    sampler = sampler_of(any_patterns(5), "HKY+G4", EXPONENTIAL, runs=64, rungs=1, burn_in=300)
-    sampler.engine.load_weights(np.zeros((1, len(sampler.engine._patterns.weights))))
+    sampler = sampler_of(
+        any_patterns(5), "HKY+G4", EXPONENTIAL, prior_only=True, runs=64, rungs=1, burn_in=300
+    )
     while not sampler.is_sampling:
         sampler.advance()
     values = []

@@ -37,6 +37,7 @@ from mltree.sampling.sampler import (
     first_tree,
     hang_tree,
 )
+from mltree.sampling.shares import ChainData, Shares
 from mltree.system.arrays import Float64
 
 BOUNDS = (1e-8, 100.0)
@@ -110,25 +111,29 @@ class JointSampler:
         layout = layout_of(info, "native", patterns, categories).of(patterns)
         engine = Session(info.handle, patterns, layout, BOUNDS)
         settings = SamplerSettings(runs=CHAINS, rungs=1, seed=seed)
-        self.sampler = Sampler(engine, TIPS, model, priors, settings)
-        self.sampler.points = drawn_points(self.sampler.space, CHAINS, self.rng)
-        for program in (self.sampler._sweeps, self.sampler._decision):
+        data = ChainData(tips=TIPS, space=ModelSpace(model, priors), weights=patterns.weights)
+        shares = Shares([engine], data)
+        (share,) = shares._own._shares
+        for sweeps in (0, 1):  # each chain has weights of its own
+            program = share._program(CHAINS, sweeps, 0)
             program.stages[0].records["weights"] = np.arange(CHAINS)
             program.cases["weights"] = np.arange(CHAINS)
+        self.engine, self.patterns = engine, patterns
+        self.sampler = Sampler(shares, data, priors, settings)
+        self.sampler.points = drawn_points(self.sampler.space, CHAINS, self.rng)
 
     def draw_data(self) -> None:
         """Draw data under each chain's state, and compute their lnL."""
         sampler = self.sampler
-        sampler._arrays = sampler.space.arrays(sampler.points)
+        (stack,) = sampler.space.stacks(sampler.points)
         rows = np.empty((CHAINS, 4**TIPS))
-        for row, words, (arrays,) in zip(rows, sampler.words, sampler._arrays, strict=True):
-            shares = chances(words, arrays, sampler.engine._patterns.codes)
+        for row, words, arrays in zip(rows, sampler.words, stack, strict=True):
+            shares = chances(words, arrays, self.patterns.codes)
             assert shares.sum() == pytest.approx(1, abs=1e-9)
             row[:] = self.rng.multinomial(SITES, shares / shares.sum())
-        sampler.engine.load_weights(rows)
+        self.engine.load_weights(rows)
         sampler.words[:, Chain.HEAT], sampler.words[:, Chain.PROPOSAL] = 1, 0
-        sampler._load(sampler._arrays)
-        sampler._run(sampler._decision)
+        sampler._launch(0)
 
     def statistics(self) -> Float64:
         """f64[C, q] of the present states."""

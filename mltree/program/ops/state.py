@@ -13,7 +13,7 @@ import numpy as np
 import numpy.typing as npt
 
 from mltree.data.patterns import Patterns, SiteSystems
-from mltree.models.eigen import ModelArrays, Series, rate_matrix, series_of
+from mltree.models.eigen import ModelArrays, ModelStack, Series, rate_matrix, series_of
 from mltree.models.portable import product
 from mltree.program import contract
 from mltree.program.contract import FAR_COUNT, SCALE_BITS_DOUBLE
@@ -84,7 +84,7 @@ def series_rows(models: Sequence[ModelArrays]) -> tuple[Float64, Int32]:
 
     See ``opencl/series.h``; NO_SERIES where the eigen system gives every entry of P.
     """
-    direct = np.array([model.direct for model in models]).reshape(len(models), -1)
+    direct = _stacked(models)[5].reshape(len(models), -1)
     places = np.full(direct.shape, contract.NO_SERIES, np.int32)
     starts: dict[Series, int] = {}
     size = 0
@@ -99,6 +99,8 @@ def series_rows(models: Sequence[ModelArrays]) -> tuple[Float64, Int32]:
 
 def _stacked(models: Sequence[ModelArrays]) -> list[Float64]:
     """The arrays of models, with an axis of models in front."""
+    if isinstance(models, ModelStack):
+        return models.tables
     return [
         np.concatenate([np.atleast_1d(table) for table in tables]).reshape(
             len(models), *tables[0].shape

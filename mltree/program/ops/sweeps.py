@@ -46,12 +46,14 @@ from mltree.system.arrays import Float64
 
 SWEEP = record(
     "case:case model:model weights:weights slot:writes last_slot:writes p:makes "
-    "last_p:makes state:length last_state:length tips sweeps regrafts team",
+    "last_p:makes state:length last_state:length tips sweeps regrafts team probe:weights probes "
+    "log:length last_log:length",
     "SWEEP",
 )
 """A chain of ``tips`` taxa: its CLAs, P matrices and words (:class:`mltree.program.contract.Chain`)
 from ``slot``, ``p`` and ``state`` on. A proposed model has the rows behind those of its model.
-``team`` work-groups share it, as many as share every other chain of the stage."""
+``team`` work-groups share it, as many as share every other chain of the stage. At its end the lnL
+under ``probes`` rows of weights, from ``probe`` on, lie from ``log`` on among the lengths."""
 
 OPERATIONS_A_NODE = 12
 """Operations on all patterns of a sweep, for each node of the tree; a regraft takes four more."""
@@ -140,7 +142,9 @@ class Sweeps(TableStage):
         return int((each * (OPERATIONS_A_NODE + of_regrafts)).sum())
 
 
-class _EdgeSums(NamedTuple):
+class EdgeSums(NamedTuple):
+    """The lnL at a branch, and its derivatives in the length."""
+
     lnl: float
     slope: float
     curve: float
@@ -165,15 +169,19 @@ class Replica:
 
     def __init__(self, state: ReferenceState, chain: Row) -> None:
         self._state, self._chain = state, chain
-        end = chain.state + chain_words(chain.tips)
-        self.words = state.lengths[chain.state : end]
-        self.tree = ChainTree(self.words)
+        self._read()
         self._heat = float(self.words[Chain.HEAT])
         self._sweep = int(self.words[Chain.SWEEP])
         self.lnl = float(self.words[Chain.LNL])
-        self._model = chain.model
+        self._model, self._weights = chain.model, chain.weights
         self._up: dict[int, list[ScaledCla]] = {}
         self._down: dict[int, list[ScaledCla]] = {}
+
+    def _read(self) -> None:
+        """Take the views of the chain's words."""
+        start = self._chain.state
+        self.words = self._state.lengths[start : start + chain_words(self._chain.tips)]
+        self.tree = ChainTree(self.words)
 
     def sweep(self, regrafts: int) -> None:
         """All moves of a sweep."""
@@ -184,8 +192,12 @@ class Replica:
         self._sweep += 1
 
     def finish(self) -> None:
-        """Leave the lnL and the number of sweeps in the chain's words."""
+        """Leave the lnL and the number of sweeps in the chain's words, and what probes find."""
         self.words[Chain.LNL], self.words[Chain.SWEEP] = self.lnl, self._sweep
+        chain = self._chain
+        for number in range(chain.probes):
+            self._weights = chain.probe + number
+            self._state.lengths[chain.log + number] = self.whole_lnl()
 
     # Likelihoods of the patterns.
 
@@ -233,20 +245,25 @@ class Replica:
             terms = np.einsum("k,lki,lki,lki->lk", row.weights, row.frequencies, a.values, b.values)
             (likelihood,), least = over_categories(terms[None], a.counts + b.counts)
             of_patterns = np.log(likelihood) - least * LN_SCALE
-            lnl += float(self._state.add_up(self._chain.weights, of_patterns))
+            lnl += float(self._state.add_up(self._weights, of_patterns))
         return lnl
 
-    def _at_edge(self, v: int, length: float) -> _EdgeSums:
+    def _at_edge(self, v: int, length: float) -> EdgeSums:
         """The lnL and its derivatives in the length of the branch above v."""
+        return self._sums_across(self._below(v)[0], self._above(v)[0], length)
+
+    def _sums_across(
+        self, below: list[ScaledCla], above: list[ScaledCla], length: float
+    ) -> EdgeSums:
+        """The lnL and its derivatives in the length of a branch between two sides."""
         sums = np.zeros(3)
-        below, above = self._below(v)[0], self._above(v)[0]
         for part, a, b in zip(self._parts(), below, above, strict=True):
             self._state.part = part
             p, _ = matrices_of(self._state, self._model, length)
             seen = ScaledCla(np.einsum("lkij,lkj->lki", p, b.values), b.counts)
             of_patterns = lnl_and_slopes(self._state.model(self._model), a, seen)
-            sums += self._state.add_up(self._chain.weights, of_patterns.T)
-        return _EdgeSums(*sums.tolist())
+            sums += self._state.add_up(self._weights, of_patterns.T)
+        return EdgeSums(*sums.tolist())
 
     def whole_lnl(self) -> float:
         """Compute what is below every node, and the lnL across the branch of tip 0."""
@@ -324,7 +341,7 @@ class Replica:
                 self.whole_lnl()
         self._count(Move.SCALE, taken)
 
-    def _fitted(self, v: int, t: float, total: float, at: _EdgeSums) -> _Gamma:
+    def _fitted(self, v: int, t: float, total: float, at: EdgeSums) -> _Gamma:
         k, power = self._shape(v), float(self.words[Chain.POWER])
         slope = self._heat * at.slope + k / t + power / total - float(self.words[Chain.RATE])
         curve = self._heat * at.curve - k / t**2 - power / total**2

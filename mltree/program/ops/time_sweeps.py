@@ -1,0 +1,811 @@
+"""TIME_SWEEPS: Markov chain Monte Carlo over trees with a time axis, a chain a record.
+
+A state has heights of nodes, rates of branches, a clock, and the scalars of their priors; a branch
+of duration d has the length ``clock * rate * d``. Each move leaves the heated posterior
+L(x)^heat prior(x) what it is. Ratios beside that of posteriors:
+
+SPREAD, SIZE, GROWTH, FRACTION, PRECISION, CELL
+              A scalar times e^s, s uniform: e^s; a real scalar, or the log of a size, plus s: 1.
+CLOCK, TREE, UP_DOWN
+              The clock times e^s: e^s. The n heights of inner nodes times e^s: e^(n s). Both, the
+              clock divided: e^((n - 1) s).
+STRETCH       The spread of log-normal rates times e^s, every rate as many deviations from the mean
+              as before: of the prior's ratio only the spread's own is left, times e^s.
+REGRAFT       CHOOSE: a subtree is pruned, and one of the branches that are there at the height that
+              it hung from chosen by L^heat (Gibbs among fixed heights: ratio of what depends on
+              the topology but L, which is calibrations, and rates of white noise).
+REHANG        The same at another height, the duration of the subtree's branch times e^s. With W(h)
+              the sum of L^heat over the branches at height h: W(new) / W(old) * e^s, and no L.
+INTERCHANGE   CHOOSE: one of the topologies around an inner branch in which parents are older than
+              children, all heights kept, by L^heat (Gibbs). Calibrations: their ratio.
+HEIGHT, TIP   A node's height, uniform between its bounds: 1.
+ROOT          The duration of the root's shorter branch times e^s: e^s.
+DISTANCE      A height as by HEIGHT or ROOT, and the rates around it times old duration over new:
+              lnL stays, the ratio has the product of those factors.
+RATE          DRAW: a log-rate from the normal distribution that has the first two derivatives of
+              the log-posterior at the present one; the ratio has the densities there and back.
+MODEL         ACCEPT: a model that the host has proposed, with the ratio that it has computed.
+
+The root's branch has a rate as well, which nothing depends on: a node keeps its rate where it goes,
+and the root may change without a Jacobian. Interchanges, heights and rates are visited along the
+outline of the tree, as in SWEEPS. Kernels compute lnL from what is below and above a node; here it
+is computed anew from the whole tree.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Iterator, Sequence
+from typing import NamedTuple
+
+import numpy as np
+
+from mltree.program.contract import (
+    CALIBRATION_WORDS,
+    CHAIN_WORDS,
+    FIRST_TIME_MOVE,
+    LEAST_PRECISION,
+    MOST_SHIFT,
+    MOVE_STRIDE,
+    PRIOR_WALKS,
+    SCALAR_WORDS,
+    SPARE_LENGTHS,
+    TEAM_WORDS,
+    TIME_WORDS,
+    Calibration,
+    Chain,
+    ClockKind,
+    Function,
+    PriorKind,
+    Scalar,
+    TimeChain,
+    TimeMove,
+    TreePriorKind,
+)
+from mltree.program.ops.operation import Kernel, LaunchShape, Row, TableStage
+from mltree.program.ops.state import ReferenceState, ScaledCla
+from mltree.program.ops.sweeps import OPERATIONS_A_NODE, SWEEP, EdgeSums, Replica, Side
+from mltree.program.random_numbers import Stream
+from mltree.system.arrays import Float64
+
+
+class TimeShape(NamedTuple):
+    """Sizes on which the words of a time tree's chain depend."""
+
+    tips: int
+    cells: int = 0
+    """Cells of a skygrid."""
+    calibrations: int = 0
+    members: int = 0
+    """Tips of all calibrations."""
+
+    @property
+    def nodes(self) -> int:
+        """Nodes of the tree."""
+        return 2 * self.tips - 1
+
+    @property
+    def words(self) -> int:
+        """Words of a chain's state."""
+        of_nodes = 11 * self.nodes + SPARE_LENGTHS
+        of_priors = 3 * self.cells + CALIBRATION_WORDS * self.calibrations + self.members
+        return CHAIN_WORDS + of_nodes + TEAM_WORDS + TIME_WORDS + of_priors
+
+    @property
+    def slots(self) -> int:
+        """CLA slots of a chain: below every inner node, and above every node."""
+        return self.tips - 1 + self.nodes
+
+
+class TimeTreeWords:
+    """Views into a chain's words f64[n]: see :class:`mltree.program.contract.TimeChain`."""
+
+    def __init__(self, words: Float64, shape: TimeShape) -> None:
+        self.words, self.shape = words, shape
+        nodes, at = shape.nodes, CHAIN_WORDS
+
+        def take(count: int) -> Float64:
+            nonlocal at
+            at += count
+            return words[at - count : at]
+
+        self.lengths = take(nodes)
+        take(SPARE_LENGTHS)
+        self.parent, self.left, self.right, self.spare = (take(nodes) for _ in range(4))
+        take(TEAM_WORDS)
+        self.time = take(TIME_WORDS)
+        self.heights, self.rates, self.earliest, self.latest, self.warped, self.before = (
+            take(nodes) for _ in range(6)
+        )
+        self.cells = take(3 * shape.cells).reshape(3, -1)
+        """Log sizes, waiting and events of a skygrid's cells."""
+        self.calibrations = take(CALIBRATION_WORDS * shape.calibrations).reshape(-1, 9)
+        self.members = take(shape.members)
+        ends = slice(TimeChain.SCALARS, TimeChain.SCALARS + SCALAR_WORDS * len(Scalar))
+        self.scalars = self.time[ends].reshape(-1, SCALAR_WORDS)
+        """Value, kind of the prior and its arguments, of each scalar."""
+        self.nodes, self.tips = nodes, shape.tips
+
+    @property
+    def root(self) -> int:
+        """The number of the root."""
+        return int(self.time[TimeChain.ROOT])
+
+    @property
+    def clock(self) -> float:
+        """The rate of the clock."""
+        return float(self.scalars[Scalar.CLOCK, 0])
+
+    def sibling(self, v: int) -> int:
+        """The other child of a node's parent."""
+        u = int(self.parent[v])
+        return int(self.right[u] if self.left[u] == v else self.left[u])
+
+    def hang(self, u: int, before: int, after: int) -> None:
+        """Put a subtree where another hangs from u."""
+        (self.left if self.left[u] == before else self.right)[u] = after
+        self.parent[after] = u
+
+    def preorder(self, top: int | None = None) -> Iterator[int]:
+        """Nodes from the root or another one down, parents first."""
+        waiting = [self.root if top is None else top]
+        while waiting:
+            v = waiting.pop()
+            yield v
+            if v >= self.tips:
+                waiting += [int(self.right[v]), int(self.left[v])]
+
+    def duration(self, v: int) -> float:
+        """The duration of the branch above v; 1 at the root."""
+        if v == self.root:
+            return 1.0
+        return float(self.heights[int(self.parent[v])] - self.heights[v])
+
+    def length(self, v: int) -> float:
+        """Length of the branch above v, expected substitutions per site; unbounded."""
+        return self.clock * float(self.rates[v]) * self.duration(v)
+
+    def older_child(self, v: int) -> float:
+        """The height of a node's older child."""
+        return float(max(self.heights[int(self.left[v])], self.heights[int(self.right[v])]))
+
+    def calibrated_node(self, row: Float64) -> int:
+        """The node that a calibration is about; -1 where its tips are no group and should be."""
+        first, count = int(row[Calibration.FIRST]), int(row[Calibration.COUNT])
+        tips = self.members[first : first + count].astype(np.int64).tolist()
+        lines = []
+        for tip in tips:
+            line = [tip]
+            while self.parent[line[-1]] >= 0:
+                line.append(int(self.parent[line[-1]]))
+            lines.append(line)
+        shared = set(lines[0]).intersection(*lines[1:])
+        top = next(v for v in lines[0] if v in shared)
+        below = sum(v < self.tips for v in self.preorder(top))
+        if row[Calibration.IS_GROUP] and below != count:
+            return -1
+        return int(self.parent[top]) if row[Calibration.IS_STEM] and top != self.root else top
+
+
+class TimeSweeps(TableStage):
+    """Sweeps of Markov chains over trees with a time axis."""
+
+    name = "TIME_SWEEPS"
+    number = 10
+    layouts = (SWEEP,)
+    kernel = Kernel("time_sweeps")
+    function = Function.SWEEP
+    line = "{sweeps} sweeps of the time tree at {state}, {tips} tips, {case}"
+
+    def formula(self, state: ReferenceState, chain: Row) -> None:
+        replica = TimeReplica(state, chain)
+        replica.decide_model()
+        for _ in range(chain.sweeps):
+            replica.sweep(chain.regrafts)
+        replica.finish()
+
+    def compute(self, state: ReferenceState) -> None:
+        for row in self.records:
+            self.formula(state, Row(row))
+
+    def jobs(self, shape: LaunchShape) -> int:
+        return int(self.records["team"].sum())
+
+    @property
+    def is_joint(self) -> bool:
+        """True where a chain has several work-groups."""
+        return int(self.records["team"].max(initial=1)) > 1
+
+    @property
+    def site_steps(self) -> int:
+        each = self.records["tips"] * self.records["sweeps"] * 2
+        of_regrafts = 4 * (2 + 2 * self.records["regrafts"])
+        return int((each * (OPERATIONS_A_NODE + of_regrafts)).sum())
+
+
+def log_density(kind: int, a: float, b: float, x: float) -> float:
+    """Natural log of a density without its constant; -inf out of its support."""
+    if kind in (PriorKind.LOG_NORMAL, PriorKind.GAMMA) and x <= 0:
+        return -math.inf
+    if kind == PriorKind.UNIFORM:
+        return 0.0 if a <= x <= b else -math.inf
+    if kind == PriorKind.BETA:
+        return (a - 1) * math.log(x) + (b - 1) * math.log1p(-x) if 0 < x < 1 else -math.inf
+    formulae: dict[PriorKind, Callable[[], float]] = {
+        PriorKind.LOG_NORMAL: lambda: -(((math.log(x) - a) / b) ** 2) / 2 - math.log(x),
+        PriorKind.GAMMA: lambda: (a - 1) * math.log(x) - b * x,
+        PriorKind.NORMAL: lambda: -(((x - a) / b) ** 2) / 2,
+        PriorKind.LAPLACE: lambda: -abs(x - a) / b,
+    }
+    return float(formulae[PriorKind(kind)]()) if kind != PriorKind.FIXED else 0.0
+
+
+class TimePriors:
+    """The natural logs of the priors of a time tree, without constants."""
+
+    def __init__(self, tree: TimeTreeWords) -> None:
+        self.tree = tree
+        self._kind = int(tree.time[TimeChain.TREE_KIND])
+        self._clock = int(tree.time[TimeChain.CLOCK_KIND])
+
+    def value(self, which: Scalar) -> float:
+        """The value of a scalar."""
+        return float(self.tree.scalars[which, 0])
+
+    def of_scalar(self, which: Scalar) -> float:
+        """Of a scalar."""
+        x, kind, a, b = self.tree.scalars[which].tolist()
+        return log_density(int(kind), a, b, x)
+
+    def warp(self, height: float) -> float:
+        """The integral of 1 / N up to a height."""
+        if self._kind == TreePriorKind.SKYGRID:
+            width, cell = float(self.tree.time[TimeChain.CELL_WIDTH]), self._cell(height)
+            inverse = np.exp(-self.tree.cells[0])
+            return float(width * inverse[:cell].sum() + (height - cell * width) * inverse[cell])
+        growth = self.value(Scalar.GROWTH)
+        grown = math.expm1(growth * height) / growth if growth else height
+        return grown / self.value(Scalar.SIZE)
+
+    def _cell(self, height: float) -> int:
+        width = float(self.tree.time[TimeChain.CELL_WIDTH])
+        return min(int(height / width), self.tree.shape.cells - 1)
+
+    def of_heights(self) -> float:
+        """Of all heights: births and deaths (Gernhard 2008, eq. 5 with BEAST's root), or pairs."""
+        tree = self.tree
+        heights = tree.heights
+        inner = heights[tree.tips :].tolist()
+        if self._kind == TreePriorKind.BIRTH_DEATH:
+            r, a = self.value(Scalar.SIZE), self.value(Scalar.GROWTH)
+            sampled, n = self.value(Scalar.FRACTION), tree.tips
+
+            def seen(h: float) -> float:
+                return math.log(sampled + (1 - sampled - a) * math.exp(-r * h))
+
+            top = float(heights[tree.root])
+            of_root = -r * top - seen(top) + (n - 1) * math.log(r * sampled) + n * math.log1p(-a)
+            return of_root + sum(-r * h - 2 * seen(h) for h in inner)
+        order = sorted(range(tree.nodes), key=lambda v: (heights[v], v))
+        total, lineages = 0.0, 0
+        for v, following in zip(order, [*order[1:], order[-1]], strict=True):
+            lineages += 1 if v < tree.tips else -1
+            waited = self.warp(float(heights[following])) - self.warp(float(heights[v]))
+            total -= lineages * (lineages - 1) / 2 * waited
+        return total + sum(map(self._log_inverse_size, inner))
+
+    def _log_inverse_size(self, height: float) -> float:
+        if self._kind == TreePriorKind.SKYGRID:
+            return -float(self.tree.cells[0, self._cell(height)])
+        return self.value(Scalar.GROWTH) * height - math.log(self.value(Scalar.SIZE))
+
+    def of_rate(self, v: int) -> float:
+        """Of the rate of the branch above v."""
+        rate, spread = float(self.tree.rates[v]), self.value(Scalar.SPREAD)
+        if self._clock == ClockKind.LOG_NORMAL:
+            z = (math.log(rate) + spread**2 / 2) / spread
+            return -z * z / 2 - math.log(spread) - math.log(rate)
+        shape = self.shape_of_rate(v)
+        constant = shape * math.log(shape) - math.lgamma(shape)
+        return constant + (shape - 1) * math.log(rate) - shape * rate
+
+    def shape_of_rate(self, v: int) -> float:
+        """Shape of the Gamma distribution of the rate above v; precision of a log-rate."""
+        spread = self.value(Scalar.SPREAD)
+        if self._clock == ClockKind.WHITE_NOISE:
+            root = v == self.tree.root
+            return 1.0 if root else self.tree.clock * self.tree.duration(v) / spread
+        return 1 / spread**2
+
+    def of_rates(self) -> float:
+        """Of all rates."""
+        if self._clock == ClockKind.STRICT:
+            return 0.0
+        return sum(map(self.of_rate, range(self.tree.nodes)))
+
+    def of_ages(self) -> float:
+        """Of the ages of calibrated groups."""
+        total = 0.0
+        for row in self.tree.calibrations:
+            node = self.tree.calibrated_node(row)
+            if node < 0:
+                return -math.inf
+            kind, a, b, offset = row[: Calibration.OFFSET + 1].tolist()
+            total += log_density(int(kind), a, b, float(self.tree.heights[node]) - offset)
+        return total
+
+    def of_cells(self) -> float:
+        """Of the log sizes of a skygrid's cells (Gill et al. 2013); the first has SIZE's prior."""
+        sizes, precision = self.tree.cells[0], self.value(Scalar.PRECISION)
+        if not len(sizes):
+            return 0.0
+        _, kind, a, b = self.tree.scalars[Scalar.SIZE].tolist()
+        first = float(sizes[0])
+        steps = float((np.diff(sizes) ** 2).sum())
+        of_steps = (len(sizes) - 1) / 2 * math.log(precision) - precision / 2 * steps
+        return log_density(int(kind), a, b, math.exp(first)) + first + of_steps
+
+    def total(self) -> float:
+        """Of everything that a chain's words have."""
+        is_grid = self._kind == TreePriorKind.SKYGRID
+        scalars = [which for which in Scalar if not (is_grid and which == Scalar.SIZE)]
+        parts = [self.of_heights(), self.of_rates(), self.of_ages(), self.of_cells()]
+        return sum(parts) + sum(map(self.of_scalar, scalars))
+
+
+class _Normal(NamedTuple):
+    mean: float
+    precision: float
+
+    def log_density(self, x: float) -> float:
+        return math.log(self.precision) / 2 - self.precision / 2 * (x - self.mean) ** 2
+
+
+_REAL = (Scalar.GROWTH, Scalar.FRACTION)
+
+
+class TimeReplica(Replica):
+    """A chain of the reference, move by move."""
+
+    tree: TimeTreeWords  # type: ignore[assignment]
+
+    def _time_shape(self) -> TimeShape:
+        """The chain's shape, by the numbers in its words."""
+        chain = self._chain
+        nodes = 2 * chain.tips - 1
+        start = chain.state + CHAIN_WORDS + SPARE_LENGTHS + 5 * nodes + TEAM_WORDS
+        time = self._state.lengths[start : start + TIME_WORDS]
+        cells, calibrations = int(time[TimeChain.CELLS]), int(time[TimeChain.CALIBRATIONS])
+        shape = TimeShape(chain.tips, cells, calibrations)
+        return shape._replace(members=chain.last_state + 1 - chain.state - shape.words)
+
+    def _read(self) -> None:
+        shape = self._time_shape()
+        self.words = self._state.lengths[self._chain.state : self._chain.state + shape.words]
+        self.tree = TimeTreeWords(self.words, shape)
+        self.priors = TimePriors(self.tree)
+
+    def sweep(self, regrafts: int) -> None:
+        """All moves of a sweep."""
+        self.walk_priors()
+        if self._is_relaxed:
+            self.draw_rate(self.tree.root, self.tree.nodes * 4)
+        self.stretch()
+        for move in (TimeMove.CLOCK, TimeMove.TREE, TimeMove.UP_DOWN):
+            self.scale_all(move)
+        for number in range(regrafts):
+            self.regraft_timed(number, is_moving=True)
+            self.regraft_timed(number, is_moving=False)
+        self.tour()
+        self._sweep += 1
+
+    def finish(self) -> None:
+        """Leave lnL, lengths and calibrated nodes in the chain's words."""
+        super().finish()
+        tree = self.tree
+        for v in range(tree.nodes):
+            if v != tree.root:
+                tree.lengths[v] = self._length(v)
+            tree.warped[v] = self.priors.warp(float(tree.heights[v])) if self._has_pairs else 0
+        for row in tree.calibrations:
+            row[Calibration.NODE] = tree.calibrated_node(row)
+
+    @property
+    def _has_pairs(self) -> bool:
+        return int(self.tree.time[TimeChain.TREE_KIND]) != TreePriorKind.BIRTH_DEATH
+
+    @property
+    def _is_relaxed(self) -> bool:
+        return int(self.tree.time[TimeChain.CLOCK_KIND]) != ClockKind.STRICT
+
+    # Likelihoods.
+
+    def _bounded(self, length: float) -> float:
+        low, high = self._state.bounds
+        return min(max(length, low), high)
+
+    def _length(self, v: int) -> float:
+        """Length above v; of a child of the root, both children's together."""
+        length = self.tree.length(v)
+        if self.tree.parent[v] == self.tree.root:
+            length += self.tree.length(self.tree.sibling(v))
+        return self._bounded(length)
+
+    def _below(self, v: int) -> Side:
+        return self._seen_up(v), self._length(v)
+
+    def _seen_up(self, v: int) -> list[ScaledCla]:
+        """CLAs of what is below v."""
+        if v < self.tree.tips:
+            return self._operand(v)
+        children = int(self.tree.left[v]), int(self.tree.right[v])
+        return self._joined(*(self._below(child) for child in children))
+
+    def _seen_down(self, v: int) -> list[ScaledCla]:
+        """CLAs of what is above the branch of v."""
+        other, u = self.tree.sibling(v), int(self.tree.parent[v])
+        if u == self.tree.root:
+            return self._seen_up(other)
+        return self._joined(self._below(other), (self._seen_down(u), self._length(u)))
+
+    def _sums_at(self, v: int, length: float) -> EdgeSums:
+        return self._sums_across(self._seen_up(v), self._seen_down(v), length)
+
+    def whole_lnl(self) -> float:
+        """Compute lnL across the branch between the root's children."""
+        left = int(self.tree.left[self.tree.root])
+        return self._sums_at(left, self._length(left)).lnl
+
+    # Moves.
+
+    def _stream_of(self, move: TimeMove, number: int = 0) -> Stream:
+        words = self.words.tolist()
+        seed = int(words[Chain.SEED_LOW]) | int(words[Chain.SEED_HIGH]) << 16
+        counter = int(words[Chain.REPLICA]), self._sweep
+        which = (FIRST_TIME_MOVE + move) * MOVE_STRIDE + number
+        return Stream(seed, int(words[Chain.RUN]), *counter, which)
+
+    def _tell(self, move: TimeMove, *, taken: bool) -> None:
+        self.tree.time[TimeChain.TRIED + move] += 1
+        self.tree.time[TimeChain.TAKEN + move] += taken
+
+    def _step_of(self, move: TimeMove, stream: Stream) -> float:
+        return float(self.tree.time[TimeChain.WINDOWS + move]) * (stream.uniform() - 0.5)
+
+    def _is_free(self, which: Scalar) -> bool:
+        return bool(self.tree.scalars[which, 1] != PriorKind.FIXED)
+
+    def _prior(self) -> float:
+        return self.priors.total()
+
+    def _decide(self, stream: Stream, kept: Float64, log_ratio: float, lnl: float) -> bool:
+        """Accept the state in the words, or go back to those that were kept."""
+        taken = is_accepted(stream, log_ratio)
+        if taken:
+            self.lnl = lnl
+        else:
+            self.words[:] = kept
+        return taken
+
+    def walk_priors(self) -> None:
+        """The scalars of priors, which have no say in the likelihood."""
+        is_grid = int(self.tree.time[TimeChain.TREE_KIND]) == TreePriorKind.SKYGRID
+        of_grid = ((Scalar.PRECISION, TimeMove.PRECISION),)
+        of_others = (
+            (Scalar.SIZE, TimeMove.SIZE),
+            (Scalar.GROWTH, TimeMove.GROWTH),
+            (Scalar.FRACTION, TimeMove.FRACTION),
+        )
+        for number in range(PRIOR_WALKS):
+            self._walk(Scalar.SPREAD, TimeMove.SPREAD, number)
+            for cell in range(self.tree.shape.cells if is_grid else 0):
+                self._walk_cell(cell, number)
+            for which, move in of_grid if is_grid else of_others:
+                self._walk(which, move, number)
+
+    def _walk(self, which: Scalar, move: TimeMove, number: int) -> None:
+        if not self._is_free(which):
+            return
+        stream, kept = self._stream_of(move, number), self.words.copy()
+        step, before = self._step_of(move, stream), self._prior()
+        scalar = self.tree.scalars[which]
+        scalar[0] = scalar[0] + step if which in _REAL else scalar[0] * math.exp(step)
+        taken = self.priors.of_scalar(which) > -math.inf
+        if taken:
+            ratio = self._prior() - before + (0 if which in _REAL else step)
+            taken = self._decide(stream, kept, ratio, self.lnl)
+        else:
+            self.words[:] = kept
+        self._tell(move, taken=taken)
+
+    def _walk_cell(self, cell: int, number: int) -> None:
+        place = number * self.tree.shape.cells + cell
+        stream, kept = self._stream_of(TimeMove.CELL, place), self.words.copy()
+        before = self._prior()
+        self.tree.cells[0, cell] += self._step_of(TimeMove.CELL, stream)
+        taken = self._decide(stream, kept, self._prior() - before, self.lnl)
+        self._tell(TimeMove.CELL, taken=taken)
+
+    def scale_all(self, move: TimeMove) -> None:
+        """All heights, the clock, or the clock against all heights."""
+        of_clock, of_heights = move != TimeMove.TREE, move != TimeMove.CLOCK
+        if of_clock and not self._is_free(Scalar.CLOCK):
+            return
+        stream, kept, tree = self._stream_of(move), self.words.copy(), self.tree
+        step, before = self._step_of(move, stream), self._prior()
+        jacobian = 0
+        if of_heights:
+            tree.heights[tree.tips :] *= math.exp(step)
+            jacobian += tree.tips - 1
+        if of_clock:
+            tree.scalars[Scalar.CLOCK, 0] *= math.exp(-step if of_heights else step)
+            jacobian += -1 if of_heights else 1
+        inner = range(tree.tips, tree.nodes)
+        taken = all(tree.heights[v] > tree.older_child(v) for v in inner)
+        taken = taken and self.priors.of_scalar(Scalar.CLOCK) > -math.inf
+        if taken:
+            ratio = self._prior() - before + jacobian * step
+            lnl = self.whole_lnl()
+            ratio += self._heat * (lnl - self.lnl)
+            taken = self._decide(stream, kept, ratio, lnl)
+        else:
+            self.words[:] = kept
+        self._tell(move, taken=taken)
+
+    def stretch(self) -> None:
+        """The spread of log-normal rates, and all deviations from their mean."""
+        is_log_normal = int(self.tree.time[TimeChain.CLOCK_KIND]) == ClockKind.LOG_NORMAL
+        if not is_log_normal or not self._is_free(Scalar.SPREAD):
+            return
+        stream, kept = self._stream_of(TimeMove.STRETCH), self.words.copy()
+        step, scalar = self._step_of(TimeMove.STRETCH, stream), self.tree.scalars[Scalar.SPREAD]
+        before, was = float(scalar[0]), self.priors.of_scalar(Scalar.SPREAD)
+        scalar[0] = after = before * math.exp(step)
+        ratio = self.priors.of_scalar(Scalar.SPREAD) - was + step
+        taken = ratio > -math.inf
+        if taken:
+            z = (np.log(self.tree.rates) + before**2 / 2) / before
+            self.tree.rates[:] = np.exp(z * after - after**2 / 2)
+            lnl = self.whole_lnl()
+            taken = self._decide(stream, kept, ratio + self._heat * (lnl - self.lnl), lnl)
+        else:
+            self.words[:] = kept
+        self._tell(TimeMove.STRETCH, taken=taken)
+
+    def move_height(self, v: int, number: int) -> None:
+        """A node's height, between what is above and below it."""
+        tree, is_tip = self.tree, v < self.tree.tips
+        move = TimeMove.TIP if is_tip else TimeMove.HEIGHT
+        above = float(tree.heights[int(tree.parent[v])])
+        low = float(tree.earliest[v]) if is_tip else tree.older_child(v)
+        high = min(float(tree.latest[v]), above) if is_tip else above
+        if not low < high:
+            return
+        stream, kept, before = self._stream_of(move, number), self.words.copy(), self._prior()
+        tree.heights[v] = low + (high - low) * stream.uniform()
+        lnl = self.whole_lnl()
+        ratio = self._prior() - before + self._heat * (lnl - self.lnl)
+        self._tell(move, taken=self._decide(stream, kept, ratio, lnl))
+
+    def move_root(self, number: int) -> None:
+        """The root's height above its older child."""
+        tree, root = self.tree, self.tree.root
+        stream, kept = self._stream_of(TimeMove.ROOT, number), self.words.copy()
+        step, before = self._step_of(TimeMove.ROOT, stream), self._prior()
+        low = tree.older_child(root)
+        tree.heights[root] = low + (tree.heights[root] - low) * math.exp(step)
+        lnl = self.whole_lnl()
+        ratio = self._prior() - before + step + self._heat * (lnl - self.lnl)
+        self._tell(TimeMove.ROOT, taken=self._decide(stream, kept, ratio, lnl))
+
+    def keep_distance(self, v: int, number: int) -> None:
+        """Another height of v, with rates around it that keep all lengths."""
+        if not self._is_relaxed:
+            return
+        tree, is_root = self.tree, v == self.tree.root
+        stream, kept = self._stream_of(TimeMove.DISTANCE, number), self.words.copy()
+        before, low, ratio = self._prior(), tree.older_child(v), 0.0
+        around = [int(tree.left[v]), int(tree.right[v])] + ([] if is_root else [v])
+        durations = [tree.duration(x) for x in around]
+        if is_root:
+            ratio = self._step_of(TimeMove.ROOT, stream)
+            tree.heights[v] = low + (tree.heights[v] - low) * math.exp(ratio)
+        else:
+            above = float(tree.heights[int(tree.parent[v])])
+            tree.heights[v] = low + (above - low) * stream.uniform()
+        for x, duration in zip(around, durations, strict=True):
+            factor = duration / tree.duration(x)
+            tree.rates[x] *= factor
+            ratio += math.log(factor)
+        taken = self._decide(stream, kept, ratio + self._prior() - before, self.lnl)
+        self._tell(TimeMove.DISTANCE, taken=taken)
+
+    def _fitted(self, v: int, x: float, length: float, at: EdgeSums) -> _Normal:  # type: ignore[override]
+        """The normal distribution of a log-rate with the log-posterior's derivatives at x."""
+        shape, rate = self.priors.shape_of_rate(v), math.exp(x)
+        slope, own, least = shape * (1 - rate), shape * rate, min(shape, 1.0)
+        if int(self.tree.time[TimeChain.CLOCK_KIND]) == ClockKind.LOG_NORMAL:
+            spread = self.priors.value(Scalar.SPREAD)
+            slope, own, least = -(x + spread**2 / 2) * shape, shape, shape
+        slope += self._heat * at.slope * length
+        curve = own - self._heat * (at.curve * length**2 + at.slope * length)
+        precision = max(curve, LEAST_PRECISION * least)
+        most = MOST_SHIFT / math.sqrt(precision)
+        return _Normal(x + min(max(slope / precision, -most), most), precision)
+
+    def draw_rate(self, v: int, number: int) -> None:
+        """Draw the rate of the branch above v."""
+        if not self._is_relaxed:
+            return
+        tree, is_root = self.tree, v == self.tree.root
+        stream, kept, before = self._stream_of(TimeMove.RATE, number), self.words.copy(), 0.0
+        x, scale = math.log(tree.rates[v]), 0.0 if is_root else tree.clock * tree.duration(v)
+        here = EdgeSums(self.lnl, 0, 0) if is_root else self._sums_at(v, self._length(v))
+        forth, before = self._fitted(v, x, scale * float(tree.rates[v]), here), self._prior()
+        drawn = forth.mean + stream.normal() / math.sqrt(forth.precision)
+        tree.rates[v] = math.exp(drawn)
+        there = here if is_root else self._sums_at(v, self._length(v))
+        back = self._fitted(v, drawn, scale * math.exp(drawn), there)
+        ratio = self._prior() - before + drawn - x + self._heat * (there.lnl - here.lnl)
+        ratio += back.log_density(x) - forth.log_density(drawn)
+        self.lnl = here.lnl
+        self._tell(TimeMove.RATE, taken=self._decide(stream, kept, ratio, there.lnl))
+
+    def interchange(self, v: int, number: int) -> None:
+        """Choose one of the topologies around the branch above v."""
+        tree, other = self.tree, self.tree.sibling(v)
+        if not tree.heights[other] < tree.heights[v]:
+            return
+        stream, kept = self._stream_of(TimeMove.INTERCHANGE, number), self.words.copy()
+        left, right, u = int(tree.left[v]), int(tree.right[v]), int(tree.parent[v])
+        noise, ages = self._noise(), self.priors.of_ages()
+
+        def swapped(moved: int) -> tuple[float, float]:
+            self.words[:] = kept
+            tree.hang(u, other, moved)
+            tree.hang(v, moved, other)
+            lnl = self.whole_lnl()
+            return lnl, self._heat * lnl + self._noise() - noise
+
+        stays = self._heat * self.lnl + stream.gumbel()
+        with_right, weight = swapped(right)
+        (with_left, left_weight) = swapped(left)
+        right_moves, left_moves = weight + stream.gumbel(), left_weight + stream.gumbel()
+        self.words[:] = kept
+        taken = right_moves > stays or left_moves > stays
+        if taken:
+            is_right = right_moves > left_moves or not left_moves > stays
+            swapped(right if is_right else left)
+            lnl = with_right if is_right else with_left
+            if len(tree.calibrations):
+                taken = self._decide(stream, kept, self.priors.of_ages() - ages, lnl)
+            self.lnl = lnl if taken else self.lnl
+        self._tell(TimeMove.INTERCHANGE, taken=taken)
+
+    def _noise(self) -> float:
+        """Prior of rates, where it depends on durations."""
+        is_noise = int(self.tree.time[TimeChain.CLOCK_KIND]) == ClockKind.WHITE_NOISE
+        return self.priors.of_rates() if is_noise else 0.0
+
+    def take_out(self, u: int, w: int) -> None:
+        """Put w in the place of its parent u."""
+        g = int(self.tree.parent[u])
+        if g >= 0:
+            self.tree.hang(g, u, w)
+        else:
+            self.tree.parent[w], self.tree.time[TimeChain.ROOT] = -1, w
+
+    def put_in(self, u: int, v: int, x: int) -> None:
+        """Put u, which carries v, between x and its parent, or above x."""
+        tree, g = self.tree, int(self.tree.parent[x])
+        if g >= 0:
+            tree.hang(g, x, u)
+        else:
+            tree.parent[u], tree.time[TimeChain.ROOT] = -1, u
+        (tree.right if tree.left[u] == v else tree.left)[u] = x
+        tree.parent[x] = u
+
+    def regraft_timed(self, number: int, *, is_moving: bool) -> None:
+        """Prune a subtree, and regraft it among the branches of its height, or of another."""
+        move = TimeMove.REHANG if is_moving else TimeMove.REGRAFT
+        tree, stream, kept = self.tree, self._stream_of(move, number), self.words.copy()
+        v = min(int(stream.uniform() * (tree.nodes - 1)), tree.nodes - 2)
+        v += v >= tree.root
+        u, w, before = int(tree.parent[v]), tree.sibling(v), self._prior()
+        low, old = float(tree.heights[v]), float(tree.heights[u])
+        step = self._step_of(move, stream) if is_moving else 0.0
+        height = low + (old - low) * math.exp(step) if is_moving else old
+        if not height > low:
+            self._tell(move, taken=False)
+            return
+        self.take_out(u, w)
+        heights = [old, height] if is_moving else [height]
+        best: list[float] = [-math.inf] * len(heights)
+        chosen, lnls, sums = [-1] * len(heights), [0.0] * len(heights), [-math.inf] * len(heights)
+        places: list[tuple[int, int]] = []
+        top = tree.root
+        places += [(top, n) for n, h in enumerate(heights) if h > tree.heights[top]]
+        for x in self._preorder_above(top, min(heights)):
+            for n, h in enumerate(heights):
+                if x != top and tree.heights[x] < h < tree.heights[int(tree.parent[x])]:
+                    places.append((x, n))
+        for x, n in places:
+            self.put_in(u, v, x)
+            tree.heights[u] = heights[n]
+            lnl = self.whole_lnl()
+            self.take_out(u, x)
+            score = self._heat * lnl + stream.gumbel()
+            if score > best[n]:
+                best[n], chosen[n], lnls[n] = score, x, lnl
+            sums[n] = float(np.logaddexp(sums[n], self._heat * lnl))
+        x = chosen[-1]
+        taken = x >= 0
+        if taken:
+            self.put_in(u, v, x)
+            tree.heights[u] = height
+            ratio = self._prior() - before + step + sums[-1] - sums[0]
+            taken = self._decide(stream, kept, ratio, lnls[-1])
+        else:
+            self.words[:] = kept
+        self._tell(move, taken=taken and (is_moving or x != w))
+
+    def _preorder_above(self, top: int, height: float) -> Iterator[int]:
+        waiting = [top]
+        while waiting:
+            v = waiting.pop()
+            yield v
+            if v >= self.tree.tips and self.tree.heights[v] > height:
+                waiting += [int(self.tree.right[v]), int(self.tree.left[v])]
+
+    def tour(self) -> None:
+        """Visit as many places of the tree's outline as it has, from any of them on."""
+        tree, edges = self.tree, self.tree.nodes - 1
+        place = min(int(self._stream_of(TimeMove.TOUR).uniform() * 2 * edges), 2 * edges - 1)
+        v, descends = place % edges, place < edges
+        v += v >= tree.root
+        for step in range(2 * edges):
+            u = int(tree.parent[v])
+            if descends:
+                if v >= tree.tips:
+                    self.interchange(v, step)
+                    self.keep_distance(v, step)
+                self.move_height(v, step)
+                descends = v >= tree.tips
+                v = int(tree.left[v]) if descends else v
+                continue
+            self.draw_rate(v, step)
+            if v == tree.left[u]:
+                v, descends = int(tree.right[u]), True
+            elif u == tree.root:
+                self.move_root(step)
+                self.keep_distance(u, step)
+                v, descends = int(tree.left[u]), True
+            else:
+                v = u
+
+
+def is_accepted(stream: Stream, log_ratio: float) -> bool:
+    """Decide if a state of this ln ratio takes the place of the present one (ACCEPT)."""
+    return math.log(stream.uniform()) < log_ratio
+
+
+def empty_time_words(chains: int, shape: TimeShape) -> Float64:
+    """f64[chains, words]: states of chains, all zero but for what says their shape."""
+    words = np.zeros((chains, shape.words))
+    for row in words:
+        tree = TimeTreeWords(row, shape)
+        tree.time[TimeChain.CALIBRATIONS] = shape.calibrations
+        tree.time[TimeChain.CELLS] = shape.cells
+        tree.rates[:] = 1
+    return words
+
+
+def write_calibration(
+    tree: TimeTreeWords, number: int, numbers: Sequence[float], tips: Sequence[int]
+) -> None:
+    """Write a calibration's numbers, up to IS_GROUP, and its tips behind those before it."""
+    row, before = tree.calibrations[number], tree.calibrations[:number, Calibration.COUNT]
+    first = int(before.sum())
+    row[: len(numbers)] = numbers
+    row[Calibration.FIRST], row[Calibration.COUNT] = first, len(tips)
+    tree.members[first : first + len(tips)] = tips

@@ -1,0 +1,254 @@
+"""Chains shared out: every device of every rank has some of them, and computes their models.
+
+A share takes the states of its chains and the points that their models are at, and gives back the
+states that a launch leaves. Which device a chain is on changes no bit of it. Letters: C chains of
+a share, n coordinates of a point, P parts.
+"""
+
+from __future__ import annotations
+
+import weakref
+from collections.abc import Callable, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from functools import partial
+from itertools import pairwise
+from typing import NamedTuple, TypeAlias
+
+import numpy as np
+
+from mltree.models.eigen import ModelStack
+from mltree.program import builders
+from mltree.program.engine import NO_CONTROL, ChainEngine, ChainRoom
+from mltree.program.ops.sweeps import chain_slots
+from mltree.program.ops.time_sweeps import TimeShape
+from mltree.program.program import Program
+from mltree.sampling.model_space import ModelSpace
+from mltree.system.arrays import Float64
+from mltree.system.ranks import LONE, Ranks, new_number
+from mltree.system.values import Value
+
+REGRAFTS = 2
+"""Subtrees that a sweep regrafts. DS1: slowest split's ESS a CPU second hardly depends on it."""
+
+
+class Launch(NamedTuple):
+    """What chains do in one launch, or in a share of it."""
+
+    words: Float64
+    """f64[C, words]: states."""
+    points: Float64
+    """f64[C, n]: points that the models are at."""
+    sweeps: int
+    """Sweeps of every chain."""
+    proposed: Float64 | None = None
+    """f64[C, n]: points that are proposed, if any."""
+    group: int = 0
+    """The group of coordinates that the proposed ones differ in."""
+    weights: Float64 | None = None
+    """f64[C, U]: weights of the columns left out, where there are any."""
+
+    def of(self, which: slice) -> Launch:
+        """The launch of some chains."""
+        proposed = None if self.proposed is None else self.proposed[which]
+        weights = None if self.weights is None else self.weights[which]
+        words, points = self.words[which], self.points[which]
+        return self._replace(words=words, points=points, proposed=proposed, weights=weights)
+
+
+class Landed(NamedTuple):
+    """What a launch leaves."""
+
+    words: Float64
+    """f64[C, words]: states."""
+    lnl: Float64
+    """f64[C, 1 + U]: lnL without the columns left out, and that of each of them."""
+
+
+class ChainData(Value, eq=False):
+    """What shares know of the chains, whoever has them."""
+
+    tips: int
+    space: ModelSpace
+    weights: Float64
+    """f64[L]: sites that show each pattern."""
+    left_out: tuple[int, ...] = ()
+    """The U patterns whose sites are unknown, each chain having numbers of its own."""
+    regrafts: int = REGRAFTS
+    time: TimeShape | None = None
+    """The shape of trees with a time axis; None for unrooted ones."""
+
+    @property
+    def slots(self) -> int:
+        """CLA slots of a chain."""
+        return chain_slots(self.tips) if self.time is None else self.time.slots
+
+    def program(self, chains: int, sweeps: int, team: int, probes: int) -> Program:
+        """So many sweeps of every chain."""
+        parts, regrafts = self.space.model.n_parts, self.regrafts
+        if self.time is None:
+            return builders.sweeps(chains, self.tips, parts, sweeps, regrafts, team, probes)
+        return builders.time_sweeps(chains, self.time, parts, sweeps, regrafts, team, probes)
+
+
+Share: TypeAlias = Callable[[Launch], Landed]
+
+
+class ChainShare:
+    """The chains of one device."""
+
+    def __init__(self, engine: ChainEngine, data: ChainData) -> None:
+        self._engine, self._data = engine, data
+        self._programs: dict[tuple[int, int], Program] = {}
+        self._points: Float64 = np.zeros((0, data.space.size))
+        """f64[C, n]: where the models are that are held."""
+        self._tables: list[Float64] = []
+        """f64[C, 2, P, ...] each: arrays of the chains' models, and of those proposed."""
+        self._proposed = self._points
+        self._columns = list(data.left_out)
+        if not self._columns:
+            engine.load_weights(data.weights[None])
+
+    def __call__(self, launch: Launch) -> Landed:
+        """Run a launch."""
+        words, columns = launch.words, self._columns
+        probes = 1 + len(columns) if columns else 0
+        if not len(words):
+            return Landed(words, np.zeros((0, probes)))
+        self._load_models(launch)
+        if columns:
+            self._load_weights(launch)
+        program = self._program(len(words), launch.sweeps, probes)
+        lengths = np.concatenate([words.ravel(), np.zeros(probes * len(words))])
+        result = self._engine.run(program, lengths, NO_CONTROL).lengths
+        after, found = np.split(result, [words.size])
+        return Landed(after.reshape(words.shape).copy(), found.reshape(len(words), probes).copy())
+
+    def _program(self, chains: int, sweeps: int, probes: int) -> Program:
+        key, team = (chains, sweeps), self._engine.chains.team
+        if key not in self._programs:
+            self._programs[key] = self._data.program(chains, sweeps, team, probes)
+        return self._programs[key]
+
+    def _load_models(self, launch: Launch) -> None:
+        """Load the models of each chain, and behind them those that are proposed."""
+        space, points = self._data.space, launch.points
+        self._settle(points)
+        if launch.proposed is not None:
+            parts = space.parts_of(launch.group)
+            stacks = space.stacks(launch.proposed, parts)
+            for number, table in enumerate(self._tables):
+                if len(parts) < space.model.n_parts:
+                    table[:, 1] = table[:, 0]
+                for part, stack in zip(parts, stacks, strict=True):
+                    table[:, 1, part] = stack.tables[number]
+            self._proposed = launch.proposed
+        flat = [table.reshape(-1, *table.shape[3:]) for table in self._tables]
+        self._engine.load_models(ModelStack(flat))
+
+    def _settle(self, points: Float64) -> None:
+        """Take models that were proposed and accepted; compute the others that have changed."""
+        if len(points) != len(self._points):
+            self._tables, self._points = [], np.full_like(points, np.nan)
+            self._proposed = self._points
+        moved = (points != self._points).any(axis=1)
+        if not self._tables or not points.shape[1]:
+            moved[:] = not self._tables
+        taken = moved & (points == self._proposed).all(axis=1) & bool(self._tables)
+        for table in self._tables:
+            table[taken, 0] = table[taken, 1]
+        new = np.flatnonzero(moved & ~taken)
+        if new.size:
+            stacks = self._data.space.stacks(points[new])
+            for number, tables in enumerate(zip(*(s.tables for s in stacks), strict=True)):
+                fresh = np.stack(tables, axis=1)
+                if len(self._tables) <= number:
+                    self._tables.append(np.stack([fresh, fresh], axis=1))
+                self._tables[number][new, 0] = self._tables[number][new, 1] = fresh
+        self._points = points.copy()
+
+    def _load_weights(self, launch: Launch) -> None:
+        """Load each chain's weights, those of the sites that are there, and unit rows."""
+        own, columns, data = launch.weights, self._columns, self._data
+        assert own is not None
+        rows = np.tile(data.weights, (len(own) + 1 + len(columns), 1))
+        rows[: len(own), columns] = own
+        rows[len(own), columns] = 0.0
+        rows[len(own) + 1 :] = 0.0
+        rows[len(own) + 1 + np.arange(len(columns)), columns] = 1.0
+        self._engine.load_weights(rows)
+
+
+class Shares:
+    """The shares of a rank's devices, and of those of other ranks."""
+
+    def __init__(
+        self,
+        engines: Sequence[ChainEngine],
+        data: ChainData,
+        ranks: Ranks = LONE,
+        elsewhere: Callable[[], Sequence[ChainEngine]] | None = None,
+    ) -> None:
+        """``elsewhere``: pickled and called by every other rank, opens engines like these.
+
+        Raises: MltreeError: another rank cannot take part.
+        """
+        self._ranks = LONE
+        self._own = _OfDevices([ChainShare(engine, data) for engine in engines])
+        self._engines = engines
+        if elsewhere is not None and ranks.size > 1:
+            self._ranks, self._number = ranks, new_number()
+            ranks.everywhere(partial(_opened, elsewhere, data), self._number)
+            weakref.finalize(self, ranks.forget, self._number).atexit = False
+
+    @property
+    def room(self) -> ChainRoom:
+        """The room of one device: no number of devices may change what chains do."""
+        return self._engines[0].chains
+
+    def chains_that_fit(self, slots: int) -> int:
+        """Chains of so many CLA slots that all devices have memory for."""
+        least = min(engine.room.most for engine in self._engines) // slots
+        return least * len(self._engines) * self._ranks.size
+
+    def __call__(self, launch: Launch) -> Landed:
+        """Run a launch on all devices of all ranks.
+
+        Raises: MltreeError: another rank has died, or cannot go on.
+        """
+        if self._ranks.size == 1:
+            return self._own(launch)
+        launches = [launch.of(span) for span in _spans(len(launch.words), self._ranks.size)]
+        return _joined(self._ranks.gather(launches, self._own, self._number))
+
+
+class _OfDevices:
+    """The shares of a rank's devices, which run side by side."""
+
+    def __init__(self, shares: Sequence[Share]) -> None:
+        self._shares = shares
+        self._threads = ThreadPoolExecutor(len(shares)) if len(shares) > 1 else None
+
+    def __call__(self, launch: Launch) -> Landed:
+        if self._threads is None:
+            (share,) = self._shares
+            return share(launch)
+        spans = _spans(len(launch.words), len(self._shares))
+        ran = [
+            self._threads.submit(share, launch.of(span))
+            for share, span in zip(self._shares, spans, strict=True)
+        ]
+        return _joined([each.result() for each in ran])
+
+
+def _opened(elsewhere: Callable[[], Sequence[ChainEngine]], data: ChainData) -> Share:
+    """Open another rank's engines, and return the function that it answers with."""
+    return _OfDevices([ChainShare(engine, data) for engine in elsewhere()])
+
+
+def _spans(chains: int, shares: int) -> list[slice]:
+    ends = [chains * number // shares for number in range(shares + 1)]
+    return [slice(first, end) for first, end in pairwise(ends)]
+
+
+def _joined(several: Sequence[Landed]) -> Landed:
+    return Landed(*map(np.concatenate, zip(*several, strict=True)))

@@ -1,0 +1,240 @@
+"""Samplers of data without constant sites (+ASC): exact answers, and Geweke's test."""
+
+from __future__ import annotations
+
+import itertools
+
+import numpy as np
+import pytest
+from conftest import DEVICES, FUZZING, layout_of
+
+from mltree.data.alphabet import BINARY
+from mltree.data.patterns import Ascertainment, Correction, Patterns, with_unseen
+from mltree.device.session import Session
+from mltree.likelihood.left_out import AscertainedPart, LeftOut, ascertained_parts
+from mltree.models.eigen import p_matrices
+from mltree.models.grammar import parse_model
+from mltree.models.partitioned import PartitionModel, alone
+from mltree.program.contract import Chain
+from mltree.program.ops.sweeps import ChainTree
+from mltree.program.random_numbers import Stream
+from mltree.sampling.model_space import ModelSpace
+from mltree.sampling.priors import ExponentialLengths, GammaDistribution, Priors
+from mltree.sampling.sampler import (
+    Sampler,
+    SamplerSettings,
+    empty_words,
+    first_tree,
+    hang_tree,
+)
+from mltree.sampling.shares import ChainData, Shares
+from mltree.system.arrays import Float64
+
+BOUNDS = (1e-8, 100.0)
+LEWIS = Ascertainment(Correction.LEWIS)
+STAMATAKIS = Ascertainment(Correction.STAMATAKIS, (9.0, 4.0))
+
+
+def binary(codes: np.ndarray, weights: Float64, about: Ascertainment) -> Patterns:
+    """Binary characters, their constant patterns behind them."""
+    codes = (codes + 1).astype(np.uint8) if BINARY.certain_codes[0] else codes.astype(np.uint8)
+    names = tuple(f"t{n}" for n in range(len(codes)))
+    places = np.arange(codes.shape[1], dtype=np.int32)
+    return with_unseen(Patterns(names, codes, weights, places, BINARY), [about])
+
+
+def variable_columns(tips: int) -> np.ndarray:
+    """u8[T, L]: all columns but the constant ones."""
+    columns = np.array(list(itertools.product((0, 1), repeat=tips))).T
+    return columns[:, 1:-1]
+
+
+def sampler_of(
+    patterns: Patterns, model: PartitionModel, priors: Priors, kind: type[Sampler], settings
+) -> Sampler:
+    layout = layout_of(DEVICES[0], "native", patterns, model.categories[0]).of(patterns)
+    engine = Session(DEVICES[0].handle, patterns, layout, BOUNDS)
+    left_out = LeftOut(ascertained_parts([patterns]))
+    columns = left_out.columns if kind is Sampler else np.arange(patterns.n_patterns)
+    space = ModelSpace(model, priors)
+    data = ChainData(patterns.n_tips, space, patterns.weights, tuple(columns.tolist()))
+    return kind(Shares([engine], data), data, priors, settings, left_out=left_out)
+
+
+# The exact posterior of four taxa, by importance sampling from the prior.
+
+RATE = 5.0
+TOPOLOGIES = ((0, 1, 2, 3), (0, 2, 1, 3), (0, 3, 1, 2))
+
+
+def exact_lnz(columns: np.ndarray, weights: Float64, about: Ascertainment, draws: int) -> Float64:
+    """f64[3]: ln of the mean likelihood of each topology, CFN's model and Exp(RATE) lengths."""
+    lengths = np.random.default_rng(1).exponential(1 / RATE, (draws, 5))
+    same = (1 + np.exp(-2 * lengths)) / 2
+    p = np.stack([same, 1 - same], axis=-1)  # of no difference, and of one
+
+    def chance(column: np.ndarray, tips: tuple[int, ...]) -> Float64:
+        a, b, c, d = column[list(tips)].tolist()
+        total = np.zeros(draws)
+        for x, y in itertools.product((0, 1), repeat=2):
+            ends = p[:, 0, a ^ x] * p[:, 1, b ^ x] * p[:, 2, c ^ y] * p[:, 3, d ^ y]
+            total += 0.5 * ends * p[:, 4, x ^ y]
+        return total
+
+    found = []
+    for tips in TOPOLOGIES:
+        lnl = sum(w * np.log(chance(c, tips)) for c, w in zip(columns.T, weights, strict=True))
+        constant = [chance(np.full(4, state), tips) for state in (0, 1)]
+        if about is LEWIS:
+            lnl -= weights.sum() * np.log1p(-sum(constant))
+        else:
+            lnl += sum(n * np.log(c) for n, c in zip(about.counts, constant, strict=True))
+        most = lnl.max()
+        found.append(most + np.log(np.exp(lnl - most).mean()))
+    return np.array(found)
+
+
+@pytest.mark.parametrize("about", [LEWIS, STAMATAKIS], ids=["lewis", "stamatakis"])
+@pytest.mark.cases(1, 6)
+def test_posterior_and_ln_z_of_a_quartet(case: int, about: Ascertainment) -> None:
+    columns = variable_columns(4)
+    weights = np.random.default_rng(case).multinomial(14, np.full(14, 1 / 14)) * 1.0
+    exact = exact_lnz(columns, weights, about, 400_000)
+    model = alone(parse_model("BIN+FE", BINARY))
+    priors = Priors(branch_lengths=ExponentialLengths(RATE))
+    settings = SamplerSettings(runs=16, rungs=5, seed=case, burn_in=200)
+    patterns = binary(columns, weights, about)
+    sampler = sampler_of(patterns, model, priors, Sampler, settings)
+    while not sampler.is_sampling:
+        sampler.advance()
+    count = np.zeros((16, 3))
+    for _ in range(600):
+        sampler.advance()
+        for run, chain in enumerate(sampler.cold.tolist()):
+            count[run, sister_of_0(sampler.words[chain]) - 1] += 1
+    shares = count / 600
+    wanted = np.exp(exact - exact.max())
+    error = shares.std(axis=0, ddof=1) / 4
+    assert (abs(shares.mean(axis=0) - wanted / wanted.sum()) < 4 * error + 0.004).all()
+    lnz = sampler.ladders.log_evidence
+    assert abs(lnz.mean() - np.logaddexp.reduce(exact) + np.log(3)) < 0.02 + 4 * lnz.std() / 4
+
+
+def sister_of_0(words: Float64) -> int:
+    """The tip that is beside tip 0 in a quartet: that one hangs from the top."""
+    chain = ChainTree(words)
+    top = int(chain.left[0])
+    return next(int(v) for v in (chain.left[top], chain.right[top]) if v < 4)
+
+
+# Geweke's joint test: parameters keep their prior while variable sites are drawn under them.
+
+TIPS, SITES = 5, 20
+CHAINS, ITERATIONS, DRAWS = (96, 1500, 20_000) if FUZZING else (48, 60, 3_000)
+FURTHEST = 4.0
+PRIORS = Priors(branch_lengths=ExponentialLengths(6.0), alpha=GammaDistribution(3.0, 2.0))
+
+
+class ManyData(Sampler):
+    """Chains with data of their own: all columns are given as left out, with drawn weights."""
+
+    rows: Float64
+
+    def _parts(self) -> tuple[AscertainedPart, Float64]:
+        (part,) = self._left_out.parts
+        return part, self.found[:, 1:][:, part.unseen]
+
+    def _drawn_weights(self, left_out: LeftOut) -> Float64:
+        part, logs = self._parts()
+        rng = np.random.default_rng([self.settings.seed, self.launches])
+        rows = self.rows.copy()
+        rows[:, part.unseen] = part.drawn(float(SITES), np.ones(len(rows)), logs, rng)
+        self.words[:, Chain.LNL] = (rows * self.found[:, 1:]).sum(axis=1)
+        return rows
+
+    def _corrected_lnl(self, left_out: LeftOut) -> Float64:
+        part, logs = self._parts()
+        added = part.corrects(np.full(len(logs), float(SITES)), logs)
+        return (self.rows * self.found[:, 1:]).sum(axis=1) + added
+
+    def draw_data(self, rng: np.random.Generator, codes: np.ndarray) -> None:
+        """Draw variable sites under each chain's state; learn what they say."""
+        (stack,) = self.space.stacks(self.points)
+        self.rows = np.zeros((len(self.words), codes.shape[1]))
+        logs = []
+        for row, words, arrays in zip(self.rows, self.words, stack, strict=True):
+            chances = column_chances(words, arrays, codes)
+            logs.append(np.log(chances))
+            seen = chances[:-2] / chances[:-2].sum()
+            row[:-2] = rng.multinomial(SITES, seen)
+        self.found = np.column_stack([np.zeros(len(logs)), logs])
+
+
+def column_chances(words: Float64, arrays, codes: np.ndarray) -> Float64:
+    """Probabilities f64[L] of columns, by Felsenstein's recursion."""
+    chain, tips = ChainTree(words), BINARY.tip_table[codes]
+    p = p_matrices(arrays, chain.lengths)
+
+    def across(v: int) -> Float64:
+        if v < TIPS:
+            return np.asarray(tips[v] @ p[v].transpose(0, 2, 1))
+        below = across(int(chain.left[v])) * across(int(chain.right[v]))
+        return np.asarray(below @ p[v].transpose(0, 2, 1))
+
+    root = across(int(chain.left[0])) * tips[0]
+    return np.asarray(np.einsum("k,kli,i->l", arrays.weights, root, arrays.frequencies))
+
+
+def statistics_of(words: Float64, space: ModelSpace, points: Float64) -> Float64:
+    chains = [ChainTree(row) for row in words]
+    lengths = np.array([chain.lengths[1:] for chain in chains])
+    total, longest = np.log(lengths.sum(axis=1)), lengths.max(axis=1)
+    joined = np.array([chain.parent[1] == chain.parent[2] for chain in chains]) * 1.0
+    values = np.minimum(space.values(points), 8.0)
+    own = np.column_stack([total, longest, np.log(lengths[:, :2]), joined, values])
+    return np.column_stack([own, own**2, values * total[:, None]])
+
+
+def drawn_points(space: ModelSpace, count: int, rng: np.random.Generator) -> Float64:
+    """Parameters f64[count, 2] drawn from their priors: ln of a ratio of shares, ln(alpha)."""
+    stream, points = Stream(int(rng.integers(1 << 32)), 0, 0, 0, 0), np.empty((0, 2))
+    while len(points) < count:  # within the bounds of the model
+        share = rng.random(count)
+        alphas = np.array([PRIORS.alpha.draw(stream) for _ in range(count)])
+        made = np.column_stack([np.log(share / (1 - share)), np.log(alphas)])
+        points = np.vstack([points, made[np.isfinite(space.log_prior(made))]])
+    return points[:count]
+
+
+def deviations(seed: int) -> Float64:
+    """f64[q]: differences of means between chains and the prior, in standard errors."""
+    rng, model = np.random.default_rng(seed), alone(parse_model("BIN+FO+G2", BINARY))
+    columns = variable_columns(TIPS)
+    patterns = binary(columns, np.zeros(columns.shape[1]), LEWIS)
+    settings = SamplerSettings(runs=CHAINS, rungs=1, seed=seed, sweeps=2)
+    sampler = sampler_of(patterns, model, PRIORS, ManyData, settings)
+    sampler.points = drawn_points(sampler.space, CHAINS, rng)
+    total = np.zeros_like(statistics_of(sampler.words, sampler.space, sampler.points))
+    for _ in range(ITERATIONS):
+        sampler.draw_data(rng, patterns.codes)
+        sampler.iterate()
+        total += statistics_of(sampler.words, sampler.space, sampler.points)
+    means = total / ITERATIONS
+    words = empty_words(DRAWS, TIPS)
+    for number, row in enumerate(words):
+        hang_tree(row, first_tree(TIPS, PRIORS, Stream(77, 0, number, 0, 0)))
+    expected = statistics_of(words, sampler.space, drawn_points(sampler.space, DRAWS, rng))
+    error = means.var(axis=0, ddof=1) / CHAINS + expected.var(axis=0) / DRAWS
+    return np.asarray((means.mean(axis=0) - expected.mean(axis=0)) / np.sqrt(error))
+
+
+@pytest.mark.cases(1, 3)
+def test_parameters_keep_their_prior_while_variable_sites_are_drawn(case: int) -> None:
+    found = deviations(20 + case)
+    assert np.abs(found).max() < FURTHEST, np.round(found, 1)
+
+
+def test_sites_drawn_too_few_are_noticed(monkeypatch) -> None:
+    drawn = AscertainedPart.drawn
+    monkeypatch.setattr(AscertainedPart, "drawn", lambda *given: np.floor(drawn(*given) * 0.7))
+    assert np.abs(deviations(8)).max() > FURTHEST
