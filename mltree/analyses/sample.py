@@ -22,7 +22,8 @@ from mltree.analyses.sample_options import SampleOptions
 from mltree.analyses.summarize import PosteriorSummary, summarize
 from mltree.data.alignments import Source
 from mltree.data.patterns import Correction
-from mltree.data.source import read_text
+from mltree.data.source import read_text, unpacked
+from mltree.dating.beast_xml import is_beast_xml, read_beast_xml
 from mltree.device.discovery import choose_devices
 from mltree.device.parsimony import parsimony_engine
 from mltree.likelihood.joint import joined_patterns
@@ -71,7 +72,7 @@ from mltree.system.events import (
     Sampled,
     SamplesChecked,
 )
-from mltree.system.files import naming, read_own, unusable, write_whole
+from mltree.system.files import is_there, naming, read_own, unusable, write_whole
 from mltree.system.process import uninterrupted
 from mltree.system.ranks import current_ranks
 from mltree.tree.fitch import pack_sites
@@ -147,7 +148,7 @@ def run_sample(options: SampleOptions, reporter: Reporter) -> None:
     workspace.check([LOG, STATE, RESULT], options.inputs)
     with open_log(workspace.path(LOG), reporter) as log, workspace.held([STATE, RESULT]):
         reporter(RunStarted(__version__, options.line))
-        run = _SampleRun(options, reporter)
+        run = _SampleRun(*imported(options, None, workspace, reporter))
         is_resumed = run.take_up()
         begin_log(log, options, reporter, append=is_resumed)
         reporter(PriorsChosen(tuple(run.prior_lines)))
@@ -160,11 +161,62 @@ def sample(options: SampleOptions, source: Source, call: Call) -> PosteriorSumma
     """Sample trees and parameters from their posterior, as ``mltree sample``."""
     with TemporaryDirectory() as folder:
         prefix = options.prefix or str(Path(folder, "sample"))
-        run = _SampleRun(replace(options, prefix=prefix), call, source)
+        options = replace(options, prefix=prefix)
+        workspace = Workspace.of(prefix, options.alignment)
+        run = _SampleRun(*imported(options, source, workspace, call))
         run.take_up()
         run.sample()
         run.write_result()
         return summarize(prefix, burnin=0.0)
+
+
+IMPORTED = {
+    "dates": "dates.tsv", "calibrate": "calibrations.tsv", "partitions": "partitions",
+    "prior": "priors.toml",
+}  # fmt: skip
+"""Kinds of the files of what an XML of BEAST has, by the options that read them."""
+
+
+def imported(
+    options: SampleOptions, source: Source | None, workspace: Workspace, emit: Reporter | Call
+) -> tuple[SampleOptions, Reporter | Call, Source | None]:
+    """Options and data of BEAST's XML, if the alignment is one; options that are given count more.
+
+    Dates, calibrations, parts and priors are written into files, as they are read from them.
+    """
+    path = options.alignment if source is None else source
+    if not isinstance(path, str | Path) or not _is_xml(str(path)):
+        return options, emit, source
+    found = read_beast_xml(str(path))
+    for sentence in found.ignored:
+        emit(Notice(f"{path}: {sentence}"))
+    texts = {
+        "dates": "".join(f"{name}\t{date}\n" for name, date in found.dates.items()),
+        "calibrate": "".join(f"{row}\n" for row in found.calibrations),
+        "partitions": found.partitions,
+        "prior": "".join(f'{name} = "{prior}"\n' for name, prior in found.priors.items()),
+    }
+    defaults = {name: one.default for name, one in options.__dataclass_fields__.items()}
+    is_free = {name for name, default in defaults.items() if getattr(options, name) == default}
+    changes: dict[str, Any] = {
+        name: value for name, value in found.options.items() if name in is_free
+    }
+    if options.model is not None:
+        texts["partitions"] = ""
+    if options.dates is None and found.dates:
+        changes["ages"] = found.are_ages
+    for name, text in texts.items():
+        if text and name in is_free:
+            file = workspace.path(IMPORTED[name])
+            write_whole(file, text.encode())
+            changes[name] = str(file)
+    taken = [f"{name.replace('_', '-')} {value}" for name, value in changes.items()]
+    emit(Notice(f"{path}: taken over are {', '.join(taken)}"))
+    return replace(options, **changes), emit, found.alignment
+
+
+def _is_xml(path: str) -> bool:
+    return is_there(path) and is_beast_xml(unpacked(path)[:4096])
 
 
 def _expect(options: SampleOptions, problem: Problem) -> None:

@@ -191,7 +191,7 @@ class PosteriorSummary:
         """Samples of the prior, to compare with."""
         self.heights = HEIGHTS[0]
         """Statistic of heights that lengths of the MCC and CCD0 trees follow: one of HEIGHTS."""
-        self.latest: float | None = None
+        self.latest: float | None = latest_of(posterior)
         """Date of the latest tip; None where it is unknown."""
         self._mcc: dict[str, SummaryTree] = {}
 
@@ -355,6 +355,21 @@ def summarize(
         if dates is not None:
             summary.take_dates(dates, ages=ages)
         return summary
+
+
+def latest_of(posterior: Posterior) -> float | None:
+    """The date of the latest tip by the root's date and height in tables; None without these.
+
+    Of mltree's and BEAST X's tables, which have both.
+    """
+    columns = posterior.parameters
+    date, height = columns.get("age(root)"), None
+    for name in ("Tree.height", "treeModel.rootHeight", "rootHeight", "TreeHeight"):
+        height = columns.get(name) if height is None else height
+    if date is None or height is None:
+        return None
+    latest = round(float(np.median(date + height)), 9)
+    return latest or None  # ages have 0
 
 
 def _files(samples: Sequence[str]) -> list[RunFiles]:

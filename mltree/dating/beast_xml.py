@@ -52,7 +52,7 @@ class BeastAnalysis(Value):
 def is_beast_xml(start: bytes) -> bool:
     """True for the beginning of a file that has BEAST's root element."""
     text = re.sub(rb"<!--.*?-->|<\?.*?\?>", b"", start.lstrip(b"\xef\xbb\xbf"), flags=re.DOTALL)
-    return text.lstrip().startswith(b"<beast")
+    return re.match(rb"\s*<(\w+:)?beast\b", text) is not None
 
 
 def read_beast_xml(path: str) -> BeastAnalysis:

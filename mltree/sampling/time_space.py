@@ -533,6 +533,7 @@ class TimeSpace(TreeSpace):
         if self.clock != "strict":
             labels += [f"rate.{of}" for of in ("mean", "variance", "coefficientOfVariation")]
         labels += [f"skygrid.logPopSize{cell}" for cell in range(1, self._cells + 1)]
+        labels += ["skygrid.cutOff"] if self._cells else []
         labels += [f"mrca.age({one.name})" for one in self.data.calibrations]
         return labels + [f"height({self.data.taxa[tip]})" for tip in self._uncertain]
 
@@ -555,6 +556,7 @@ class TimeSpace(TreeSpace):
             mean, variance = float(rates @ durations / durations.sum()), float(rates.var(ddof=1))
             values += [mean, variance, math.sqrt(variance) / float(rates.mean())]
         values += tree.cells[0].tolist()
+        values += [self._width * (self._cells - 1)] if self._cells else []
         for row in tree.calibrations:
             values.append(float(tree.heights[tree.calibrated_node(row)]))
         return values + [float(tree.heights[tip]) for tip in self._uncertain]
