@@ -192,7 +192,8 @@ def mean_distance(groups: Sequence[Patterns]) -> float:
         chosen = np.linspace(0, len(first) - 1, min(PAIRS, len(first))).astype(np.int64)
         one, other = group.codes[first[chosen]], group.codes[second[chosen]]
         states = group.alphabet.n_states
-        is_known = (one < states) & (other < states)
+        is_certain = group.alphabet.tip_table.sum(axis=1) == 1
+        is_known = is_certain[one] & is_certain[other]
         apart += float(((one != other) & is_known) @ group.weights @ np.ones(len(chosen)))
         alike += float(((one == other) & is_known) @ group.weights @ np.ones(len(chosen)))
         correction = max(correction, 1 - 1 / states)
