@@ -46,7 +46,7 @@ class BeastAnalysis(Value):
     priors: dict[str, str] = field(default_factory=dict)
     """Distributions of BEAST's parameters, by the role that a parameter has: ``kappa``, ..."""
     ignored: tuple[str, ...] = ()
-    """What is not taken over, a sentence each."""
+    """A sentence on each thing that is not taken over."""
 
 
 def is_beast_xml(start: bytes) -> bool:

@@ -8,6 +8,7 @@ from __future__ import annotations
 import re
 from collections.abc import Iterable, Sequence
 from functools import cached_property
+from itertools import chain, repeat
 from pathlib import Path
 
 import numpy as np
@@ -233,8 +234,15 @@ def rates_for_lengths(text: bytes) -> bytes:
     A branch without a rate gets no length. Other comments stay. As BEAST 1, BEAST X and BEAST 2
     have them: in front of the colon, behind it, or behind the length.
     """
-    rated = _RATED.sub(_MARK + rb"\1\2\3", text)
-    return _LENGTH.sub(rb"\1", rated).replace(_MARK, b":")
+    # Pieces in turn: text, and the rate by one of three patterns; half the time of a substitution.
+    pieces = _RATED.split(text)
+    rates = map(bytes.__add__, repeat(b":"), map(_first, *(pieces[at::4] for at in (1, 2, 3))))
+    between = _LENGTH.sub(rb"\1", _MARK.join(pieces[::4])).split(_MARK)
+    return b"".join(chain.from_iterable(zip(between, rates, strict=False))) + between[-1]
+
+
+def _first(before: bytes | None, amid: bytes | None, behind: bytes | None) -> bytes:
+    return before or amid or behind or b""
 
 
 def has_rates(text: bytes) -> bool:

@@ -79,7 +79,7 @@ def by_occurrence(trees: Clades, table: SplitTable, values: Float64) -> Float64:
 
 
 def of_branches(trees: Clades, table: SplitTable) -> tuple[Float64, Float64]:
-    """What stands as lengths of branches: f64 [M] by occurrences, and f64 [n, T] of the tips."""
+    """Lengths of branches, or what stands for them: f64 [M] by occurrences, f64 [n, T] of tips."""
     inner = trees.only(trees.is_inner)
     tips = np.empty(trees.order.shape)
     np.put_along_axis(tips, trees.order, trees.tip_lengths, axis=1)
