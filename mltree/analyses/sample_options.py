@@ -266,8 +266,8 @@ class SummarizeOptions(TreesOptions, kw_only=True):
         bool,
         Option(
             "--report",
-            "Also write .posterior.html: the consensus, traces, densities, frequencies of splits "
-            "by run.",
+            "Also write .posterior.html: the consensus, or the MCC tree on a time axis, traces, "
+            "densities, frequencies of splits by run.",
             panel=OUTPUT,
         ),
     ] = False

@@ -521,15 +521,17 @@ class _Analysis:
         for taxon in taxa:
             dates[taxon] = f"[{uniform[1]},{uniform[2]}]"
 
-    def _taxa(self, group: Element | None) -> list[str]:
-        """Names of the taxa of a set."""
+    def _taxa(self, group: Element | None, depth: int = 0) -> list[str]:
+        """Names of the taxa of a set. Raises: InputError: it is in itself."""
         if group is None:
             return []
+        if depth > DEEPEST:
+            raise InputError("a set of taxa that is in itself", file=self.path)
         found = []
         for child in group:
             taxon = self.resolved(child)
             if self.spec(taxon) == "TaxonSet":
-                found += self._taxa(taxon)
+                found += self._taxa(taxon, depth + 1)
             elif child.tag == "taxon" or self.spec(taxon) == "Taxon":
                 found.append(str(taxon.get("id") or child.get("idref")))
         data = self.input(group, "alignment")

@@ -229,6 +229,8 @@ BOMB = b"""<?xml version="1.0"?><!DOCTYPE beast [<!ENTITY a "aaaaaaaaaa"><!ENTIT
          "plates make more than 10,000 copies"),
         (STRICT.replace('value="ACGAACGTAC"', 'value="ACG"').encode(), "different lengths"),
         (STRICT.replace("b 2=1.5", "b 2").encode(), "not name=date"),
+        (BEAUTI.replace('<taxon id="c" spec="Taxon"/>', '<taxonset idref="group"/>').encode(),
+         "a set of taxa that is in itself"),
         (STRICT.replace('value="ACGAACGTAC"', 'value="\u00e9CGAACGTAC"').encode(), "letters"),
         (BEAUTI.replace("1::3,2::3", "odd").encode(), "filter of sites 'odd'"),
         (BEAUTI.replace("02/7/2004", "2004").encode(), "is not dd/M/yyyy"),
