@@ -167,7 +167,7 @@ static inline void scale_all(chain_t *c, int move) {
     taken = ratio > -INFINITY;
   }
   const bool is_tried = taken && !leaves_lengths;
-  if (is_tried) lnl = whole_lnl(c);
+  if (is_tried) lnl = tried_lnl(c);
   taken = taken && is_accepted(&stream, ratio + c->heat * (lnl - c->lnl));
   count_time_move(c, move, taken);
   if (taken) {
@@ -177,7 +177,7 @@ static inline void scale_all(chain_t *c, int move) {
   }
   if (of_heights) restore_heights(c);
   if (of_clock) put(c, scalar_of(c, SCALAR_CLOCK), clock);
-  if (is_tried) whole_lnl(c);
+  if (is_tried) turn_back(c);
 }
 
 static inline void stretch_rates(const chain_t *c, acc from, acc to) {
@@ -202,7 +202,7 @@ static inline void stretch(chain_t *c) {
   if (taken) {
     stretch_rates(c, before, after);
     put(c, scalar_of(c, SCALAR_SPREAD), after);
-    const acc lnl = whole_lnl(c);
+    const acc lnl = tried_lnl(c);
     taken = is_accepted(&stream, ratio + c->heat * (lnl - c->lnl));
     if (taken) {
       c->lnl = lnl;
@@ -211,7 +211,7 @@ static inline void stretch(chain_t *c) {
       for (int v = ITEM; v < c->nodes && c->member == 0; v += GROUP_SIZE(ROWS))
         RATES(c)[v] = BEFORE(c)[v];
       put(c, scalar_of(c, SCALAR_SPREAD), before);
-      whole_lnl(c);
+      turn_back(c);
     }
   }
   count_time_move(c, TIME_MOVE_STRETCH, taken);
