@@ -285,7 +285,7 @@ class TimePriors:
 
             top = float(heights[tree.root])
             of_root = -r * top - seen(top) + (n - 1) * math.log(r * sampled) + n * math.log1p(-a)
-            return of_root + sum(-r * h - 2 * seen(h) for h in inner)
+            return float(of_root + sum(-r * h - 2 * seen(h) for h in inner))
         order = sorted(range(tree.nodes), key=lambda v: (heights[v], v))
         total, lineages = 0.0, 0
         for v, following in zip(order, [*order[1:], order[-1]], strict=True):
@@ -321,7 +321,7 @@ class TimePriors:
         """Of all rates."""
         if self._clock == ClockKind.STRICT:
             return 0.0
-        return sum(map(self.of_rate, range(self.tree.nodes)))
+        return float(sum(map(self.of_rate, range(self.tree.nodes))))
 
     def of_ages(self) -> float:
         """Of the ages of calibrated groups."""
