@@ -93,17 +93,6 @@ static inline void try_branch(chain_t *c, int u, int v, int x, places_t *at, str
   add_place(c, at, x, at_node(c, one, other, pendant).lnl, stream);
 }
 
-// The next node of a preorder; below nodes that are not above a height there is nothing to see.
-static inline int next_above(const chain_t *c, int x, acc height) {
-  if (x >= c->tips && height_of(c, x) > height) return left_of(c, x);
-  for (;;) {
-    const int u = parent_of(c, x);
-    if (u < 0) return -1;
-    if (x == left_of(c, u)) return right_of(c, u);
-    x = u;
-  }
-}
-
 static inline places_t places_at(chain_t *c, int v, acc height, int spare) {
   const places_t at = {height, 0, 0, -INFINITY, 0, SPARE(c, spare), -1};
   change_length(c, at.pendant, bounded(c, reach(c, v, height_of(c, v), height)));

@@ -107,6 +107,17 @@ static inline int next_up(const chain_t *c, int v) {
   return v == left_of(c, u) ? leftmost_tip(c, right_of(c, u)) : u;
 }
 
+// The next node of a preorder; below nodes that are not above a height there is nothing to see.
+static inline int next_above(const chain_t *c, int x, acc height) {
+  if (x >= c->tips && height_of(c, x) > height) return left_of(c, x);
+  for (;;) {
+    const int u = parent_of(c, x);
+    if (u < 0) return -1;
+    if (x == left_of(c, u)) return right_of(c, u);
+    x = u;
+  }
+}
+
 static inline void write_lengths(const chain_t *c) {
   const int root = root_of(c);
   settle(c);

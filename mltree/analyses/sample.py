@@ -122,7 +122,7 @@ TIME_MOVE_NAMES = {
 }
 """Names of the moves of time trees."""
 
-TIME_STEP_WIDTH = 1
+TIME_STEP_WIDTH = 2
 """Coordinates of a group for each of its steps where trees have a clock. Their sweeps need fewer to
 forget a tree: RSV2's kappa had an ESS a fourth of that of the clock's rate with steps of 4."""
 

@@ -89,6 +89,9 @@ FIRST_WIDTHS = {TimeMove.REHANG: 2.0, TimeMove.ROOT: 1.0, TimeMove.UP_DOWN: 0.3}
 
 FIRST_WIDTH = 0.5
 
+LEAST_WIDTH, MOST_WIDTH = 1e-6, 1e3
+"""Bounds of widths; those of moves without one, which grow or shrink, end there."""
+
 ACCEPTED = 0.3
 """Share of proposals with a width that is best accepted."""
 
@@ -329,7 +332,7 @@ class TimeSpace(TreeSpace):
             return windows
         share = np.divide(taken, tried, np.full_like(tried, ACCEPTED), where=tried > 0)
         gain = max(LEAST_GAIN, (number + 1) ** -SLOWING)
-        return np.asarray(windows * np.exp(gain * (share - ACCEPTED)))
+        return np.clip(windows * np.exp(gain * (share - ACCEPTED)), LEAST_WIDTH, MOST_WIDTH)
 
     # States.
 
