@@ -24,6 +24,7 @@ typedef struct {
   int first_block, block_step;  // this work-group's blocks: ROWS of them at a time
   int team, member;             // work-groups of the chain, and this one's number
   int turn;                     // sums of the team so far
+  int side;                     // which of two places what is below nodes has, where there is a root
   uint sweep;
   acc lnl, heat;
   acc total;  // tree length
@@ -85,6 +86,7 @@ static inline chain_t chain_of(const plf_t *s, __global const int *record, int t
   chain.team = team;
   chain.member = GROUP % team;
   chain.turn = 0;
+  chain.side = 0;
   chain.first_block = chunk_begin(s, of.first) + chain.member * ROWS;
   chain.block_step = team * ROWS;
   chain.last_block = chunk_end(s, of.end - 1);
@@ -123,23 +125,40 @@ static inline int sibling_of(const chain_t *c, int v) {
 }
 
 // What is below a node, as an operand, and what is above it.
+#if ROOTED
+// What is above a tip lies between the two places of inner nodes: one has what is below them, the
+// other what is above, until the next tree whose branches have all changed is tried there.
+static inline int inner_of(const chain_t *c, int v, int side) {
+  return c->record[SWEEP_SLOT] + v - c->tips + side * (2 * c->tips - 1);
+}
+
+static inline int up_of(const chain_t *c, int v) {
+  return v < c->tips ? ~v : inner_of(c, v, c->side);
+}
+
+static inline int down_of(const chain_t *c, int v) {
+  if (parent_of(c, parent_of(c, v)) < 0) return up_of(c, sibling_of(c, v));
+  return v < c->tips ? c->record[SWEEP_SLOT] + c->tips - 1 + v : inner_of(c, v, !c->side);
+}
+
+// The P matrices of the branch above a node; behind those of both sides those of spare lengths.
+static inline int matrix_of(const chain_t *c, int v) {
+  return c->record[SWEEP_P] + (v + c->nodes * (v < c->nodes ? c->side : 1)) * c->parts;
+}
+#else
 static inline int up_of(const chain_t *c, int v) {
   return v < c->tips ? ~v : c->record[SWEEP_SLOT] + v - c->tips;
 }
 
 static inline int down_of(const chain_t *c, int v) {
-#if ROOTED
-  if (parent_of(c, parent_of(c, v)) < 0) return up_of(c, sibling_of(c, v));
-  return c->record[SWEEP_SLOT] + c->tips - 1 + v;
-#else
   return parent_of(c, v) == 0 ? ~0 : c->record[SWEEP_SLOT] + c->tips - 2 + v;
-#endif
 }
 
 // The P matrices of the branch above a node; behind the nodes those of spare lengths.
 static inline int matrix_of(const chain_t *c, int v) {
   return c->record[SWEEP_P] + v * c->parts;
 }
+#endif
 
 // Puts `after` where `before` hangs from u. For one work-item.
 static inline void hang(const chain_t *c, int u, int before, int after) {

@@ -125,13 +125,42 @@ static inline bool is_in_order(const chain_t *c) {
   return is;
 }
 
-static inline void keep_heights(const chain_t *c, acc factor) {
+// The root's height above the oldest tip times e^step, and each other inner node at the same share
+// of the way from the oldest tip below it, its floor, to its parent. Floors are left among the spare
+// numbers. Where all tips have one date, all heights are multiplied by e^step.
+static inline void stretch_heights(const chain_t *c, acc step) {
+  const int root = root_of(c);
+  __global acc *heights = HEIGHTS(c), *before = BEFORE(c), *floors = CHAIN_SPARES(c);
   settle(c);
-  for (int v = c->tips + ITEM; v < c->nodes && c->member == 0; v += GROUP_SIZE(ROWS)) {
-    BEFORE(c)[v] = HEIGHTS(c)[v];
-    HEIGHTS(c)[v] *= factor;
+  if (LEADS(c)) {
+    for (int v = leftmost_tip(c, root);; v = next_up(c, v)) {
+      before[v] = heights[v];
+      floors[v] = v < c->tips ? heights[v] : fmax(floors[left_of(c, v)], floors[right_of(c, v)]);
+      if (v == root) break;
+    }
+    heights[root] = floors[root] + (before[root] - floors[root]) * exp(step);
+    for (int v = left_of(c, root); v >= 0; v = next_above(c, v, -INFINITY)) {
+      if (v < c->tips) continue;
+      const int u = parent_of(c, v);
+      const acc share = (before[v] - floors[v]) / (before[u] - floors[v]);
+      heights[v] = floors[v] + share * (heights[u] - floors[v]);
+    }
   }
   settle(c);
+}
+
+// ln of that map's derivatives, but for the root's.
+static inline acc stretched_by(const chain_t *c, int v) {
+  if (v == root_of(c)) return 0;
+  const int u = parent_of(c, v);
+  const acc floor_of_v = CHAIN_SPARES(c)[v];
+  return log((HEIGHTS(c)[u] - floor_of_v) / (BEFORE(c)[u] - floor_of_v));
+}
+
+// The durations of all branches together.
+static inline acc whole_duration(const chain_t *c) {
+  SUM_OVER(c, sum, v, c->nodes, v == root_of(c) ? 0 : duration_of(c, v))
+  return sum;
 }
 
 static inline void restore_heights(const chain_t *c) {
@@ -146,28 +175,35 @@ static inline acc whole_log_prior(const chain_t *c) {
   return heights_log_prior(c) + ages_log_prior(c) + noise_log_prior(c);
 }
 
-// All heights, and the clock against them or alone: n heights times f and the clock times f^-k have
-// a Hastings ratio of f^(n - k).
+// All heights, the clock, or the clock against all heights, so that the tree's length stays: the
+// clock times W / W', where W is the duration of all branches, has the derivative W / W'.
 static inline void scale_all(chain_t *c, int move) {
   const bool of_clock = move != TIME_MOVE_TREE, of_heights = move != TIME_MOVE_CLOCK;
   if (of_clock && !is_free(c, SCALAR_CLOCK)) return;
   stream_t stream = time_stream(c, move, 0);
   const acc step = step_of(c, move, &stream), clock = clock_of(c);
-  const acc other = of_clock ? clock * exp(of_heights ? -step : step) : clock;
-  acc ratio = scalar_log_prior(c, SCALAR_CLOCK, other) - scalar_log_prior(c, SCALAR_CLOCK, clock);
+  acc of_step = of_clock ? step : 0, ratio = of_heights ? step : 0;
   ratio -= of_heights ? whole_log_prior(c) : noise_log_prior(c);
-  if (of_heights) keep_heights(c, exp(step));
+  if (of_heights) {
+    const acc duration = of_clock ? whole_duration(c) : 1;
+    stretch_heights(c, step);
+    SUM_OVER(c, of_map, n, c->tips - 1, stretched_by(c, c->tips + n))
+    ratio += of_map;
+    if (of_clock) of_step = log(duration / whole_duration(c));
+  }
+  const acc other = clock * exp(of_step);
   if (of_clock) put(c, scalar_of(c, SCALAR_CLOCK), other);
+  ratio += of_step + scalar_log_prior(c, SCALAR_CLOCK, other) -
+           scalar_log_prior(c, SCALAR_CLOCK, clock);
   acc lnl = c->lnl;
   const bool leaves_lengths = move == TIME_MOVE_UP_DOWN && TIME(c)[TIME_IS_LEVEL] != 0;
   bool taken = is_in_order(c) && ratio > -INFINITY;
   if (taken) {
     ratio += of_heights ? whole_log_prior(c) : noise_log_prior(c);
-    ratio += step * ((of_heights ? c->tips - 1 : 0) + (of_clock ? (of_heights ? -1 : 1) : 0));
     taken = ratio > -INFINITY;
   }
   const bool is_tried = taken && !leaves_lengths;
-  if (is_tried) lnl = whole_lnl(c);
+  if (is_tried) lnl = tried_lnl(c);
   taken = taken && is_accepted(&stream, ratio + c->heat * (lnl - c->lnl));
   count_time_move(c, move, taken);
   if (taken) {
@@ -177,7 +213,7 @@ static inline void scale_all(chain_t *c, int move) {
   }
   if (of_heights) restore_heights(c);
   if (of_clock) put(c, scalar_of(c, SCALAR_CLOCK), clock);
-  if (is_tried) whole_lnl(c);
+  if (is_tried) turn_back(c);
 }
 
 static inline void stretch_rates(const chain_t *c, acc from, acc to) {
@@ -202,7 +238,7 @@ static inline void stretch(chain_t *c) {
   if (taken) {
     stretch_rates(c, before, after);
     put(c, scalar_of(c, SCALAR_SPREAD), after);
-    const acc lnl = whole_lnl(c);
+    const acc lnl = tried_lnl(c);
     taken = is_accepted(&stream, ratio + c->heat * (lnl - c->lnl));
     if (taken) {
       c->lnl = lnl;
@@ -211,7 +247,7 @@ static inline void stretch(chain_t *c) {
       for (int v = ITEM; v < c->nodes && c->member == 0; v += GROUP_SIZE(ROWS))
         RATES(c)[v] = BEFORE(c)[v];
       put(c, scalar_of(c, SCALAR_SPREAD), before);
-      whole_lnl(c);
+      turn_back(c);
     }
   }
   count_time_move(c, TIME_MOVE_STRETCH, taken);

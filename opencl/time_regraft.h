@@ -93,17 +93,6 @@ static inline void try_branch(chain_t *c, int u, int v, int x, places_t *at, str
   add_place(c, at, x, at_node(c, one, other, pendant).lnl, stream);
 }
 
-// The next node of a preorder; below nodes that are not above a height there is nothing to see.
-static inline int next_above(const chain_t *c, int x, acc height) {
-  if (x >= c->tips && height_of(c, x) > height) return left_of(c, x);
-  for (;;) {
-    const int u = parent_of(c, x);
-    if (u < 0) return -1;
-    if (x == left_of(c, u)) return right_of(c, u);
-    x = u;
-  }
-}
-
 static inline places_t places_at(chain_t *c, int v, acc height, int spare) {
   const places_t at = {height, 0, 0, -INFINITY, 0, SPARE(c, spare), -1};
   change_length(c, at.pendant, bounded(c, reach(c, v, height_of(c, v), height)));
@@ -198,13 +187,13 @@ typedef struct {
 } swap_t;
 
 // lnL of the tree in which v's sibling and one of its children change places.
+// The spare length 0 is that of the sibling below v.
 static inline swap_t try_swap(chain_t *c, int v, int moved, int stays, int spare) {
   const int u = parent_of(c, v), other = sibling_of(c, v);
   const acc height = height_of(c, v), top = height_of(c, u);
   acc up = reach(c, moved, height_of(c, moved), top);
   const bool is_at_root = parent_of(c, u) < 0;
   if (is_at_root) up += reach(c, v, height, top);
-  change_length(c, SPARE(c, 0), bounded(c, reach(c, other, height_of(c, other), height)));
   change_length(c, SPARE(c, spare), bounded(c, up));
   const side_t down = {up_of(c, other), matrix_of(c, SPARE(c, 0))};
   const side_t upwards = {up_of(c, moved), matrix_of(c, SPARE(c, spare))};
@@ -235,6 +224,8 @@ static inline void interchange(chain_t *c, int v, int number) {
   const int left = left_of(c, v), right = right_of(c, v);
   stream_t stream = time_stream(c, TIME_MOVE_INTERCHANGE, number);
   const acc stays = c->heat * c->lnl + gumbel(&stream);
+  const acc below_v = reach(c, other, height_of(c, other), height_of(c, v));
+  change_length(c, SPARE(c, 0), bounded(c, below_v));
   const swap_t one = try_swap(c, v, right, left, 1), two = try_swap(c, v, left, right, 2);
   const acc right_moves = one.weight + gumbel(&stream), left_moves = two.weight + gumbel(&stream);
   bool taken = right_moves > stays || left_moves > stays;

@@ -30,8 +30,11 @@ static inline void look_down(const chain_t *c, int v) {
   }
 }
 
+// What is above a tip of a known date says nothing where all branches have one rate.
 static inline void descend(const chain_t *c, int v) {
-  if (parent_of(c, v) != root_of(c)) make_down(c, v);
+  const bool is_idle =
+      v < c->tips && clock_kind(c) == CLOCK_STRICT && EARLIEST(c)[v] == LATEST(c)[v];
+  if (!is_idle && parent_of(c, v) != root_of(c)) make_down(c, v);
 }
 
 // Twice as many steps along the tree's outline as it has branches, from a place that all branches

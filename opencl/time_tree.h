@@ -107,16 +107,43 @@ static inline int next_up(const chain_t *c, int v) {
   return v == left_of(c, u) ? leftmost_tip(c, right_of(c, u)) : u;
 }
 
-static inline acc whole_lnl(chain_t *c) {
-  const int root = root_of(c), left = left_of(c, root), right = right_of(c, root);
+// The next node of a preorder; below nodes that are not above a height there is nothing to see.
+static inline int next_above(const chain_t *c, int x, acc height) {
+  if (x >= c->tips && height_of(c, x) > height) return left_of(c, x);
+  for (;;) {
+    const int u = parent_of(c, x);
+    if (u < 0) return -1;
+    if (x == left_of(c, u)) return right_of(c, u);
+    x = u;
+  }
+}
+
+static inline void write_lengths(const chain_t *c) {
+  const int root = root_of(c);
   settle(c);
   for (int v = ITEM; v < c->nodes && c->member == 0; v += GROUP_SIZE(ROWS))
     CHAIN_LENGTHS(c)[v] = v == root ? (acc)0.1 : length_by_heights(c, v);
   settle(c);
+}
+
+static inline acc whole_lnl(chain_t *c) {
+  const int root = root_of(c), left = left_of(c, root), right = right_of(c, root);
+  write_lengths(c);
   make_matrices(c, 0, c->nodes);
   for (int v = leftmost_tip(c, root); v != root; v = next_up(c, v))
     if (v >= c->tips) make_up(c, v);
   return at_edge(c, up_of(c, left), up_of(c, right), matrix_of(c, left)).lnl;
+}
+
+// lnL once all branches have changed; what was below nodes before stays on the other side.
+static inline acc tried_lnl(chain_t *c) {
+  c->side = !c->side;
+  return whole_lnl(c);
+}
+
+static inline void turn_back(chain_t *c) {
+  c->side = !c->side;
+  write_lengths(c);
 }
 
 // What is below the nodes from v up to the root, which itself has none.

@@ -51,13 +51,15 @@ from mltree.sampling.priors import Priors, read_priors
 from mltree.sampling.sampler import (
     FIRST_RUNGS,
     LEAST_RUNGS,
+    MOST_STEPS,
+    STEP_WIDTH,
     Sample,
     Sampler,
     SamplerSettings,
     newick_of_words,
     sweeps_at_once,
 )
-from mltree.sampling.shares import REGRAFTS, ChainData, Shares
+from mltree.sampling.shares import LENGTHS, REGRAFTS, ChainData, ChainShares
 from mltree.sampling.summaries import Posterior
 from mltree.sampling.tempering import BARRIER_A_RUNG
 from mltree.sampling.time_space import LEAST_TIPS, TimeSpace, mean_distance, time_data
@@ -95,10 +97,6 @@ GPU_BARRIER = 0.5
 """Mean barrier between rungs on a GPU, where chains side by side cost little: two a barrier of 1
 are what a chain needs to go up and down freely (Syed et al. 2022)."""
 
-LENGTHS = (1e-8, 100.0)
-"""Shortest and longest branch, expected substitutions per site. A prior such as Exponential(10)
-gives a branch in ten million one that is shorter."""
-
 FIRST_CHECK, CHECK_GROWTH = 200, 1.3
 """Samples at the first look whether they have converged, and how their number grows."""
 
@@ -124,6 +122,10 @@ TIME_MOVE_NAMES = {
     move: move.name.lower().replace("_", " ") for move in TimeMove if move != TimeMove.TOUR
 }
 """Names of the moves of time trees."""
+
+TIME_STEP_WIDTH = 2
+"""Coordinates of a group for each of its steps where trees have a clock. Their sweeps need fewer to
+forget a tree: RSV2's kappa had an ESS a fourth of that of the clock's rate with steps of 4."""
 
 PAIRS_OF_REGRAFTS = 2
 """Regrafts at the same height, and as many at others, that a sweep of a time tree has."""
@@ -235,6 +237,8 @@ def _expect(options: SampleOptions, problem: Problem) -> None:
             "branch lengths of every part's own cannot be sampled yet",
             hint="--brlen scaled or linked",
         )
+    if options.is_timed and ascertained_parts(problem.groups):
+        raise ModelError("+ASC cannot be sampled with a clock yet", hint="leave +ASC out")
     corrections = [part.ascertainment.correction for part in ascertained_parts(problem.groups)]
     if Correction.FELSENSTEIN in corrections:
         raise ModelError(
@@ -301,10 +305,10 @@ class _SampleRun:
         model = _sampled_frequencies(options, self._problem)
         self._space = ModelSpace(model, priors)  # raises what cannot be sampled
         self._priors = priors
+        self._on_gpu = any(not device.is_cpu for device in choose_devices(options.device))
         self._time = _time_space(options, self._problem, priors)
         self._mark = self._fingerprint(model)
         self._is_done = self._seen_before()
-        self._on_gpu = any(not device.is_cpu for device in choose_devices(options.device))
         self._runs = options.runs or (GPU_RUNS if self._on_gpu else CPU_RUNS)
         self._rungs = options.number_of("rungs")
         self._most_rungs = GPU_RUNGS if self._on_gpu else CPU_RUNGS
@@ -340,7 +344,9 @@ class _SampleRun:
         data = [part for group in self._problem.groups for part in (group.codes, group.weights)]
         names = "\n".join(self._problem.taxa)
         values = repr([part.values() for part in model.models])
-        every = [self._options.asked, names, values, "\n".join(self._priors.lines())]
+        options = self._options.digest(without=("device",))  # its kind alone matters, not how many
+        kind = "GPU" if self._on_gpu else "CPU"
+        every = [options, kind, names, values, "\n".join(self._priors.lines())]
         if self._time is not None:
             heights = self._time.data.earliest, self._time.data.latest
             data += [np.array(heights)]
@@ -374,7 +380,7 @@ class _SampleRun:
             parted=len(self._problem.groups) > 1,
         )  # fmt: skip
         engines, kept = open_chain_engines(options.resources, work, self._emit)
-        parts = ascertained_parts(self._problem.groups)
+        parts = [] if options.prior_only else ascertained_parts(self._problem.groups)
         left_out = LeftOut(parts) if parts else None
         data = ChainData(
             tips=tips,
@@ -385,7 +391,7 @@ class _SampleRun:
             time=None if self._time is None else self._time.shape,
         )
         elsewhere = partial(_engines_of_a_rank, options.resources, replace(work, kept=kept))
-        shares = Shares(_sweeping(engines), data, current_ranks(), elsewhere)
+        shares = ChainShares(_sweeping(engines), data, current_ranks(), elsewhere)
         fits = shares.chains_that_fit(data.slots)
         if fits < runs * (rungs or LEAST_RUNGS):
             raise DeviceError(
@@ -394,6 +400,7 @@ class _SampleRun:
             )
         size = patterns.n_patterns * space.states * space.shape[1]
         work_of_all = size * tips * runs * (rungs or FIRST_RUNGS)
+        is_timed = self._time is not None
         settings = SamplerSettings(
             runs=runs,
             rungs=rungs or min(FIRST_RUNGS, fits // runs),
@@ -401,7 +408,9 @@ class _SampleRun:
             most_rungs=0 if rungs else min(self._most_rungs, fits // runs),
             barrier_a_rung=GPU_BARRIER if self._on_gpu else BARRIER_A_RUNG,
             burn_in=options.number_of("burnin"),
-            sweeps=1 if self._on_gpu else sweeps_at_once(work_of_all),
+            sweeps=1 if self._on_gpu else sweeps_at_once(work_of_all * (1 + is_timed)),
+            most_steps=1 if self._on_gpu else MOST_STEPS,
+            step_width=TIME_STEP_WIDTH if is_timed else STEP_WIDTH,
         )
         return Sampler(
             shares, data, self._priors, settings, self._starts(settings), left_out, self._time

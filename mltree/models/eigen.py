@@ -302,9 +302,17 @@ class ModelArrays(Value, eq=False):
 class ModelStack(Sequence[ModelArrays]):
     """Models whose arrays stand side by side along a first axis."""
 
-    def __init__(self, tables: Sequence[Float64]) -> None:
-        """``tables``: the arrays of :class:`ModelArrays` f64[n, ...], in its order."""
-        self.tables = list(tables)
+    def __init__(self, tables: Sequence[Float64], rows: Float64 | None = None) -> None:
+        """``tables``: the arrays of :class:`ModelArrays` f64[n, ...], in its order.
+
+        rows  f64[n, words]: the models as engines keep them, where they are known
+        """
+        self.tables, self.rows = list(tables), rows
+
+    @property
+    def has_one_matrix(self) -> bool:
+        """True where the models are known to differ in rates and weights of categories alone."""
+        return self.tables[0].strides[0] == 0
 
     def __len__(self) -> int:
         return len(self.tables[0])
@@ -321,6 +329,9 @@ class ModelStack(Sequence[ModelArrays]):
         if not more:
             return self
         *vectors, rates, weights = self.tables
+        count = len(rates)
+        if self.has_one_matrix:
+            vectors = [table[:1] for table in vectors]
         eigenvalues, right, left, frequencies, generator, direct = vectors
         squares = (right, left, generator)
         right, left, generator = (_in_corner(square, more) for square in squares)
@@ -331,9 +342,10 @@ class ModelStack(Sequence[ModelArrays]):
         ahead = [(0, 0)] * (eigenvalues.ndim - 1)
         eigenvalues = np.pad(eigenvalues, [*ahead, (more, 0)])
         frequencies = np.pad(frequencies, [*ahead, (0, more)])
-        return ModelStack(
-            [eigenvalues, right, left, frequencies, generator, direct, rates, weights]
-        )
+        wide = [eigenvalues, right, left, frequencies, generator, direct]
+        if self.has_one_matrix:
+            wide = [np.broadcast_to(table[0], (count, *table.shape[1:])) for table in wide]
+        return ModelStack([*wide, rates, weights])
 
 
 def _in_corner(square: Float64, more: int) -> Float64:

@@ -314,10 +314,21 @@ def stacks_of(
             rows = [vars(fitted(row, 1.0, *shape)) for row in map(ModelArrays, *tables)]
             whole = [np.stack(table) for table in zip(*(row.values() for row in rows), strict=True)]
         else:
-            whole = [np.asarray(table) for table in tables]
+            whole = [
+                *(_stacked(table, group) for table in tables[:-2]),
+                *map(np.asarray, tables[-2:]),
+            ]
         for n, span in zip(group.which, group.spans, strict=True):
             stacks[n] = ModelStack([table[span] for table in whole])
     return stacks
+
+
+def _stacked(rows: Iterable[Float64], group: _Points) -> Float64:
+    """Rows side by side; a view of the first where all points have the matrix of one model."""
+    table = rows if isinstance(rows, np.ndarray) else list(rows)
+    if group.moves or len(group.models) > 1:
+        return np.asarray(table)
+    return np.broadcast_to(table[0], (len(table), *table[0].shape))
 
 
 def _tables(

@@ -163,8 +163,8 @@ def quantiles(shape: Float64, p: Float64) -> tuple[Float64, Float64]:
     ``shape``, a, from 1e-300 to LARGEST_SHAPE, and ``p``, in (0, 1), broadcast.
     """
     size = np.broadcast_shapes(shape.shape, p.shape)
-    a, p = (np.broadcast_to(x, size).ravel() for x in (shape, p))
-    log_p, excess = log(p), elementwise(_excess, a)
+    each = shape, log(p), elementwise(_excess, shape), p
+    a, log_p, excess, p = (np.broadcast_to(x, size).ravel() for x in each)
     v = (log_p + excess) / a - 1.0
     left = np.arange(a.size)
     while left.size:

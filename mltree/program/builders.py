@@ -514,7 +514,7 @@ def sweeps(
     With ``probes`` chain n has row n of weights. So many rows behind those of all chains are tried
     on its last state, and lnL under them lie behind the states of all chains, f64[chains, probes].
     """
-    sizes = chain_words(tips), chain_slots(tips), 2 * tips - 2
+    sizes = chain_words(tips), chain_slots(tips), 2 * tips - 2 + SPARE_LENGTHS
     records, cases = _chains(chains, tips, parts, probes, sizes)
     records["sweeps"], records["regrafts"], records["team"] = count, regrafts, team
     return Program((Sweeps(records),), 1, cases)
@@ -530,7 +530,7 @@ def time_sweeps(
     probes: int = 0,
 ) -> Program:
     """:func:`sweeps` of trees with a time axis, all of one shape."""
-    sizes = shape.words, shape.slots, shape.nodes
+    sizes = shape.words, shape.slots, 2 * shape.nodes + SPARE_LENGTHS
     records, cases = _chains(chains, shape.tips, parts, probes, sizes)
     records["sweeps"], records["regrafts"], records["team"] = count, regrafts, team
     return Program((TimeSweeps(records),), 1, cases)
@@ -539,12 +539,12 @@ def time_sweeps(
 def _chains(
     chains: int, tips: int, parts: int, probes: int, sizes: tuple[int, int, int]
 ) -> tuple[Records, Records]:
-    """Records of chains side by side, and their cases; ``sizes``: words, CLA slots and nodes."""
+    """Records of chains and their cases; ``sizes``: words, CLA slots, and P matrices a part."""
     number = np.arange(chains, dtype=np.int32)
     rows = number if probes else 0
     cases = table(CASE, chains, first_part=0, parts=parts, model=2 * parts * number, weights=rows)
-    words, slots, nodes = sizes
-    matrices = (nodes + SPARE_LENGTHS) * parts
+    words, slots, matrices = sizes
+    matrices *= parts
     records = table(
         SWEEP,
         chains,

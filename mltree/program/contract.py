@@ -175,11 +175,11 @@ class TimeMove(enum.IntEnum):
     REHANG = 6
     """A subtree goes to a branch at another height."""
     TREE = 7
-    """The heights of all inner nodes are multiplied by one factor."""
+    """The heights of all inner nodes are stretched."""
     CLOCK = 8
     """The clock's rate."""
     UP_DOWN = 9
-    """All inner heights are multiplied by a factor, the clock's rate is divided by it."""
+    """All inner heights are stretched, and the clock slows so that the tree's length stays."""
     SPREAD = 10
     """How much branches' rates differ."""
     SIZE = 11

@@ -19,14 +19,21 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from mltree.likelihood.left_out import LeftOut
-from mltree.program.contract import COUNTED_MOVES, MOVE_STRIDE, Chain, HostMove, Move
+from mltree.program.contract import (
+    CHAIN_WORDS,
+    COUNTED_MOVES,
+    MOVE_STRIDE,
+    Chain,
+    HostMove,
+    Move,
+)
 from mltree.program.ops.sweeps import ChainTree, chain_words
 from mltree.program.random_numbers import Stream
 from mltree.sampling.priors import Priors
 from mltree.sampling.proposals import Walks
-from mltree.sampling.shares import ChainData, Launch, Shares
+from mltree.sampling.shares import ChainData, ChainLaunch, ChainShares
 from mltree.sampling.tempering import BARRIER_A_RUNG, Ladders, spaced
-from mltree.system.arrays import Float64, Int64
+from mltree.system.arrays import Bool, Float64, Int64
 from mltree.system.values import Value
 from mltree.tree.newick import DEFAULT_DIGITS
 from mltree.tree.topology import Tree, random_topology, siblings, tree_from_edges
@@ -78,8 +85,14 @@ class SamplerSettings(Value):
     sweeps: int = 1
     """Sweeps of an iteration."""
     most_steps: int = MOST_STEPS
+    step_width: int = STEP_WIDTH
     """Steps of a group of parameters in an iteration at most. Each has a launch of its own, and the
     host makes models for it: on a GPU that takes longer than a sweep."""
+
+    def steps_of(self, group: slice) -> int:
+        """Steps of a group of coordinates in an iteration."""
+        width: int = group.stop - group.start
+        return min(-(-width // self.step_width), self.most_steps)
 
 
 class Sample(NamedTuple):
@@ -220,7 +233,7 @@ class Sampler:
 
     def __init__(
         self,
-        shares: Shares,
+        shares: ChainShares,
         data: ChainData,
         priors: Priors,
         settings: SamplerSettings,
@@ -237,7 +250,7 @@ class Sampler:
         self.shares, self.priors, self.settings = shares, priors, settings
         self.tips, self.space = data.tips, data.space
         self.trees = trees or FreeTrees(data.tips, priors)
-        self._left_out = left_out
+        self._left_out, self._bounds = left_out, data.bounds
         self._seen = np.zeros((1, 0)) if left_out is None else left_out.seen(data.weights[None])
         """f64[1, P]: sites seen of the parts whose constant sites were left out."""
         runs, rungs, seed = settings.runs, settings.rungs, settings.seed
@@ -246,7 +259,7 @@ class Sampler:
         self._schedule: list[int | None] = [
             number
             for number, group in enumerate(self.space.groups)
-            for _ in range(min(-(-(group.stop - group.start) // STEP_WIDTH), settings.most_steps))
+            for _ in range(settings.steps_of(group))
         ]
         """The group of parameters of each step of an iteration."""
         self.ladders: Ladders
@@ -262,6 +275,10 @@ class Sampler:
         """f64[iterations of the round, R]: lnL on the first rungs."""
         self.window: Float64 = np.tile(self.trees.windows, (rungs, 1))
         """f64[N, moves]: widths of proposals on each rung."""
+        self.stretch: Float64 = np.full(rungs, FIRST_WINDOW)
+        """f64[N]: the same of scalings by the corrected lnL."""
+        self.stretched: Float64
+        """f64[N, 2]: such scalings tried and taken on each rung."""
         self.counts: Float64
         """f64[N, 2, moves]: moves tried and taken on each rung."""
         chains = runs * rungs
@@ -302,6 +319,20 @@ class Sampler:
         self.words[:, Chain.HEAT] = self.ladders.chain_heats.ravel()
         self.trees.write_windows(self.words, self.window[self.rungs])
         before = self.counts.copy()
+        if self._left_out is not None:
+            self._iterate_corrected(self._left_out, adapts=adapts)
+        else:
+            self._iterate(adapts=adapts)
+        if adapts and self._schedule:
+            self.walks.learn(self.points, self.rungs)
+        if adapts:
+            tried, taken = (self.counts - before).swapaxes(0, 1)
+            self.window = self.trees.adapted(self.window, tried, taken, self.in_round)
+        self.ladders.swap(self.lnl)
+        self.iteration += 1
+
+    def _iterate(self, *, adapts: bool) -> None:
+        """Take steps of parameters, the last one in the launch of the sweeps."""
         *others, last = self._schedule or [None]
         for group in others:
             assert group is not None
@@ -310,13 +341,79 @@ class Sampler:
             self._step(self.settings.sweeps, last, adapts=adapts)
         else:
             self._launch(self.settings.sweeps)
-        if adapts and self._schedule:
-            self.walks.learn(self.points, self.rungs)
-        if adapts:
-            tried, taken = (self.counts - before).swapaxes(0, 1)
-            self.window = self.trees.adapted(self.window, tried, taken, self.in_round)
-        self.ladders.swap(self.lnl)
-        self.iteration += 1
+
+    def _iterate_corrected(self, left_out: LeftOut, *, adapts: bool) -> None:
+        """Take steps of parameters and of the tree's length by the corrected lnL, then sweep.
+
+        Sweeps move a tree under given numbers of sites left out, which hold the tree's length and
+        parameters where most sites were left out.
+        """
+        if not len(self.found):
+            self._learn_lnl(left_out)
+        for group in self._schedule:
+            assert group is not None
+            counters, self.attempts = self._counters, self.attempts + 1
+            proposed = self.walks.propose(self.points, counters, self.rungs, group)
+            ratio = self.space.log_prior(proposed) - self.space.log_prior(self.points)
+            taken = self._decide(left_out, self.words, ratio, proposed, group)
+            self.points[taken] = proposed[taken]
+            self.walks.tell(self.rungs, group, taken, adapts=adapts)
+        self._stretch(left_out)
+        self._launch(self.settings.sweeps)
+
+    def _stretch(self, left_out: LeftOut) -> None:
+        """Scale all lengths, as the sweeps' SCALE does, by the corrected lnL."""
+        words, tips, rungs = self.words.copy(), self.tips, self.rungs
+        draws = self._rng(_STRETCH).random(len(words))
+        steps = self.stretch[rungs] * (draws - 0.5)
+        lengths = words[:, CHAIN_WORDS + 1 : CHAIN_WORDS + 2 * tips - 2]  # a view
+        before = lengths.sum(axis=1)
+        lengths *= np.exp(steps)[:, None]
+        outer, inner, power, rate = (words[:, word] for word in _LENGTH_PRIOR)
+        ratio = steps * (2 * tips - 3 + tips * outer + (tips - 3) * inner + power)
+        ratio -= rate * (lengths.sum(axis=1) - before)
+        low, high = self._bounds
+        ratio[((lengths < low) | (lengths > high)).any(axis=1)] = -np.inf
+        taken = self._decide(left_out, words, ratio)
+        np.add.at(self.stretched[:, 0], rungs, 1)
+        np.add.at(self.stretched[:, 1], rungs, taken)
+
+    def _decide(
+        self,
+        left_out: LeftOut,
+        words: Float64,
+        ratio: Float64,
+        proposed: Float64 | None = None,
+        group: int = 0,
+    ) -> Bool:
+        """Accept other states, or other parameters, by the corrected lnL and f64[C] log-ratios."""
+        words = words.copy()
+        words[:, Chain.RATIO], words[:, Chain.PROPOSAL] = -IMPOSSIBLE, proposed is not None
+        words[:, Chain.TICKET] = 0
+        none = np.zeros((len(words), len(left_out.columns)))
+        landed = self.shares(ChainLaunch(words, self.points, 0, proposed, group, none))
+        landed.words[:, Chain.PROPOSAL] = 0
+        landed.words[:, Chain.LNL] = lnl = self._corrected_lnl(left_out, landed.lnl)
+        change = words[:, Chain.HEAT] * (lnl - self.words[:, Chain.LNL])
+        taken: Bool = np.log(self._rng(_DECISION).random(len(words))) < ratio + change
+        self.words[taken], self.found[taken] = landed.words[taken], landed.lnl[taken]
+        self.launches += 1
+        return taken
+
+    def _learn_lnl(self, left_out: LeftOut) -> None:
+        none = np.zeros((len(self.words), len(left_out.columns)))
+        self.found = self.shares(ChainLaunch(self.words, self.points, 0, weights=none)).lnl
+        self.words[:, Chain.LNL] = self._corrected_lnl(left_out, self.found)
+
+    def _rng(self, purpose: int) -> np.random.Generator:
+        """Random numbers of the host for one launch."""
+        return np.random.default_rng([self.settings.seed, self.launches, purpose])
+
+    @property
+    def _counters(self) -> Int64:
+        """i64[C, 3]: run, replica, and number of the attempt."""
+        run, replica = (self.words[:, word].astype(np.int64) for word in (Chain.RUN, Chain.REPLICA))
+        return np.column_stack([run, replica, np.full(len(run), self.attempts)])
 
     def advance(self) -> None:
         """Do one iteration, of burn-in or of sampling, and what ends a round or the burn-in."""
@@ -326,7 +423,7 @@ class Sampler:
         length = FIRST_ROUND << self.round
         if self.in_round in (0, length // 2):  # what chains go through first is left out
             self.ladders.begin()
-            self.counts[:] = 0
+            self.counts[:], self.stretched[:] = 0, 0
         self.iterate(adapts=True)
         self.trace = np.vstack([self.trace, self.words[self.cold, Chain.LNL]])
         self.in_round += 1
@@ -376,10 +473,13 @@ class Sampler:
         """Fit heats of so many rungs, walks and windows to what was met since the last fit."""
         tried, taken = self.counts[:, 0], self.counts[:, 1]
         self.window = self.trees.adapted(self.window, tried, taken, None)
+        tried, taken = self.stretched.T
+        share = np.divide(taken, tried, np.full_like(tried, SCALE_TARGET), where=tried > 0)
+        self.stretch *= np.exp(2 * (share - SCALE_TARGET))
         self.walks.refit()
         if rungs == self.settings.rungs:
             self.ladders.refit()
-            self.counts[:] = 0
+            self.counts[:], self.stretched[:] = 0, 0
         else:
             self._take_rungs(rungs)
 
@@ -395,6 +495,7 @@ class Sampler:
         self.ladders.rounds = before.rounds
         self.walks = self.walks.of_rungs(nearest)
         self.window, self.points = self.window[nearest], self.points[chains]
+        self.stretch = self.stretch[nearest]
         self.found = self.found[chains] if len(self.found) else self.found
         own = self.words[chains]
         own[:, Chain.RUN], own[:, Chain.REPLICA] = np.divmod(np.arange(len(own)), rungs)
@@ -405,6 +506,7 @@ class Sampler:
         settings = self.settings
         self.ladders = Ladders(settings.runs, settings.rungs, settings.seed)
         self.counts = np.zeros((settings.rungs, 2, self.trees.moves))
+        self.stretched = np.zeros((settings.rungs, 2))
 
     def samples(self) -> Iterator[Sample]:
         """The states of the chains on the first rungs, run by run."""
@@ -419,9 +521,7 @@ class Sampler:
 
     def _step(self, sweeps: int, group: int, *, adapts: bool) -> None:
         """Propose a step of a group of parameters for every chain, decide on it, and sweep."""
-        run, replica = (self.words[:, word].astype(np.int64) for word in (Chain.RUN, Chain.REPLICA))
-        counters = np.column_stack([run, replica, np.full(len(run), self.attempts)])
-        proposed = self.walks.propose(self.points, counters, self.rungs, group)
+        proposed = self.walks.propose(self.points, self._counters, self.rungs, group)
         ratio = self.space.log_prior(proposed) - self.space.log_prior(self.points)
         self.words[:, Chain.RATIO] = np.maximum(ratio, IMPOSSIBLE)
         self.words[:, Chain.PROPOSAL] = 1
@@ -439,31 +539,25 @@ class Sampler:
         words = self.words
         words[:, Chain.TICKET] = 0
         self.trees.clear_counts(words)
-        landed = self.shares(Launch(words, self.points, sweeps, proposed, group, weights))
+        landed = self.shares(ChainLaunch(words, self.points, sweeps, proposed, group, weights))
         self.words = landed.words
         self.launches += 1
         np.add.at(self.counts, self.rungs, self.trees.counts(self.words))
         if self._left_out is not None:
             self.found = landed.lnl
-            self.words[:, Chain.LNL] = self._corrected_lnl(self._left_out)
+            self.words[:, Chain.LNL] = self._corrected_lnl(self._left_out, self.found)
 
-    def _corrected_lnl(self, left_out: LeftOut) -> Float64:
+    def _corrected_lnl(self, left_out: LeftOut, found: Float64) -> Float64:
         """f64[C]: lnL of the sites seen, given that the others were left out."""
-        seen, logs = self.found[:, 0], self.found[:, 1:]
+        seen, logs = found[:, 0], found[:, 1:]
         corrected: Float64 = seen + left_out.corrections_of(self._seen[0], logs)
         return corrected
 
     def _drawn_weights(self, left_out: LeftOut) -> Float64:
         """f64[C, U]: weights of the patterns left out, under which chains have their lnL then."""
-        words = self.words
-        if not len(self.found):
-            first = words.copy()
-            first[:, Chain.PROPOSAL] = 0
-            none = np.zeros((len(words), len(left_out.columns)))
-            self.found = self.shares(Launch(first, self.points, 0, weights=none)).lnl
-        rng = np.random.default_rng([self.settings.seed, self.launches, HostMove.STATE])
-        logs = self.found[:, 1:]
-        weights = left_out.drawn(self._seen[0], words[:, Chain.HEAT], logs, rng)
+        words, logs = self.words, self.found[:, 1:]
+        heats, rng = words[:, Chain.HEAT], self._rng(_LEFT_OUT)
+        weights = left_out.drawn(self._seen[0], heats, logs, rng)
         words[:, Chain.LNL] = self.found[:, 0] + (weights * logs).sum(axis=1)
         return weights
 
@@ -491,7 +585,9 @@ class Sampler:
 
 
 _NUMBERS = ("iteration", "attempts", "launches", "round", "in_round", "is_sampling")
-_TABLES = ("window", "counts", "words", "points", "trace", "found")
+_TABLES = ("window", "stretch", "stretched", "counts", "words", "points", "trace", "found")
+_LEFT_OUT, _STRETCH, _DECISION = range(3)
+_LENGTH_PRIOR = (Chain.OUTER, Chain.INNER, Chain.POWER, Chain.RATE)
 
 
 def first_tree(tips: int, priors: Priors, stream: Stream) -> Tree:

@@ -19,11 +19,12 @@ import numpy as np
 from mltree.models.eigen import ModelStack
 from mltree.program import builders
 from mltree.program.engine import NO_CONTROL, ChainEngine, ChainRoom
+from mltree.program.ops.state import model_rows
 from mltree.program.ops.sweeps import chain_slots
 from mltree.program.ops.time_sweeps import TimeShape
 from mltree.program.program import Program
 from mltree.sampling.model_space import ModelSpace
-from mltree.system.arrays import Float64
+from mltree.system.arrays import Float64, Index
 from mltree.system.ranks import LONE, Ranks, new_number
 from mltree.system.values import Value
 
@@ -31,8 +32,13 @@ REGRAFTS = 2
 """Subtrees that a sweep regrafts. DS1: slowest split's ESS a CPU second hardly depends on it."""
 
 
-class Launch(NamedTuple):
-    """What chains do in one launch, or in a share of it."""
+LENGTHS = (1e-8, 100.0)
+"""Shortest and longest branch, expected substitutions per site. A prior such as Exponential(10)
+gives a branch in ten million one that is shorter."""
+
+
+class ChainLaunch(NamedTuple):
+    """States of chains, and the moves that one launch makes with them."""
 
     words: Float64
     """f64[C, words]: states."""
@@ -47,7 +53,7 @@ class Launch(NamedTuple):
     weights: Float64 | None = None
     """f64[C, U]: weights of the columns left out, where there are any."""
 
-    def of(self, which: slice) -> Launch:
+    def of(self, which: slice) -> ChainLaunch:
         """The launch of some chains."""
         proposed = None if self.proposed is None else self.proposed[which]
         weights = None if self.weights is None else self.weights[which]
@@ -55,8 +61,8 @@ class Launch(NamedTuple):
         return self._replace(words=words, points=points, proposed=proposed, weights=weights)
 
 
-class Landed(NamedTuple):
-    """What a launch leaves."""
+class ChainResult(NamedTuple):
+    """States of chains behind a launch, and their lnL."""
 
     words: Float64
     """f64[C, words]: states."""
@@ -65,7 +71,7 @@ class Landed(NamedTuple):
 
 
 class ChainData(Value, eq=False):
-    """What shares know of the chains, whoever has them."""
+    """Data, parameters and bounds of all chains, whatever share they are in."""
 
     tips: int
     space: ModelSpace
@@ -74,6 +80,8 @@ class ChainData(Value, eq=False):
     left_out: tuple[int, ...] = ()
     """The U patterns whose sites are unknown, each chain having numbers of its own."""
     regrafts: int = REGRAFTS
+    bounds: tuple[float, float] = LENGTHS
+    """Shortest and longest branch that engines allow."""
     time: TimeShape | None = None
     """The shape of trees with a time axis; None for unrooted ones."""
 
@@ -90,7 +98,7 @@ class ChainData(Value, eq=False):
         return builders.time_sweeps(chains, self.time, parts, sweeps, regrafts, team, probes)
 
 
-Share: TypeAlias = Callable[[Launch], Landed]
+Share: TypeAlias = Callable[[ChainLaunch], ChainResult]
 
 
 class ChainShare:
@@ -102,18 +110,18 @@ class ChainShare:
         self._points: Float64 = np.zeros((0, data.space.size))
         """f64[C, n]: where the models are that are held."""
         self._tables: list[Float64] = []
-        """f64[C, 2, P, ...] each: arrays of the chains' models, and of those proposed."""
+        """f64[C, 2, P, ...] each: arrays, and rows, of the chains' models and of those proposed."""
         self._proposed = self._points
         self._columns = list(data.left_out)
         if not self._columns:
             engine.load_weights(data.weights[None])
 
-    def __call__(self, launch: Launch) -> Landed:
-        """Run a launch."""
+    def __call__(self, launch: ChainLaunch) -> ChainResult:
+        """Run a launch of this share's chains."""
         words, columns = launch.words, self._columns
         probes = 1 + len(columns) if columns else 0
         if not len(words):
-            return Landed(words, np.zeros((0, probes)))
+            return ChainResult(words, np.zeros((0, probes)))
         self._load_models(launch)
         if columns:
             self._load_weights(launch)
@@ -121,7 +129,9 @@ class ChainShare:
         lengths = np.concatenate([words.ravel(), np.zeros(probes * len(words))])
         result = self._engine.run(program, lengths, NO_CONTROL).lengths
         after, found = np.split(result, [words.size])
-        return Landed(after.reshape(words.shape).copy(), found.reshape(len(words), probes).copy())
+        return ChainResult(
+            after.reshape(words.shape).copy(), found.reshape(len(words), probes).copy()
+        )
 
     def _program(self, chains: int, sweeps: int, probes: int) -> Program:
         key, team = (chains, sweeps), self._engine.chains.team
@@ -129,44 +139,68 @@ class ChainShare:
             self._programs[key] = self._data.program(chains, sweeps, team, probes)
         return self._programs[key]
 
-    def _load_models(self, launch: Launch) -> None:
+    def _load_models(self, launch: ChainLaunch) -> None:
         """Load the models of each chain, and behind them those that are proposed."""
-        space, points = self._data.space, launch.points
-        self._settle(points)
+        space = self._data.space
+        self._settle(launch.points)
         if launch.proposed is not None:
             parts = space.parts_of(launch.group)
-            stacks = space.stacks(launch.proposed, parts)
-            for number, table in enumerate(self._tables):
-                if len(parts) < space.model.n_parts:
+            if len(parts) < space.model.n_parts:
+                for table in self._tables:
                     table[:, 1] = table[:, 0]
-                for part, stack in zip(parts, stacks, strict=True):
-                    table[:, 1, part] = stack.tables[number]
+            self._put(slice(None), 1, parts, space.stacks(launch.proposed, parts))
             self._proposed = launch.proposed
-        flat = [table.reshape(-1, *table.shape[3:]) for table in self._tables]
-        self._engine.load_models(ModelStack(flat))
+        *tables, rows = (table.reshape(-1, *table.shape[3:]) for table in self._tables)
+        self._engine.load_models(ModelStack(tables, rows))
 
     def _settle(self, points: Float64) -> None:
         """Take models that were proposed and accepted; compute the others that have changed."""
+        parts = range(self._data.space.model.n_parts)
         if len(points) != len(self._points):
-            self._tables, self._points = [], np.full_like(points, np.nan)
-            self._proposed = self._points
-        moved = (points != self._points).any(axis=1)
-        if not self._tables or not points.shape[1]:
-            moved[:] = not self._tables
-        taken = moved & (points == self._proposed).all(axis=1) & bool(self._tables)
-        for table in self._tables:
-            table[taken, 0] = table[taken, 1]
-        new = np.flatnonzero(moved & ~taken)
-        if new.size:
-            stacks = self._data.space.stacks(points[new])
-            for number, tables in enumerate(zip(*(s.tables for s in stacks), strict=True)):
-                fresh = np.stack(tables, axis=1)
-                if len(self._tables) <= number:
-                    self._tables.append(np.stack([fresh, fresh], axis=1))
-                self._tables[number][new, 0] = self._tables[number][new, 1] = fresh
+            stacks = self._data.space.stacks(points)
+            self._begin(stacks, len(points))
+            self._proposed = points
+            for place in (0, 1):
+                self._put(slice(None), place, parts, stacks, is_new=True)
+        else:
+            moved = (points != self._points).any(axis=1)
+            taken = moved & (points == self._proposed).all(axis=1)
+            for table in self._tables:
+                table[taken, 0] = table[taken, 1]
+            new = np.flatnonzero(moved & ~taken)
+            if new.size:
+                self._put(new, 0, parts, self._data.space.stacks(points[new]))
         self._points = points.copy()
 
-    def _load_weights(self, launch: Launch) -> None:
+    def _begin(self, stacks: Sequence[ModelStack], chains: int) -> None:
+        rows = model_rows(stacks[0])
+        size = chains, 2, len(stacks)
+        tables = [np.empty((*size, *table.shape[1:])) for table in [*stacks[0].tables, rows]]
+        self._tables = tables
+
+    def _put(
+        self,
+        chains: Index | slice,
+        place: int,
+        parts: Sequence[int],
+        stacks: Sequence[ModelStack],
+        *,
+        is_new: bool = False,
+    ) -> None:
+        """Write models of some parts; of those with one matrix the rates and weights alone."""
+        for part, stack in zip(parts, stacks, strict=True):
+            rows, rates = self._tables[-1], np.concatenate(stack.tables[-2:], axis=1)
+            if is_new or not stack.has_one_matrix:
+                for table, own in zip(
+                    self._tables, [*stack.tables, model_rows(stack)], strict=True
+                ):
+                    table[chains, place, part] = own
+                continue
+            for table, own in zip(self._tables[-3:-1], stack.tables[-2:], strict=True):
+                table[chains, place, part] = own
+            rows[chains, place, part, -rates.shape[1] :] = rates
+
+    def _load_weights(self, launch: ChainLaunch) -> None:
         """Load each chain's weights, those of the sites that are there, and unit rows."""
         own, columns, data = launch.weights, self._columns, self._data
         assert own is not None
@@ -178,7 +212,7 @@ class ChainShare:
         self._engine.load_weights(rows)
 
 
-class Shares:
+class ChainShares:
     """The shares of a rank's devices, and of those of other ranks."""
 
     def __init__(
@@ -210,7 +244,7 @@ class Shares:
         least = min(engine.room.most for engine in self._engines) // slots
         return least * len(self._engines) * self._ranks.size
 
-    def __call__(self, launch: Launch) -> Landed:
+    def __call__(self, launch: ChainLaunch) -> ChainResult:
         """Run a launch on all devices of all ranks.
 
         Raises: MltreeError: another rank has died, or cannot go on.
@@ -228,7 +262,7 @@ class _OfDevices:
         self._shares = shares
         self._threads = ThreadPoolExecutor(len(shares)) if len(shares) > 1 else None
 
-    def __call__(self, launch: Launch) -> Landed:
+    def __call__(self, launch: ChainLaunch) -> ChainResult:
         if self._threads is None:
             (share,) = self._shares
             return share(launch)
@@ -250,5 +284,5 @@ def _spans(chains: int, shares: int) -> list[slice]:
     return [slice(first, end) for first, end in pairwise(ends)]
 
 
-def _joined(several: Sequence[Landed]) -> Landed:
-    return Landed(*map(np.concatenate, zip(*several, strict=True)))
+def _joined(several: Sequence[ChainResult]) -> ChainResult:
+    return ChainResult(*map(np.concatenate, zip(*several, strict=True)))

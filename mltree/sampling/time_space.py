@@ -89,6 +89,9 @@ FIRST_WIDTHS = {TimeMove.REHANG: 2.0, TimeMove.ROOT: 1.0, TimeMove.UP_DOWN: 0.3}
 
 FIRST_WIDTH = 0.5
 
+LEAST_WIDTH, MOST_WIDTH = 1e-6, 1e3
+"""Bounds of widths; those of moves without one, which grow or shrink, end there."""
+
 ACCEPTED = 0.3
 """Share of proposals with a width that is best accepted."""
 
@@ -244,14 +247,25 @@ class TimeSpace(TreeSpace):
 
     @property
     def names(self) -> dict[Scalar, str]:
-        """Columns of the scalars that are part of the model, as BEAST 2 has them."""
+        """Columns of the scalars that are sampled, as BEAST 2 has them."""
+        return {
+            which: name
+            for which, name in self._every_name.items()
+            if not (
+                isinstance(self.scalars[which], Fixed) or (self._cells and which == Scalar.SIZE)
+            )
+        }
+
+    @property
+    def _every_name(self) -> dict[Scalar, str]:
+        """Names of the scalars that the clock and the tree's prior have."""
         sizes = {"yule": "birthRate", "bd": "BDBirthRate", "expgrowth": "ePopSize"}
         names = {Scalar.CLOCK: "clockRate"}
         if self.clock != "strict":
             names[Scalar.SPREAD] = SPREAD_NAMES[self.clock]
-        if self.tree_prior == "skygrid":
-            return names | {Scalar.PRECISION: "skygrid.precision"}
         names[Scalar.SIZE] = sizes.get(self.tree_prior, "popSize")
+        if self._cells:
+            names |= {Scalar.SIZE: "skygrid.size1", Scalar.PRECISION: "skygrid.precision"}
         if self.tree_prior == "bd":
             names |= {Scalar.GROWTH: "BDDeathRate", Scalar.FRACTION: "samplingFraction"}
         if self.tree_prior == "expgrowth":
@@ -263,8 +277,7 @@ class TimeSpace(TreeSpace):
         """The priors of the tree, its scalars and the calibrations."""
         grid = f", {self._cells} cells of {self._width:g}" if self._cells else ""
         yield f"tree: {self.tree_prior}{grid}; clock: {self.clock}"
-        shown = {Scalar.SIZE: "skygrid.size1"} if self._cells else {}
-        for which, name in (self.names | shown).items():
+        for which, name in self._every_name.items():
             yield f"{name}: {self.scalars[which]}"
         for calibration in self.data.calibrations:
             yield f"age of {calibration}"
@@ -319,7 +332,7 @@ class TimeSpace(TreeSpace):
             return windows
         share = np.divide(taken, tried, np.full_like(tried, ACCEPTED), where=tried > 0)
         gain = max(LEAST_GAIN, (number + 1) ** -SLOWING)
-        return np.asarray(windows * np.exp(gain * (share - ACCEPTED)))
+        return np.clip(windows * np.exp(gain * (share - ACCEPTED)), LEAST_WIDTH, MOST_WIDTH)
 
     # States.
 

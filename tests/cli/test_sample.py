@@ -13,6 +13,7 @@ from pathlib import Path
 
 import numpy as np
 import pytest
+from launches import launch, ran
 from typer.testing import Result
 
 import mltree
@@ -197,9 +198,65 @@ def test_three_taxa_have_one_topology(run: Run, data: str) -> None:
     assert "3 taxa have one topology" in result.output
 
 
-def test_sites_without_the_constant_ones(run: Run) -> None:
+def test_a_number_of_sites_left_out_has_no_powers(run: Run) -> None:
     rows = np.array([list("ACGT" * 8), list("CAGT" * 8), list("ACTG" * 8), list("CATG" * 8)])
     Path("four.fasta").write_text("".join(f">t{n}\n{''.join(r)}\n" for n, r in enumerate(rows)))
-    result = run("sample", "four.fasta", "--model", "JC+ASC")
+    result = run("sample", "four.fasta", "--model", "JC+ASC_FELS{9}")
     assert result.exit_code == 2
-    assert "+ASC cannot be sampled yet" in result.output
+    assert "the correction of Felsenstein cannot be sampled" in result.output
+
+
+@pytest.fixture
+def total_evidence(tmp_path: Path) -> tuple[str, ...]:
+    """DNA of six taxa, and characters that vary; the options that read both."""
+    rng = np.random.default_rng(2)
+    rows = []
+    for letters, sites in (("ACGT", 50), ("01", 20)):
+        root = rng.choice(list(letters), sites)
+        change = rng.random((6, sites)) < 0.2
+        table = np.where(change, rng.choice(list(letters), (6, sites)), root)
+        if letters == "01":
+            table[0], table[1] = "0", "1"
+        rows.append(["".join(row) for row in table])
+    lines = [f"t{n} {dna}{rows[1][n]}\n" for n, dna in enumerate(rows[0])]
+    (tmp_path / "all.phy").write_text("6 70\n" + "".join(lines))
+    (tmp_path / "all.part").write_text("HKY+G2, dna = 1-50\nBIN+ASC_LEWIS, morph = 51-70\n")
+    return (
+        "sample", str(tmp_path / "all.phy"), "--partitions", str(tmp_path / "all.part"),
+        "--burnin", "8", "--rungs", "3", "--runs", "2",
+    )  # fmt: skip
+
+
+def test_data_types_side_by_side_on_any_number_of_devices(
+    run: Run, total_evidence: tuple[str, ...]
+) -> None:
+    """One device, two (the same twice), and a run that goes on with another number of them."""
+    assert run(*total_evidence, "--stop", "12", "--prefix", "one").exit_code == 0
+    two = ("--device", "0,0")
+    assert run(*total_evidence, "--stop", "12", "--prefix", "two", *two).exit_code == 0
+    assert run(*total_evidence, "--stop", "5", "--prefix", "both", *two).exit_code == 0
+    assert run(*total_evidence, "--stop", "12", "--prefix", "both").exit_code == 0
+    assert samples("one") == samples("two") == samples("both")
+    head = samples("one")["run1.p"].splitlines()[1].split("\t")
+    assert head[-2:] == ["m{1}", "m{2}"]
+
+
+def test_sites_left_out_do_not_count_in_a_sample_of_the_prior(
+    run: Run, total_evidence: tuple[str, ...]
+) -> None:
+    options = ("--prior-only", "--stop", "9", "--prefix", "prior")
+    assert run(*total_evidence, *options).exit_code == 0
+    rows = samples("prior")["run1.p"].splitlines()[2:]
+    assert {row.split("\t")[1] for row in rows} <= {"0.0", "0", "-0.0"}
+
+
+def test_data_types_side_by_side_on_any_number_of_ranks(
+    run: Run, total_evidence: tuple[str, ...]
+) -> None:
+    assert run(*total_evidence, "--stop", "12", "--prefix", "one").exit_code == 0
+    for prefix, stops in (("two", [(2, "12")]), ("some", [(3, "4"), (1, "8"), (2, "12")])):
+        for ranks, stop in stops:
+            command = (*total_evidence, "--stop", stop, "--prefix", prefix)
+            result = ran(Path(), launch("mpi", command, ranks))
+            assert result.returncode == 0, result.stderr
+        assert samples(prefix) == samples("one")

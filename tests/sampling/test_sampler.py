@@ -29,7 +29,7 @@ from mltree.sampling.sampler import (
     hang_tree,
     newick_of_words,
 )
-from mltree.sampling.shares import ChainData, Shares
+from mltree.sampling.shares import ChainData, ChainShares
 from mltree.tree.newick import write_newick
 from mltree.tree.topology import random_topology
 
@@ -62,7 +62,7 @@ def sampler_of(
         space=ModelSpace(model, priors),
         weights=patterns.weights * (not prior_only),
     )
-    return Sampler(Shares([engine], data), data, priors, SamplerSettings(**shape))
+    return Sampler(ChainShares([engine], data), data, priors, SamplerSettings(**shape))
 
 
 def quartet() -> Patterns:

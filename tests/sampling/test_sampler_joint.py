@@ -37,7 +37,7 @@ from mltree.sampling.sampler import (
     first_tree,
     hang_tree,
 )
-from mltree.sampling.shares import ChainData, Shares
+from mltree.sampling.shares import ChainData, ChainShares
 from mltree.system.arrays import Float64
 
 BOUNDS = (1e-8, 100.0)
@@ -112,7 +112,7 @@ class JointSampler:
         engine = Session(info.handle, patterns, layout, BOUNDS)
         settings = SamplerSettings(runs=CHAINS, rungs=1, seed=seed)
         data = ChainData(tips=TIPS, space=ModelSpace(model, priors), weights=patterns.weights)
-        shares = Shares([engine], data)
+        shares = ChainShares([engine], data)
         (share,) = shares._own._shares
         for sweeps in (0, 1):  # each chain has weights of its own
             program = share._program(CHAINS, sweeps, 0)

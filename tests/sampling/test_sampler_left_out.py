@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import itertools
+from types import SimpleNamespace
+from typing import Any
 
 import numpy as np
 import pytest
@@ -27,8 +29,8 @@ from mltree.sampling.sampler import (
     first_tree,
     hang_tree,
 )
-from mltree.sampling.shares import ChainData, Shares
-from mltree.system.arrays import Float64
+from mltree.sampling.shares import ChainData, ChainShares
+from mltree.system.arrays import Bool, Float64
 
 BOUNDS = (1e-8, 100.0)
 LEWIS = Ascertainment(Correction.LEWIS)
@@ -58,7 +60,7 @@ def sampler_of(
     columns = left_out.columns if kind is Sampler else np.arange(patterns.n_patterns)
     space = ModelSpace(model, priors)
     data = ChainData(patterns.n_tips, space, patterns.weights, tuple(columns.tolist()))
-    return kind(Shares([engine], data), data, priors, settings, left_out=left_out)
+    return kind(ChainShares([engine], data), data, priors, settings, left_out=left_out)
 
 
 # The exact posterior of four taxa, by importance sampling from the prior.
@@ -140,22 +142,22 @@ class ManyData(Sampler):
 
     rows: Float64
 
-    def _parts(self) -> tuple[AscertainedPart, Float64]:
-        (part,) = self._left_out.parts
-        return part, self.found[:, 1:][:, part.unseen]
-
     def _drawn_weights(self, left_out: LeftOut) -> Float64:
-        part, logs = self._parts()
-        rng = np.random.default_rng([self.settings.seed, self.launches])
-        rows = self.rows.copy()
-        rows[:, part.unseen] = part.drawn(float(SITES), np.ones(len(rows)), logs, rng)
-        self.words[:, Chain.LNL] = (rows * self.found[:, 1:]).sum(axis=1)
+        (part,) = left_out.parts
+        rows, logs = self.rows.copy(), self.found[:, 1:]
+        heats, rng = np.ones(len(rows)), np.random.default_rng([self.settings.seed, self.launches])
+        rows[:, part.unseen] = part.drawn(float(SITES), heats, logs[:, part.unseen], rng)
+        self.words[:, Chain.LNL] = (rows * logs).sum(axis=1)
         return rows
 
-    def _corrected_lnl(self, left_out: LeftOut) -> Float64:
-        part, logs = self._parts()
-        added = part.corrects(np.full(len(logs), float(SITES)), logs)
-        return (self.rows * self.found[:, 1:]).sum(axis=1) + added
+    def _corrected_lnl(self, left_out: LeftOut, found: Float64) -> Float64:
+        (part,), logs = left_out.parts, found[:, 1:]
+        added = part.corrects(np.full(len(logs), float(SITES)), logs[:, part.unseen])
+        return (self.rows * logs).sum(axis=1) + added
+
+    def _decide(self, left_out: LeftOut, *given: Any) -> Bool:
+        columns = np.arange(self.rows.shape[1])
+        return super()._decide(SimpleNamespace(parts=left_out.parts, columns=columns), *given)
 
     def draw_data(self, rng: np.random.Generator, codes: np.ndarray) -> None:
         """Draw variable sites under each chain's state; learn what they say."""
@@ -168,6 +170,7 @@ class ManyData(Sampler):
             seen = chances[:-2] / chances[:-2].sum()
             row[:-2] = rng.multinomial(SITES, seen)
         self.found = np.column_stack([np.zeros(len(logs)), logs])
+        self.words[:, Chain.LNL] = self._corrected_lnl(self._left_out, self.found)
 
 
 def column_chances(words: Float64, arrays, codes: np.ndarray) -> Float64:

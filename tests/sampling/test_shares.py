@@ -23,7 +23,7 @@ from mltree.program.engine import ReferenceEngine
 from mltree.sampling.model_space import ModelSpace
 from mltree.sampling.priors import ExponentialLengths, Priors
 from mltree.sampling.sampler import Sampler, SamplerSettings, tree_of
-from mltree.sampling.shares import ChainData, Shares
+from mltree.sampling.shares import ChainData, ChainShares
 
 BOUNDS = (1e-8, 100.0)
 PRIORS = Priors(branch_lengths=ExponentialLengths(8.0))
@@ -91,7 +91,11 @@ def sampler_of(
     among = {} if ranks is None else {"ranks": ranks, "elsewhere": engines}
     shape = {"runs": 2, "rungs": 3, "seed": 5, **settings}
     return Sampler(
-        Shares(engines(), data, **among), data, PRIORS, SamplerSettings(**shape), left_out=parts
+        ChainShares(engines(), data, **among),
+        data,
+        PRIORS,
+        SamplerSettings(**shape),
+        left_out=parts,
     )
 
 

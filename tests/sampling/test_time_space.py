@@ -31,7 +31,7 @@ from mltree.sampling.priors import (
     Uniform,
 )
 from mltree.sampling.sampler import Sampler, SamplerSettings
-from mltree.sampling.shares import ChainData, Shares
+from mltree.sampling.shares import ChainData, ChainShares
 from mltree.sampling.time_space import CLOCKS, TREE_PRIORS, TimeData, TimeSpace
 from mltree.sampling.tree_priors import (
     birth_death_log_density,
@@ -73,7 +73,7 @@ def sampler_of(
         time=space.shape,
     )
     settings = SamplerSettings(runs=RUNS, rungs=1, seed=5, sweeps=SWEEPS)
-    return Sampler(Shares([engine], chains), chains, priors, settings, (), None, space)
+    return Sampler(ChainShares([engine], chains), chains, priors, settings, (), None, space)
 
 
 Statistics = Callable[[TimeTreeWords], list[float]]

@@ -71,6 +71,8 @@ def tables_of(systems: SiteSystems) -> tuple[Float64, ...]:
 
 def model_rows(models: Sequence[ModelArrays]) -> Float64:
     """f64[n, words], a row per model (see ``opencl/session.h``)."""
+    if isinstance(models, ModelStack) and models.rows is not None:
+        return models.rows
     eigenvalues, right, left, frequencies, generator, _, rates, weights = _stacked(models)
     squares = (right, left, generator, product(generator, generator))
     count, systems = len(models), models[0].n_systems

@@ -6,9 +6,12 @@ L(x)^heat prior(x) what it is. Ratios beside that of posteriors:
 
 SPREAD, SIZE, GROWTH, FRACTION, PRECISION, CELL
               A scalar times e^s, s uniform: e^s; a real scalar, or the log of a size, plus s: 1.
-CLOCK, TREE, UP_DOWN
-              The clock times e^s: e^s. The n heights of inner nodes times e^s: e^(n s). Both, the
-              clock divided: e^((n - 1) s).
+CLOCK         The clock times e^s: e^s.
+TREE          The root's height above the oldest tip times e^s, every other node at the same share
+              of the way from the oldest tip below it (floor f) to its parent, whose height goes
+              from H to H': e^s times the product of (H' - f) / (H - f). Where tips have one date,
+              all heights are multiplied by e^s.
+UP_DOWN       The same, and the clock times W / W', W being the duration of all branches: also W / W'.
 STRETCH       The spread of log-normal rates times e^s, every rate as many deviations from the mean
               as before: of the prior's ratio only the spread's own is left, times e^s.
 REGRAFT       CHOOSE: a subtree is pruned, and one of the branches that are there at the height that
@@ -165,6 +168,11 @@ class TimeTreeWords:
         """Length of the branch above v, expected substitutions per site; unbounded."""
         return self.clock * float(self.rates[v]) * self.duration(v)
 
+    @property
+    def whole_duration(self) -> float:
+        """The durations of all branches together."""
+        return sum(self.duration(v) for v in range(self.nodes) if v != self.root)
+
     def older_child(self, v: int) -> float:
         """The height of a node's older child."""
         return float(max(self.heights[int(self.left[v])], self.heights[int(self.right[v])]))
@@ -285,7 +293,7 @@ class TimePriors:
 
             top = float(heights[tree.root])
             of_root = -r * top - seen(top) + (n - 1) * math.log(r * sampled) + n * math.log1p(-a)
-            return of_root + sum(-r * h - 2 * seen(h) for h in inner)
+            return float(of_root + sum(-r * h - 2 * seen(h) for h in inner))
         order = sorted(range(tree.nodes), key=lambda v: (heights[v], v))
         total, lineages = 0.0, 0
         for v, following in zip(order, [*order[1:], order[-1]], strict=True):
@@ -321,7 +329,7 @@ class TimePriors:
         """Of all rates."""
         if self._clock == ClockKind.STRICT:
             return 0.0
-        return sum(map(self.of_rate, range(self.tree.nodes)))
+        return float(sum(map(self.of_rate, range(self.tree.nodes))))
 
     def of_ages(self) -> float:
         """Of the ages of calibrated groups."""
@@ -533,24 +541,45 @@ class TimeReplica(Replica):
             return
         stream, kept, tree = self._stream_of(move), self.words.copy(), self.tree
         step, before = self._step_of(move, stream), self._prior()
-        jacobian = 0
+        jacobian, of_clock_step = 0.0, step if of_clock else 0.0
         if of_heights:
-            tree.heights[tree.tips :] *= math.exp(step)
-            jacobian += tree.tips - 1
-        if of_clock:
-            tree.scalars[Scalar.CLOCK, 0] *= math.exp(-step if of_heights else step)
-            jacobian += -1 if of_heights else 1
+            whole = tree.whole_duration
+            jacobian = step + self.stretch_heights(step)
+            if of_clock:
+                of_clock_step = math.log(whole / tree.whole_duration)
+        tree.scalars[Scalar.CLOCK, 0] *= math.exp(of_clock_step)
+        jacobian += of_clock_step
         inner = range(tree.tips, tree.nodes)
         taken = all(tree.heights[v] > tree.older_child(v) for v in inner)
         taken = taken and self.priors.of_scalar(Scalar.CLOCK) > -math.inf
         if taken:
-            ratio = self._prior() - before + jacobian * step
+            ratio = self._prior() - before + jacobian
             lnl = self.whole_lnl()
             ratio += self._heat * (lnl - self.lnl)
             taken = self._decide(stream, kept, ratio, lnl)
         else:
             self.words[:] = kept
         self._tell(move, taken=taken)
+
+    def stretch_heights(self, step: float) -> float:
+        """Stretch the root's height above the oldest tip, others at their share of the way to it.
+
+        A node is at a share of the way from the oldest tip below it to its parent, which it keeps.
+        Returns the natural log of the map's derivatives, but for the root's.
+        """
+        tree, before, total = self.tree, self.tree.heights.copy(), 0.0
+        for v in tree.preorder():
+            if v < tree.tips:
+                continue
+            floor = max(before[tip] for tip in tree.preorder(v) if tip < tree.tips)
+            if v == tree.root:
+                tree.heights[v] = floor + (before[v] - floor) * math.exp(step)
+                continue
+            u = int(tree.parent[v])
+            factor = (tree.heights[u] - floor) / (before[u] - floor)
+            tree.heights[v] = floor + (before[v] - floor) * factor
+            total += math.log(factor)
+        return total
 
     def stretch(self) -> None:
         """The spread of log-normal rates, and all deviations from their mean."""
