@@ -36,6 +36,8 @@ class SampleOptions(SeedOptions, ExactOptions, kw_only=True):
     summarize PREFIX sums them up. Ends when every parameter and every split has an effective sample
     size of 625 and runs agree (Fabreti and Höhna 2022). A run that was stopped, by whatever means,
     goes on with the same command; a later --stop adds samples.
+
+    In place of an alignment, an XML of BEAUti (BEAST 2) is taken over: data, dates, clock, priors.
     """
 
     partitions: Partitions = None
