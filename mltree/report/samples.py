@@ -218,6 +218,9 @@ MOST_TIPS = 500
 DATED_WIDTH = 760.0
 """Width of the dated tree, points."""
 
+FITTING = "max-width:100%;min-width:34rem;height:auto;background:#fff;color-scheme:light"
+"""Style of the dated tree: as wide as the page, scrolled on narrow screens, on white."""
+
 RATE_COLOURS = ("#2c5fa8", "#4f93c7", "#8fb8cf", "#a9a9a4", "#dda06b", "#d96f43", "#b8352b")
 """Colours of branches from the lowest rate to the highest, in steps of equal ratios."""
 
@@ -271,7 +274,8 @@ def dated_drawing(tree: SummaryTree, latest: float | None) -> str:
                 branches[node] = RATE_COLOURS[int(np.searchsorted(steps, rate))]
     style = Style(order="written", axis=Axis(kind="time", latest=latest), branches=branches,
                   bars=bars, size=(DATED_WIDTH, None))  # fmt: skip
-    return svg(draw(replace(numbered, labels=labels), style))
+    drawing = svg(draw(replace(numbered, labels=labels), style))
+    return drawing[drawing.index("<svg") :].replace("<svg", f'<svg style="{FITTING}"', 1)
 
 
 def _rounded(label: str) -> str:
