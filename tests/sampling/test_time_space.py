@@ -42,7 +42,7 @@ from mltree.sampling.tree_priors import (
 )
 from mltree.system.arrays import Float64
 
-RUNS, SWEEPS, BURN_IN = 48, 8, 12
+RUNS, SWEEPS, BURN_IN = 32, 8, 10
 FURTHEST = 4.5
 """Standard errors between a mean of chains and what it must be, at most."""
 

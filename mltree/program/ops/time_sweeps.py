@@ -11,7 +11,8 @@ TREE          The root's height above the oldest tip times e^s, every other node
               of the way from the oldest tip below it (floor f) to its parent, whose height goes
               from H to H': e^s times the product of (H' - f) / (H - f). Where tips have one date,
               all heights are multiplied by e^s.
-UP_DOWN       The same, and the clock times W / W', W being the duration of all branches: also W / W'.
+UP_DOWN       The same, and the clock times W / W', W being the duration of all branches: its ratio
+              too.
 STRETCH       The spread of log-normal rates times e^s, every rate as many deviations from the mean
               as before: of the prior's ratio only the spread's own is left, times e^s.
 REGRAFT       CHOOSE: a subtree is pruned, and one of the branches that are there at the height that
