@@ -68,6 +68,7 @@ from mltree.system.errors import DeviceError, InputError, ModelError
 from mltree.system.events import (
     BurnInRound,
     Busy,
+    Emit,
     Notice,
     PriorsChosen,
     RunStarted,
@@ -252,13 +253,17 @@ def _expect(options: SampleOptions, problem: Problem) -> None:
         )
 
 
-def _time_space(options: SampleOptions, problem: Problem, priors: Priors) -> TimeSpace | None:
+def _time_space(
+    options: SampleOptions, problem: Problem, priors: Priors, emit: Emit
+) -> TimeSpace | None:
     """The space of time trees that options ask for; None for unrooted trees. Raises: InputError."""
     if not options.is_timed:
         if options.dates is not None or options.calibrate is not None:
             raise InputError("--dates and --calibrate are of trees in time", hint="add --clock")
         return None
-    data, _ = time_data(problem.taxa, options.dates, options.calibrate, ages=options.ages)
+    data, notice = time_data(problem.taxa, options.dates, options.calibrate, ages=options.ages)
+    if notice:
+        emit(Notice(notice))
     cells, width = options.grid if options.tree_prior == "skygrid" else (0, 1.0)
     distance = None if options.prior_only else mean_distance(problem.groups)
     if cells and not width:
@@ -306,11 +311,13 @@ class _SampleRun:
         self._space = ModelSpace(model, priors)  # raises what cannot be sampled
         self._priors = priors
         self._on_gpu = any(not device.is_cpu for device in choose_devices(options.device))
-        self._time = _time_space(options, self._problem, priors)
+        self._time = _time_space(options, self._problem, priors, self._emit)
         self._mark = self._fingerprint(model)
         self._is_done = self._seen_before()
         self._runs = options.runs or (GPU_RUNS if self._on_gpu else CPU_RUNS)
         self._rungs = options.number_of("rungs")
+        if self._rungs is None and self._time is not None and not self._on_gpu:
+            self._rungs = 1
         self._most_rungs = GPU_RUNGS if self._on_gpu else CPU_RUNGS
         self._patterns = joined_patterns(self._problem.groups)
         self._sampler = self._new_sampler()

@@ -118,7 +118,7 @@ class SampleOptions(SeedOptions, ExactOptions, kw_only=True):
         Option(
             "--rungs N|auto",
             "Chains of a run, from the posterior to the prior, 1 to sample without the others; "
-            "auto: as many as chains need to change places.",
+            "auto: as many as chains need to change places, on a CPU 1 for trees with a clock.",
         ),
     ] = AUTO
     stop: Annotated[

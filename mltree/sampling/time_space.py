@@ -332,7 +332,8 @@ class TimeSpace(TreeSpace):
             return windows
         share = np.divide(taken, tried, np.full_like(tried, ACCEPTED), where=tried > 0)
         gain = max(LEAST_GAIN, (number + 1) ** -SLOWING)
-        return np.clip(windows * np.exp(gain * (share - ACCEPTED)), LEAST_WIDTH, MOST_WIDTH)
+        wanted = windows * np.exp(gain * (share - ACCEPTED))
+        return np.asarray(np.clip(wanted, LEAST_WIDTH, MOST_WIDTH))
 
     # States.
 
