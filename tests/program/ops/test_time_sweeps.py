@@ -15,10 +15,13 @@ from mltree.program.contract import (
     PriorKind,
     Scalar,
     TimeChain,
+    TimeMove,
     TreePriorKind,
 )
 from mltree.program.engine import NO_CONTROL, ReferenceEngine
+from mltree.program.ops.operation import Row
 from mltree.program.ops.time_sweeps import (
+    TimeReplica,
     TimeShape,
     TimeTreeWords,
     empty_time_words,
@@ -122,6 +125,7 @@ CASES = [
 ]
 
 
+@pytest.mark.cases(1, 30)
 @pytest.mark.parametrize(("prior", "clock", "calibrated"), CASES)
 def test_a_device_sweeps_as_the_reference_does(
     open_engine: Callable[..., Any],
@@ -129,9 +133,10 @@ def test_a_device_sweeps_as_the_reference_does(
     prior: str,
     clock: ClockKind,
     calibrated: bool,
+    case: int,
 ) -> None:
     problem = make_problem(TIPS, 40)
-    words, shape = words_of(3, prior, clock, calibrated=calibrated)
+    words, shape = words_of(3, prior, clock, calibrated=calibrated, seed=7 + case)
     words[0, Chain.PROPOSAL], words[1, Chain.PROPOSAL], words[1, Chain.RATIO] = 1, 1, 1e3
     others = make_problem(TIPS, 40, seed=5).model
     program = builders.time_sweeps(3, shape, 1, 2, 2)
@@ -146,3 +151,98 @@ def test_a_device_sweeps_as_the_reference_does(
     for row, (one, other) in enumerate(zip(*made, strict=True)):
         np.testing.assert_allclose(other, one, rtol=1e-7, atol=1e-8, err_msg=f"chain {row}")
     assert made[1][:, Chain.SWEEP].tolist() == [2, 2, 2]
+
+
+# Ratios of moves that map a state to another by a factor: the reference is asked for the ratio that
+# it has computed, all that it must consist of is computed by other means. lnL and priors come from
+# the states, the Jacobian from finite differences of the move itself, its random numbers kept.
+
+
+def replica_of(words: Float64, problem: Any) -> TimeReplica:
+    engine = ReferenceEngine(problem.patterns, problem.categories, BOUNDS)
+    engine.load_models([problem.model] * 2)
+    shape = words_of(1, "growth", ClockKind.LOG_NORMAL)[1]
+    program = builders.time_sweeps(1, shape, 1, 1, 1)
+    engine.begin(program.cases, 1, 0, 0)
+    engine.lengths = words
+    replica = TimeReplica(engine, Row(program.stages[0].records[0]))
+    replica.lnl = replica.whole_lnl()
+    return replica
+
+
+MAPS: dict[str, Callable[[TimeReplica], None]] = {
+    "tree": lambda replica: replica.scale_all(TimeMove.TREE),
+    "clock": lambda replica: replica.scale_all(TimeMove.CLOCK),
+    "up_down": lambda replica: replica.scale_all(TimeMove.UP_DOWN),
+    "stretch": lambda replica: replica.stretch(),
+    "root": lambda replica: replica.move_root(3),
+    "distance": lambda replica: replica.keep_distance(replica.tree.root, 3),
+}
+
+
+def coordinates(replica: TimeReplica) -> Float64:
+    """A copy of all that the maps change."""
+    tree = replica.tree
+    scalars = tree.scalars[[Scalar.CLOCK, Scalar.SPREAD], 0]
+    return np.concatenate([scalars, tree.heights[tree.tips :], tree.rates])
+
+
+def take(replica: TimeReplica, x: Float64) -> None:
+    tree = replica.tree
+    inner = tree.nodes - tree.tips
+    tree.scalars[[Scalar.CLOCK, Scalar.SPREAD], 0] = x[:2]
+    tree.heights[tree.tips :], tree.rates[:] = x[2 : 2 + inner], x[2 + inner :]
+
+
+def ratio_and_expectation(move: str, problem: Any, seed: int) -> tuple[float, float]:
+    words = words_of(1, "growth", ClockKind.LOG_NORMAL, seed=seed)[0][0]
+    words[Chain.HEAT] = 0.6
+    replica = replica_of(words, problem)
+    ratios: list[float] = []
+
+    def accept(_: object, log_ratio: float) -> bool:
+        ratios.append(log_ratio)
+        return True
+
+    def log_posterior() -> float:
+        return 0.6 * replica.whole_lnl() + replica.priors.total()
+
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr("mltree.program.ops.time_sweeps.is_accepted", accept)
+        start, before = coordinates(replica), log_posterior()
+
+        def moved(x: Float64) -> Float64:
+            take(replica, x)
+            MAPS[move](replica)
+            return coordinates(replica)
+
+        moved(start)
+        ratio, after = ratios[-1], log_posterior()
+        steps = 1e-6 * np.maximum(np.abs(start), 1e-2)
+        columns = [
+            (moved(start + step) - moved(start - step)) / (2 * size)
+            for step, size in zip(np.diag(steps), steps, strict=True)
+        ]
+    return ratio, after - before + float(np.linalg.slogdet(np.array(columns))[1])
+
+
+@pytest.mark.parametrize("move", MAPS)
+@pytest.mark.cases(1, 20)
+def test_ratio_of_maps(make_problem: Callable[..., Any], move: str, case: int) -> None:
+    ratio, expected = ratio_and_expectation(move, make_problem(TIPS, 12), 30 + case)
+    assert ratio == pytest.approx(expected, abs=1e-5)
+
+
+@pytest.mark.parametrize("move", ["tree", "up_down"])
+def test_a_factor_of_heights_that_is_dropped_is_noticed(
+    make_problem: Callable[..., Any], monkeypatch: pytest.MonkeyPatch, move: str
+) -> None:
+    whole = TimeReplica.stretch_heights
+
+    def forgetful(self: TimeReplica, step: float) -> float:
+        whole(self, step)
+        return 0.0
+
+    monkeypatch.setattr(TimeReplica, "stretch_heights", forgetful)
+    ratio, expected = ratio_and_expectation(move, make_problem(TIPS, 12), 30)
+    assert abs(ratio - expected) > 1e-2
