@@ -27,7 +27,7 @@ from mltree.program.contract import (
     TimeMove,
     TreePriorKind,
 )
-from mltree.program.ops.time_sweeps import (
+from mltree.program.ops.time_trees import (
     TimePriors,
     TimeShape,
     TimeTreeWords,
