@@ -176,7 +176,7 @@ def golden(run: Run) -> str:
 def unifrac(run: Run) -> str:
     """Whole processes beside ``ssu``, and the kernels' seconds."""
     head = ["table", "metric", "program", "wall", "CPU seconds", "common branches"]
-    head += ["terms a second", "share of local reads"]
+    head += ["terms a second", "share of integer operations"]
     body = []
     for row in run.rows:
         name = [row["dataset"], f"{row['kind']}, {row['precision']}", row["contender"]]
@@ -184,7 +184,7 @@ def unifrac(run: Run) -> str:
             body.append([*name, row["status"], "", "", "", ""])
         elif row["contender"] == "kernels":
             spent = engineering_time(sum(row["kernels_s"].values()))
-            share = row["share_of_local_reads"]
+            share = row["share_of_integers"]
             common = f"{row['common']:,} of {row['branches']:,}"
             shown = "" if share is None else f"{share:.0%}"
             body.append([*name, spent, "", common, f"{row['terms_per_s'] / 1e9:.1f} G", shown])

@@ -1,10 +1,10 @@
 """``python -m bench.hard``: searches of small hard alignments, whose landscapes have many maxima.
 
 Families of simulated alignments (22 to 47 taxa, :data:`FAMILIES`) are searched under variants of
-the presets (:data:`VARIANTS`) and, where it is found, by IQ-TREE 2, one core each. Printed for each
-variant: alignments, how many ended more than 0.1 and more than 1 below the best lnL of all variants
-and programs, the sum of what they lack, CPU seconds, and the worst alignments. A family, a number
-and a seed make the same alignment anywhere.
+the presets (:data:`VARIANTS`) and, where they are found, by IQ-TREE 2 and RAxML 8, one core each.
+Printed for each: alignments, how many ended more than 0.1 and more than 1 below the best lnL of
+all, the sum of what they lack, CPU seconds, on how many alignments half as many again as IQ-TREE's,
+and the worst alignments. A family, a number and a seed make the same alignment anywhere.
 """
 
 from __future__ import annotations
@@ -41,6 +41,9 @@ __all__ = ["FAMILIES", "VARIANTS", "main"]
 
 SHORT, FAR = 0.1, 1.0
 """lnL below the best from which a search counts as short, and as far off."""
+
+MOST_CPU = 1.5
+"""CPU time over IQ-TREE's from which a search counts as dear."""
 
 ALONE = {"MLTREE_THREADS": "1", "POCL_MAX_PTHREAD_COUNT": "1", "OMP_NUM_THREADS": "1"}
 
@@ -161,7 +164,7 @@ class Task:
     path: Path
     model: str
     contender: str
-    """A variant, or the path of IQ-TREE."""
+    """A variant, or the path of a program."""
     seed: int
     device: str | None
 
@@ -195,7 +198,8 @@ def characters(family: Family, rng: np.random.Generator) -> UInt8:
 
 
 MODELS = {BINARY: "BIN+FO+G4", PROTEIN: "LG+G4"}
-OF_IQ_TREE = {"BIN+FO+G4": "GTR2+FO+G4", "GTR+FC+G4": "GTR+F+G4"}
+OF_IQ_TREE = {"BIN+FO+G4": "GTR2+FO+G4", "GTR+FC+G4": "GTR+F+G4", "LG+G4": "LG+G4"}
+OF_RAXML = {"BIN+FO+G4": "BINGAMMAX", "GTR+FC+G4": "GTRGAMMA", "LG+G4": "PROTGAMMALG"}
 
 
 def alignments(
@@ -219,34 +223,43 @@ def _ended(task: Task) -> Ended:
         search = prepare_search(problem, VARIANTS[task.contender], resources, seed=task.seed)
         lnl = search.run().lnl
         return Ended(task.name, task.contender, lnl, time.process_time() - began)
-    return _by_iq_tree(task)
+    return _by_program(task)
 
 
-def _by_iq_tree(task: Task) -> Ended:
-    """IQ-TREE's tree, scored as ours are: models and branch lengths are optimised again."""
-    prefix = task.path.with_suffix(".iq")
+def _by_program(task: Task) -> Ended:
+    """A program's tree, scored as ours are: models and branch lengths are optimised again."""
+    folder = task.path.with_suffix(f".{Path(task.contender).name}")
+    folder.mkdir()
+    if "raxml" in task.contender.lower():
+        name, tree = "RAxML 8", folder / "RAxML_bestTree.of"
+        words = ["-m", OF_RAXML[task.model], "-p", task.seed, "-n", "of", "-w", folder, "-T", 1]
+    else:
+        name, tree = "IQ-TREE", folder / "of.treefile"
+        words = ["-m", OF_IQ_TREE[task.model], "-seed", task.seed, "-pre", folder / "of"]
+        words += ["-nt", "1", "-quiet"]
     before = resource.getrusage(resource.RUSAGE_CHILDREN).ru_utime
-    model = OF_IQ_TREE.get(task.model, task.model)
-    command = [task.contender, "-s", task.path, "-m", model, "-seed", task.seed, "-pre", prefix]
-    words = [*map(str, command), "-nt", "1", "-redo", "-quiet"]
-    subprocess.run(words, check=True, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)
+    command = [task.contender, "-s", task.path, *words]
+    subprocess.run([*map(str, command)], check=True, capture_output=True)
     cpu = resource.getrusage(resource.RUSAGE_CHILDREN).ru_utime - before
     problem = load_problem(task.path, task.model, ignore)
-    tree = read_tree(f"{prefix}.treefile", problem, ignore)
     engines = open_engines(Resources(device=task.device), Workload.of(problem))
     fitted = fit_topology(
-        engines.likelihood, tree, problem.model, ignore,
+        engines.likelihood, read_tree(str(tree), problem, ignore), problem.model, ignore,
         optimise_parameters=True, optimise_lengths=True,
     )  # fmt: skip
-    return Ended(task.name, "IQ-TREE", fitted.lnl, cpu)
+    return Ended(task.name, name, fitted.lnl, cpu)
 
 
-def _print(contender: str, ends: Sequence[Ended], best: dict[str, float]) -> None:
+def _print(
+    contender: str, ends: Sequence[Ended], best: dict[str, float], cpus: dict[str, float]
+) -> None:
     lacks = sorted(((best[end.name] - end.lnl, end.name) for end in ends), reverse=True)
     short, far = (sum(lack > bound for lack, _ in lacks) for bound in (SHORT, FAR))
     worst = ", ".join(f"{name} {lack:.1f}" for lack, name in lacks[:5] if lack > SHORT)
     total, cpu = sum(lack for lack, _ in lacks), sum(end.cpu for end in ends)
-    print(f"| {contender} | {len(ends)} | {short} | {far} | {total:.1f} | {cpu:.0f} | {worst} |")
+    dear = sum(end.cpu > MOST_CPU * cpus.get(end.name, np.inf) for end in ends)
+    numbers = f"{len(ends)} | {short} | {far} | {total:.1f} | {cpu:.0f} | {dear}"
+    print(f"| {contender} | {numbers} | {worst} |")
 
 
 def main(arguments: Sequence[str] | None = None) -> None:
@@ -260,10 +273,11 @@ def main(arguments: Sequence[str] | None = None) -> None:
     add("--processes", type=int, default=os.cpu_count())
     add("--device", help="as mltree's --device")
     add("--iq-tree", default=shutil.which("iqtree2"), help="IQ-TREE; none where empty")
+    add("--raxml", default=shutil.which("raxmlHPC"), help="RAxML 8; none where empty")
     options = parser.parse_args(arguments)
     os.environ.update(ALONE)
     families = options.families.split(",")
-    contenders = [*filter(None, [options.iq_tree]), *options.only.split(",")]
+    contenders = [*filter(None, [options.iq_tree, options.raxml]), *options.only.split(",")]
     with tempfile.TemporaryDirectory() as folder:
         tasks = [
             Task(*one, contender, 1, options.device)
@@ -275,11 +289,12 @@ def main(arguments: Sequence[str] | None = None) -> None:
     best: dict[str, float] = {}
     for end in ends:
         best[end.name] = max(end.lnl, best.get(end.name, -np.inf))
+    cpus = {end.name: end.cpu for end in ends if end.contender == "IQ-TREE"}
     print(f"Seed {options.seed}, {options.each} of each family, one core a search\n")
-    print("| search | alignments | > 0.1 below the best | > 1 | sum | CPU s | worst |")
-    print("|---|---|---|---|---|---|---|")
+    print("| search | alignments | > 0.1 below the best | > 1 | sum | CPU s | dear | worst |")
+    print("|---|---|---|---|---|---|---|---|")
     for contender in dict.fromkeys(end.contender for end in ends):
-        _print(contender, [end for end in ends if end.contender == contender], best)
+        _print(contender, [end for end in ends if end.contender == contender], best, cpus)
 
 
 if __name__ == "__main__":

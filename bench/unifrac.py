@@ -44,8 +44,9 @@ SMOKE = (60, 400)
 ENVIRONMENTS, CLUSTER, DEPTH = 40, 25, 1_000
 """Pools of tips; tips of a cluster in a pool; counts of a sample."""
 
-LOCAL_BYTES = 128
-"""Bytes of local memory that a compute unit of NVIDIA's reads in a cycle."""
+INTEGERS, OPERATIONS = 64, {4: 2, 8: 6}
+"""32-bit integers that a compute unit of NVIDIA's takes in a cycle, and those that a minimum and a
+sum of so many bytes need."""
 
 
 def simulated(folder: Path, samples: int, tips: int, seed: int) -> tuple[str, Path, Path]:
@@ -217,7 +218,7 @@ class _Timed(DeviceUnifrac):
 def kernel_times(table: Path, tree: Path, metric: str, precision: str, device: str | None) -> Row:
     """Seconds of every kernel over the whole matrix, and the share of limits that is reached.
 
-    A term of a common branch is one read of local memory on a GPU, of a cache on a CPU.
+    A CPU has terms where a row has a common branch, a GPU of every row and common branch.
     """
     samples = place(read_table(str(table)), str(tree))
     (chosen,) = metrics_of(metric)
@@ -240,15 +241,16 @@ def kernel_times(table: Path, tree: Path, metric: str, precision: str, device: s
     common: np.ndarray[Any, Any] = engine._memory.fetch("common", samples.n_samples, np.int32)
     before = np.concatenate(([0], np.cumsum(common.astype(np.int64))))
     terms = sum(
-        int(before[tile.rows.stop] - before[tile.rows.start])
+        (int(before[tile.rows.stop] - before[tile.rows.start]) if info.is_cpu
+         else engine.n_common * (tile.rows.stop - tile.rows.start))
         * (tile.columns.stop - tile.columns.start)
         for tile in tiles
-    )
+    )  # fmt: skip
     dense = engine.seconds.get("dense", 0.0)
     rate = terms / dense if dense else 0.0
     size = 4 if problem.is_short else 8
     handle = info.handle
-    limit = handle.max_compute_units * LOCAL_BYTES * handle.max_clock_frequency * 1e6
+    limit = handle.max_compute_units * INTEGERS * handle.max_clock_frequency * 1e6
     return {
         "status": "done",
         "device": info.name,
@@ -260,5 +262,5 @@ def kernel_times(table: Path, tree: Path, metric: str, precision: str, device: s
         "kernels_s": {name: round(spent, 4) for name, spent in engine.seconds.items()},
         "common_terms": terms,
         "terms_per_s": rate,
-        "share_of_local_reads": None if info.is_cpu else round(rate * size / limit, 4),
+        "share_of_integers": None if info.is_cpu else round(rate * OPERATIONS[size] / limit, 4),
     }

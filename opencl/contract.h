@@ -158,6 +158,7 @@
 #define MOST_TERMS (160)
 #define NO_SERIES (-1)
 #define CHAIN_WORDS (24)
+#define RESTS (3)
 #define MOST_TEAM (16)
 #define SPARE_LENGTHS (4)
 #define MOVE_STRIDE (16777216)

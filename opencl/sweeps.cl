@@ -63,6 +63,7 @@ static inline void own_stage(const plf_t *s, __global const int *records, int co
   const int team = records[SWEEP_TEAM], teams = GROUPS / team;
   for (int job = GROUP / team; job < count && GROUP < teams * team; job += teams) {
     chain_t chain = chain_of(s, records + job * SWEEP_WORDS, team, 2 * records[SWEEP_TIPS] - 2);
+    if (chain.words[CHAIN_PROPOSAL] == RESTS) continue;
     chain.terms = terms;
     chain.counts = counts;
     chain.lanes = lanes;

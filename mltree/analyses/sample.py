@@ -416,6 +416,7 @@ class _SampleRun:
             barrier_a_rung=GPU_BARRIER if self._on_gpu else BARRIER_A_RUNG,
             burn_in=options.number_of("burnin"),
             sweeps=1 if self._on_gpu else sweeps_at_once(work_of_all * (1 + is_timed)),
+            rests=not self._on_gpu,
             most_steps=1 if self._on_gpu else MOST_STEPS,
             step_width=TIME_STEP_WIDTH if is_timed else STEP_WIDTH,
         )
@@ -515,7 +516,6 @@ class _SampleRun:
         lowest = min(ess, key=lambda v: v.value, default=None)
         if not lowest or not lowest.is_met:
             self._tell_of_standstill(lowest)
-        settings = self._sampler.settings
         self._emit(
             SamplesChecked(
                 samples=self._samples,
@@ -523,7 +523,7 @@ class _SampleRun:
                 where="" if lowest is None else lowest.where,
                 rhat=max(rhat, default=math.nan),
                 asdsf=max(asdsf, default=math.nan),
-                sweeps=pace * settings.runs * settings.rungs * settings.sweeps,
+                sweeps=pace * self._sampler.mean_sweeps,
                 trips=int(self._sampler.ladders.trips.sum()),
                 unmet=self._unmet,
             )

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+import math
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import asdict
 from functools import cached_property, partial
 from itertools import chain
@@ -57,6 +58,7 @@ from mltree.runs.workspace import Workspace
 from mltree.system.arrays import Float64, Int64
 from mltree.system.errors import InputError
 from mltree.system.events import Emit, Notice, ResultWritten, UnifracComputed, UnifracTested
+from mltree.system.ranks import current_ranks
 from mltree.system.values import Value
 
 if TYPE_CHECKING:
@@ -230,7 +232,7 @@ class UnifracRun:
             tiles = merged([self._workspace.path(name) for name in names], problem)
         else:
             engines = engines_of(problem, options.device)
-            tiles = self._tiles(engines, draft, n_samples)
+            tiles = self._tiles(problem, engines, draft)
         keep: Draft | Distances | None = matrix if draft is None else draft
         if spread is not None:
             keep = None
@@ -266,16 +268,17 @@ class UnifracRun:
         return None, None
 
     def _tiles(
-        self, engines: Sequence[UnifracEngine], draft: Draft | None, n_samples: int
+        self, problem: UnifracProblem, engines: Sequence[UnifracEngine], draft: Draft | None
     ) -> Iterator[tuple[Tile, Distances]]:
         """All tiles; those that a killed run has written come from its draft."""
-        every = tiles_of(n_samples)
+        every, device = tiles_of(problem.samples.n_samples), self._options.device
         if draft is None or not draft.done:
-            return computed(engines, every)
+            return _computed(problem, engines, device, every)
         self._emit(Notice(f"{len(draft.done):,} of {len(every):,} tiles are there: going on"))
         there = [tile for tile in every if name_of(tile) in draft.done]
         missing = [tile for tile in every if name_of(tile) not in draft.done]
-        return chain(((tile, draft.matrix[tile]) for tile in there), computed(engines, missing))
+        old = ((tile, draft.matrix[tile]) for tile in there)
+        return chain(old, _computed(problem, engines, device, missing))
 
     def _rarefied(
         self, problem: UnifracProblem, matrix: Distances | None
@@ -287,8 +290,9 @@ class UnifracRun:
         for number in range(self._options.subsamples):
             samples = problem.samples if not number else self._drawn(number)
             one = UnifracProblem(samples, problem.metric, problem.single)
-            engines = engines_of(one, self._options.device)
-            for tile, block in computed(engines, tiles_of(shape[0])):
+            device = self._options.device
+            engines = engines_of(one, device)
+            for tile, block in _computed(one, engines, device, tiles_of(shape[0])):
                 fill(sums, tile, sums[tile] + block)
                 fill(squares, tile, squares[tile] + block.astype(np.float64) ** 2)
         count = self._options.subsamples
@@ -383,16 +387,31 @@ def _kept(
     tiles: Iterable[tuple[Tile, Distances]], keep: Draft | Distances | None, nearest: Nearest | None
 ) -> float:
     """The sum of the distances of all ordered pairs, while their tiles are kept."""
-    total = 0.0
+    sums = []
     for tile, block in tiles:
-        total += float(block.sum(dtype=np.float64)) * (1 if tile.is_diagonal else 2)
+        sums.append(float(block.sum(dtype=np.float64)) * (1 if tile.is_diagonal else 2))
         if nearest is not None:
             nearest.add(tile, block)
         if isinstance(keep, Draft):
             keep.add(tile, block)
         elif keep is not None:
             fill(keep, tile, block)
-    return total
+    return math.fsum(sums)  # whatever the order in which ranks end
+
+
+def _computed(
+    problem: UnifracProblem, engines: Sequence[UnifracEngine], device: str | None, tiles: list[Tile]
+) -> Iterator[tuple[Tile, Distances]]:
+    """Tiles with their distances as they end, on all ranks."""
+    work = partial(computed, engines)
+    return current_ranks().deal(tiles, work, partial(_helping, problem, device))
+
+
+def _helping(
+    problem: UnifracProblem, device: str | None
+) -> Callable[[Iterator[Tile]], Iterator[tuple[Tile, Distances]]]:
+    """The work of another rank."""
+    return partial(computed, engines_of(problem, device))
 
 
 def _shown(test: TestOfGroups) -> dict[str, Any]:

@@ -84,9 +84,17 @@ class Memory:
     """Named buffers on one device, and transfers through its in-order queue."""
 
     def __init__(
-        self, context: cl.Context, queue: cl.CommandQueue, stopwatch: AbstractContextManager[object]
+        self,
+        context: cl.Context,
+        queue: cl.CommandQueue,
+        stopwatch: AbstractContextManager[object],
+        *,
+        polls: bool = True,
     ) -> None:
-        """``stopwatch``: entered whenever the host waits for the device."""
+        """``stopwatch``: entered whenever the host waits for the device.
+
+        ``polls``: the host has nothing else to do meanwhile.
+        """
         self._context, self.queue, self._stopwatch = context, queue, stopwatch
         self._most = int(queue.device.max_mem_alloc_size)
         self._buffers: dict[str, cl.Buffer] = {}
@@ -94,6 +102,7 @@ class Memory:
         """Counts up whenever a name comes to stand for another buffer."""
         self._watch = Watch.over(queue.device)
         self._pinned = _PinnedBuffer(queue) if self._watch.spin else None
+        self._watch.spin *= polls
         self._products = 0.0
         self._writes: list[cl.Event] = []
         self._asked: _Fetch | None = None

@@ -30,6 +30,7 @@ class _Build(NamedTuple):
 
     items: int
     rows: int
+    """Rows of a group, and on a GPU columns."""
     chunk: int
     span: int
     common: float
@@ -39,7 +40,7 @@ class _Build(NamedTuple):
 
 
 CPU = _Build(items=1, rows=32, chunk=64, span=4096, common=0.12, panel=1 << 28)
-GPU = _Build(items=128, rows=32, chunk=32, span=1024, common=0.01, panel=1 << 32)
+GPU = _Build(items=256, rows=64, chunk=16, span=1024, common=0.3, panel=1 << 32)
 RARE_ITEMS = 32
 """Work-items of a GPU's group that goes through lists: a warp, whose barriers cost nothing."""
 FLAT_ITEMS = 64
@@ -97,7 +98,7 @@ class DeviceUnifrac:
         )  # fmt: skip
         self._n_entries = int(row[-1])
         self._chunks = -(-self.n_common // self._build.chunk)
-        if self.n_common:
+        if self.n_common and self._is_vector:
             memory.reserve("cuts", 4 * count * (self._chunks + 1))
             rows = memory.several("row", "common", "branch", "cuts")
             self._flat("cut", count, np.int32(self._chunks), *rows)
@@ -138,7 +139,7 @@ class DeviceUnifrac:
     @property
     def _block(self) -> int:
         """Columns of a group."""
-        return VECTORS * 64 // self._bytes if self._is_vector else self._build.items
+        return VECTORS * 64 // self._bytes if self._is_vector else self._build.rows
 
     def _stride(self, columns: int) -> int:
         """Columns of a panel: whole blocks and spans."""
@@ -179,9 +180,7 @@ class DeviceUnifrac:
         spans = stride // width
         entries = memory.several("row", "common", "branch")
         if self.n_common:
-            self._clear("panel", self.n_common * stride * self._bytes)
-            panel = [*entries, memory["value"], memory["panel"]]
-            self._flat("spread", start, size, stride, *panel, items=size)
+            self._spread("panel", columns, stride)
         lists = self._n_rare * spans
         self._clear("cursor", 4 * (lists + 1))
         share = np.int64(size), np.int32(spans), np.int32(width)
@@ -196,18 +195,21 @@ class DeviceUnifrac:
         self._flat("list", start, *share, *entries, *buffers, items=size)
         self._columns = columns
 
+    def _spread(self, name: str, samples: slice, stride: int) -> None:
+        """The panel of some samples: a row of a common branch, zeros where one lacks it."""
+        memory, size = self._memory, samples.stop - samples.start
+        self._clear(name, self.n_common * stride * self._bytes)
+        buffers = *memory.several("row", "common", "branch", "value"), memory[name]
+        self._flat("spread", np.int64(samples.start), size, stride, *buffers, items=size)
+
     def _plain(self, rows: slice, columns: slice, stride: int) -> None:
-        memory, build, metric = self._memory, self._build, self._problem.metric
+        memory, metric = self._memory, self._problem.metric
         count, start = rows.stop - rows.start, np.int64(rows.start)
         size = columns.stop - columns.start
         self._clear("shared", count * stride * self._bytes)
         entries = memory.several("row", "common", "branch", "value")
         if self.n_common:
-            groups = stride // self._block, -(-count // build.rows)
-            sizes = np.int64(count), np.int64(stride)
-            numbers = np.int32(self.n_common), np.int32(self._chunks)
-            buffers = memory.several("row", "cuts", "branch", "value", "panel", "shared")
-            self._grouped("dense", groups, build.items, start, *sizes, *numbers, *buffers)
+            self._dense(rows, stride)
         width = self._width(size)
         spans = np.int32(stride // width)
         lists = memory.several("starts", "list_column", "list_value", "shared")
@@ -217,6 +219,22 @@ class DeviceUnifrac:
         presence = np.int32(metric.is_presence)
         buffers = memory.several("alone", "shared", "distances")
         self._plane("finish", size, count, *arguments, self._unit, presence, *buffers)
+
+    def _dense(self, rows: slice, stride: int) -> None:
+        """Sums over common branches."""
+        memory, build, count = self._memory, self._build, rows.stop - rows.start
+        down = -(-count // build.rows)
+        groups = stride // self._block, down
+        sizes = np.int64(count), np.int64(stride)
+        if self._is_vector:
+            arguments = np.int64(rows.start), *sizes, np.int32(self._chunks)
+            buffers = memory.several("row", "cuts", "branch", "value", "panel", "shared")
+            self._grouped("dense", groups, build.items, *arguments, *buffers)
+            return
+        self._spread("row_panel", rows, down * build.rows)
+        shape = np.int64(count), np.int64(down * build.rows), np.int64(stride)
+        buffers = memory.several("row_panel", "panel", "shared")
+        self._grouped("dense", groups, build.items, *shape, np.int32(self.n_common), *buffers)
 
     def _general(self, rows: slice, columns: slice, stride: int) -> None:
         memory, problem = self._memory, self._problem
@@ -302,7 +320,8 @@ class DeviceUnifrac:
 
     @cached_property
     def _memory(self) -> Memory:
-        return Memory(self._context, cl.CommandQueue(self._context, self._device), nullcontext())
+        queue = cl.CommandQueue(self._context, self._device)
+        return Memory(self._context, queue, nullcontext(), polls=False)
 
     @cached_property
     def _context(self) -> cl.Context:

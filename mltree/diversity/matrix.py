@@ -6,6 +6,7 @@ tile lets a run that was killed go on.
 
 from __future__ import annotations
 
+import errno
 import hashlib
 import json
 import os
@@ -20,10 +21,11 @@ import numpy as np
 from numpy.typing import NDArray
 
 from mltree.diversity.table import few, h5py
-from mltree.diversity.unifrac import Tile, UnifracEngine, UnifracProblem, fill, tiles_of
+from mltree.diversity.unifrac import STRIP, Tile, UnifracEngine, UnifracProblem, tiles_of
 from mltree.system.arrays import Float64, Index
 from mltree.system.errors import InputError
 from mltree.system.files import naming
+from mltree.system.process import map_blocks
 from mltree.system.values import Value
 
 Distances = NDArray[np.floating[Any]]
@@ -98,7 +100,10 @@ class Draft:
         with naming(self.draft):
             if not self.done:
                 self._begin(problem)
-            self.matrix = self._mapped(problem)
+            mapped = self._mapped(problem)
+            self.matrix: Distances = mapped
+            self._offset = mapped.offset
+            self._file = os.open(self.draft, os.O_WRONLY)
 
     def _tiles_done(self) -> set[str]:
         if not (self.draft.is_file() and self._journal.is_file()):
@@ -117,10 +122,9 @@ class Draft:
             _begin_hdf5(self.draft, problem)
         self._journal.write_text(self._head, encoding="ascii")
 
-    def _mapped(self, problem: UnifracProblem) -> Distances:
+    def _mapped(self, problem: UnifracProblem) -> np.memmap[Any, Any]:
         if self.kind == "npy":
-            mapped: Distances = np.lib.format.open_memmap(self.draft, "r+")
-            return mapped
+            return np.lib.format.open_memmap(self.draft, "r+")
         with h5py().File(self.draft, "r") as store:
             offset, shape = store["matrix"].id.get_offset(), store["matrix"].shape
         return np.memmap(self.draft, problem.kind, "r+", offset, shape)
@@ -129,13 +133,35 @@ class Draft:
         """Write a tile, and note that it is written, unless it is there."""
         if name_of(tile) in self.done:
             return
-        fill(self.matrix, tile, block)
+        block = np.ascontiguousarray(block, self.matrix.dtype)
+        first_row, first_column = tile.rows.start, tile.columns.start
+
+        def write(strip: slice) -> None:
+            self._write(first_row + strip.start, first_column, block[strip])
+
+        def mirror(strip: slice) -> None:
+            rows = np.ascontiguousarray(block[:, strip].T)
+            self._write(first_column + strip.start, first_row, rows)
+
+        with naming(self.draft):
+            map_blocks(write, block.shape[0], STRIP)
+            if not tile.is_diagonal:
+                map_blocks(mirror, block.shape[1], STRIP)
         with naming(self._journal), self._journal.open("a", encoding="ascii") as journal:
             journal.write(name_of(tile) + "\n")
+
+    def _write(self, row: int, column: int, block: Distances) -> None:
+        """Write rows into the file: pages that are mapped would each be fetched first."""
+        size = block.dtype.itemsize
+        for number, values in enumerate(block, row):
+            place = self._offset + (number * self.matrix.shape[1] + column) * size
+            if os.pwrite(self._file, values.data, place) != values.nbytes:
+                raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
 
     def finish(self, more: Mapping[str, Any]) -> Path:
         """Give the matrix its name; ``more``: arrays that HDF5 has beside it."""
         self.matrix = np.empty((0, 0))
+        os.close(self._file)
         with naming(self.path):
             if self.kind == "hdf5":
                 with h5py().File(self.draft, "r+") as store:

@@ -118,8 +118,13 @@ HARD_SPREAD = 0.3
 """Mean distance of parsimony starts (:func:`mltree.tree.splits.mean_distance`) from which on data
 are hard."""
 
+HARD_SPREAD_OF_FEW, FEW_SITES = 0.2, 1_000
+"""The same up to so many sites, where a start costs a tenth of a second: of 40 sets of ten families
+seven ended more than 0.1 lnL below the best, and five with this and starts until ``hard_chance`` is
+0.03; both in less than half of IQ-TREE 2's time."""
+
 UNSURE_SPREAD, UNSURE_STARTS = 0.08, 18
-"""Distance from HARD_SPREAD up to which that of six starts says too little, and parsimony trees
+"""Distance from ``hard_spread`` up to which that of six starts says too little, and parsimony trees
 that say enough: six of the two-tree set s2 (bench/search-notebook.md) differed by 0.29 to 0.49, six
 of R_Laurasiatherian by 0.19 to 0.34."""
 
@@ -258,7 +263,9 @@ class SearchSettings(Value):
     hard_starts: tuple[int, int] = (0, 0)
     """Parsimony and random starts at most where data are hard (:meth:`for_spread`). Zeros: the
     usual starts there too."""
-    hard_chance: float = 0.09
+    hard_spread: float = HARD_SPREAD
+    """Mean distance of parsimony starts from which on data are hard."""
+    hard_chance: float = 0.03
     """Where data are hard: ``chance``."""
     chance: float = 0.0
     """Chance that another start ends higher than those searched to their ends, as these tell;
@@ -318,6 +325,7 @@ class SearchSettings(Value):
         free_length = perturbation.free_substitutions / sites
         return replace(
             self,
+            hard_spread=HARD_SPREAD_OF_FEW if sites <= FEW_SITES else HARD_SPREAD,
             hard_starts=self.hard_starts if taxa <= MOST_HARD_TAXA else (0, 0),
             parsimony_starts=max(self.parsimony_starts, free_starts),
             phases=self._phases_for(taxa),
@@ -327,7 +335,7 @@ class SearchSettings(Value):
 
     def for_spread(self, spread: float) -> SearchSettings:
         """Return the settings for parsimony starts of such a mean distance."""
-        if spread < HARD_SPREAD or not any(self.hard_starts):
+        if spread < self.hard_spread or not any(self.hard_starts):
             return self
         parsimony, random = self.hard_starts
         first, *later = self.phases
@@ -384,11 +392,11 @@ class SearchSettings(Value):
 
 PRESETS: dict[str, SearchSettings] = {
     "fast": SearchSettings(starts_in_company=4, perturbation=PerturbationSettings(patience=0)),
-    "default": SearchSettings(parsimony_starts=6, hard_starts=(2, 18)),
+    "default": SearchSettings(parsimony_starts=6, hard_starts=(4, 28)),
     "thorough": SearchSettings(
         parsimony_starts=10,
-        hard_starts=(4, 28),
-        hard_chance=0.01,
+        hard_starts=(4, 44),
+        hard_chance=0.005,
         random_starts=2,
         agreement=12,
         max_survivors=6,

@@ -131,7 +131,8 @@ class Chain(enum.IntEnum):
     RATE = 11
     """Rate of the tree length."""
     PROPOSAL = 12
-    """1 with a proposed model to decide on; 2 once it has been accepted."""
+    """1 with a proposed model to decide on; 2 once it has been accepted; RESTS for a chain that
+    nothing is done with."""
     RATIO = 13
     """Natural log of the proposed model's prior and Hastings ratio."""
     TRIED = 14
@@ -146,6 +147,9 @@ class Chain(enum.IntEnum):
 
 CHAIN_WORDS = 24
 """Words in front of a chain's lengths."""
+
+RESTS = 3
+"""Word of a chain that rests in a launch."""
 
 MOST_TEAM = 16
 """Work-groups that share a chain at most."""
@@ -297,7 +301,7 @@ class TimeChain(enum.IntEnum):
     """Value, prior's kind, a and b of each scalar, from here on."""
 
 
-class Calibration(enum.IntEnum):
+class CalibrationWord(enum.IntEnum):
     """Words of a calibration: a prior of the height of a group's ancestor."""
 
     KIND = 0
@@ -430,7 +434,7 @@ ENUMS: dict[str, type[enum.IntEnum]] = {
     "CLOCK": ClockKind,
     "TREE_PRIOR": TreePriorKind,
     "TIME": TimeChain,
-    "CALIBRATION": Calibration,
+    "CALIBRATION": CalibrationWord,
 }
 """Numbers with names, and what kernels know them by."""
 _KNOWN_TO_KERNELS = """
@@ -439,7 +443,7 @@ _KNOWN_TO_KERNELS = """
     LEAST_PROMISE GAIN_PER_PROMISE MOST_MIXED UPHILL MOST_GROWTH LEAST_REACH SATURATED RIDGE
     RELL_TILE
     FLOW_NEAR SERIES_OCTAVES MOST_TERMS NO_SERIES
-    CHAIN_WORDS MOST_TEAM SPARE_LENGTHS MOVE_STRIDE MOST_MEAN TEAM_WORDS
+    CHAIN_WORDS RESTS MOST_TEAM SPARE_LENGTHS MOVE_STRIDE MOST_MEAN TEAM_WORDS
     FIRST_TIME_MOVE TIME_WORDS TIME_MOVES SCALAR_WORDS CALIBRATION_WORDS PRIOR_WALKS
     LEAST_PRECISION MOST_SHIFT
 """

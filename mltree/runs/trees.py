@@ -20,7 +20,6 @@ from mltree.fit.coordinate_ascent import ascend_best
 from mltree.fit.fits import Fit, best_fit, starts_of
 from mltree.fit.model_optimiser import optimise_models
 from mltree.fit.settings import (
-    HARD_SPREAD,
     UNSURE_SPREAD,
     UNSURE_STARTS,
     BranchSettings,
@@ -476,7 +475,9 @@ def _for_hard_data(
     """
     grown = [start for start in starts if not start.is_random]
     trees = [start.tree for start in grown]
-    if abs(mean_distance(trees) - HARD_SPREAD) < UNSURE_SPREAD and any(settings.hard_starts):
+    if abs(mean_distance(trees) - settings.hard_spread) < UNSURE_SPREAD and any(
+        settings.hard_starts
+    ):
         number = max(0, UNSURE_STARTS - len(trees))
         (more,) = parsimony_trees_of_each([distinct.groups], [number], rng.spawn(1), parsimony)
         trees += more

@@ -23,6 +23,7 @@ from mltree.program.contract import (
     CHAIN_WORDS,
     COUNTED_MOVES,
     MOVE_STRIDE,
+    RESTS,
     Chain,
     HostMove,
     Move,
@@ -60,6 +61,10 @@ STEP_WIDTH, MOST_STEPS = 4, 4
 """Coordinates of a group for each of its steps in an iteration, and steps at most: a step without
 a sweep costs a tenth of one with it."""
 
+RESTING = {0.5: 1, 0.1: 2, 0.01: 4, 0.0: 8}
+"""Iterations from one with a chain's sweeps to the next, by the least heat that has as many. On a
+CPU hot chains cost as much as the first, and forget their state within a sweep or two."""
+
 IMPOSSIBLE = -1e300
 """Natural log of a ratio that is never accepted."""
 
@@ -84,10 +89,13 @@ class SamplerSettings(Value):
     """Iterations of burn-in; None to end it once lnL has settled."""
     sweeps: int = 1
     """Sweeps of an iteration."""
+    rests: bool = False
+    """True where hot chains sweep less often (`RESTING`)."""
     most_steps: int = MOST_STEPS
-    step_width: int = STEP_WIDTH
     """Steps of a group of parameters in an iteration at most. Each has a launch of its own, and the
     host makes models for it: on a GPU that takes longer than a sweep."""
+    step_width: int = STEP_WIDTH
+    """Coordinates of a group for each of its steps."""
 
     def steps_of(self, group: slice) -> int:
         """Steps of a group of coordinates in an iteration."""
@@ -319,30 +327,51 @@ class Sampler:
         self.words[:, Chain.HEAT] = self.ladders.chain_heats.ravel()
         self.trees.write_windows(self.words, self.window[self.rungs])
         before = self.counts.copy()
+        due = self._due
         if self._left_out is not None:
-            self._iterate_corrected(self._left_out, adapts=adapts)
+            self._iterate_corrected(self._left_out, due, adapts=adapts)
         else:
-            self._iterate(adapts=adapts)
+            self._iterate(due, adapts=adapts)
         if adapts and self._schedule:
-            self.walks.learn(self.points, self.rungs)
+            self.walks.learn(self.points[due], self.rungs[due])
         if adapts:
             tried, taken = (self.counts - before).swapaxes(0, 1)
             self.window = self.trees.adapted(self.window, tried, taken, self.in_round)
         self.ladders.swap(self.lnl)
         self.iteration += 1
 
-    def _iterate(self, *, adapts: bool) -> None:
+    @property
+    def _due(self) -> Bool:
+        """bool[C]: chains that do not rest in this iteration; each rung has its turn."""
+        rungs = self.rungs
+        due: Bool = (self.iteration + rungs) % self._periods[rungs] == 0
+        return due
+
+    @property
+    def _periods(self) -> Int64:
+        """i64[N]: iterations from one with sweeps on a rung to the next."""
+        heats = self.ladders.heats[0]
+        if not self.settings.rests:
+            return np.ones(len(heats), np.int64)
+        return np.select([heats >= least for least in RESTING], list(RESTING.values()))
+
+    @property
+    def mean_sweeps(self) -> float:
+        """Sweeps of all chains in an iteration, on average."""
+        return float(self.settings.runs * self.settings.sweeps * (1 / self._periods).sum())
+
+    def _iterate(self, due: Bool, *, adapts: bool) -> None:
         """Take steps of parameters, the last one in the launch of the sweeps."""
         *others, last = self._schedule or [None]
         for group in others:
             assert group is not None
-            self._step(0, group, adapts=adapts)
+            self._step(0, group, due, adapts=adapts)
         if last is not None:
-            self._step(self.settings.sweeps, last, adapts=adapts)
+            self._step(self.settings.sweeps, last, due, adapts=adapts)
         else:
-            self._launch(self.settings.sweeps)
+            self._launch(self.settings.sweeps, due)
 
-    def _iterate_corrected(self, left_out: LeftOut, *, adapts: bool) -> None:
+    def _iterate_corrected(self, left_out: LeftOut, due: Bool, *, adapts: bool) -> None:
         """Take steps of parameters and of the tree's length by the corrected lnL, then sweep.
 
         Sweeps move a tree under given numbers of sites left out, which hold the tree's length and
@@ -355,13 +384,13 @@ class Sampler:
             counters, self.attempts = self._counters, self.attempts + 1
             proposed = self.walks.propose(self.points, counters, self.rungs, group)
             ratio = self.space.log_prior(proposed) - self.space.log_prior(self.points)
-            taken = self._decide(left_out, self.words, ratio, proposed, group)
+            taken = self._decide(left_out, due, self.words, ratio, proposed, group)
             self.points[taken] = proposed[taken]
-            self.walks.tell(self.rungs, group, taken, adapts=adapts)
-        self._stretch(left_out)
-        self._launch(self.settings.sweeps)
+            self.walks.tell(self.rungs[due], group, taken[due], adapts=adapts)
+        self._stretch(left_out, due)
+        self._launch(self.settings.sweeps, due)
 
-    def _stretch(self, left_out: LeftOut) -> None:
+    def _stretch(self, left_out: LeftOut, due: Bool) -> None:
         """Scale all lengths, as the sweeps' SCALE does, by the corrected lnL."""
         words, tips, rungs = self.words.copy(), self.tips, self.rungs
         draws = self._rng(_STRETCH).random(len(words))
@@ -374,13 +403,14 @@ class Sampler:
         ratio -= rate * (lengths.sum(axis=1) - before)
         low, high = self._bounds
         ratio[((lengths < low) | (lengths > high)).any(axis=1)] = -np.inf
-        taken = self._decide(left_out, words, ratio)
-        np.add.at(self.stretched[:, 0], rungs, 1)
+        taken = self._decide(left_out, due, words, ratio)
+        np.add.at(self.stretched[:, 0], rungs, due)
         np.add.at(self.stretched[:, 1], rungs, taken)
 
     def _decide(
         self,
         left_out: LeftOut,
+        due: Bool,
         words: Float64,
         ratio: Float64,
         proposed: Float64 | None = None,
@@ -388,14 +418,14 @@ class Sampler:
     ) -> Bool:
         """Accept other states, or other parameters, by the corrected lnL and f64[C] log-ratios."""
         words = words.copy()
-        words[:, Chain.RATIO], words[:, Chain.PROPOSAL] = -IMPOSSIBLE, proposed is not None
-        words[:, Chain.TICKET] = 0
+        words[:, Chain.RATIO], words[:, Chain.TICKET] = -IMPOSSIBLE, 0
+        words[:, Chain.PROPOSAL] = np.where(due, proposed is not None, RESTS)
         none = np.zeros((len(words), len(left_out.columns)))
         landed = self.shares(ChainLaunch(words, self.points, 0, proposed, group, none))
         landed.words[:, Chain.PROPOSAL] = 0
         landed.words[:, Chain.LNL] = lnl = self._corrected_lnl(left_out, landed.lnl)
         change = words[:, Chain.HEAT] * (lnl - self.words[:, Chain.LNL])
-        taken: Bool = np.log(self._rng(_DECISION).random(len(words))) < ratio + change
+        taken: Bool = due & (np.log(self._rng(_DECISION).random(len(words))) < ratio + change)
         self.words[taken], self.found[taken] = landed.words[taken], landed.lnl[taken]
         self.launches += 1
         return taken
@@ -519,33 +549,36 @@ class Sampler:
             lnl = float(row[Chain.LNL])
             yield Sample(run, self.iteration, lnl, log_prior, values[run], row.copy())
 
-    def _step(self, sweeps: int, group: int, *, adapts: bool) -> None:
+    def _step(self, sweeps: int, group: int, due: Bool, *, adapts: bool) -> None:
         """Propose a step of a group of parameters for every chain, decide on it, and sweep."""
         proposed = self.walks.propose(self.points, self._counters, self.rungs, group)
         ratio = self.space.log_prior(proposed) - self.space.log_prior(self.points)
         self.words[:, Chain.RATIO] = np.maximum(ratio, IMPOSSIBLE)
-        self.words[:, Chain.PROPOSAL] = 1
         self.words[:, Chain.ATTEMPT] = self.attempts % MOVE_STRIDE
         self.attempts += 1
-        self._launch(sweeps, proposed, group)
-        taken = self.words[:, Chain.PROPOSAL] == 2
-        self.words[:, Chain.PROPOSAL] = 0
+        taken = self._launch(sweeps, due, proposed, group)
         self.points[taken] = proposed[taken]
-        self.walks.tell(self.rungs, group, taken, adapts=adapts)
+        self.walks.tell(self.rungs[due], group, taken[due], adapts=adapts)
 
-    def _launch(self, sweeps: int, proposed: Float64 | None = None, group: int = 0) -> None:
-        """Decide on what is proposed for every chain, and sweep it."""
+    def _launch(
+        self, sweeps: int, due: Bool, proposed: Float64 | None = None, group: int = 0
+    ) -> Bool:
+        """Decide on proposals for the chains that are due, sweep them; return those accepted."""
         weights = None if self._left_out is None else self._drawn_weights(self._left_out)
         words = self.words
         words[:, Chain.TICKET] = 0
+        words[:, Chain.PROPOSAL] = np.where(due, proposed is not None, RESTS)
         self.trees.clear_counts(words)
         landed = self.shares(ChainLaunch(words, self.points, sweeps, proposed, group, weights))
         self.words = landed.words
+        taken: Bool = self.words[:, Chain.PROPOSAL] == 2
+        self.words[:, Chain.PROPOSAL] = 0
         self.launches += 1
         np.add.at(self.counts, self.rungs, self.trees.counts(self.words))
         if self._left_out is not None:
-            self.found = landed.lnl
+            self.found[due] = landed.lnl[due]
             self.words[:, Chain.LNL] = self._corrected_lnl(self._left_out, self.found)
+        return taken
 
     def _corrected_lnl(self, left_out: LeftOut, found: Float64) -> Float64:
         """f64[C]: lnL of the sites seen, given that the others were left out."""

@@ -66,7 +66,7 @@ def growth_warp(size: float, growth: float) -> Warp:
 
 
 def grid_warp(log_sizes: Float64, width: float) -> Warp:
-    """The warp of a population whose size is constant in cells of a width, the last without an end."""
+    """The warp of a population whose size is constant in cells, of which the last has no end."""
 
     def warp(heights: Float64) -> Float64:
         starts = width * np.arange(len(log_sizes))

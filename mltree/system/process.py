@@ -13,6 +13,7 @@ import time
 from collections.abc import Callable, Iterable, Iterator, Mapping, MutableMapping, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
 from contextlib import contextmanager, suppress
+from functools import cache
 from itertools import chain, pairwise
 from pathlib import Path
 from typing import Any, NamedTuple, TypeVar
@@ -168,7 +169,13 @@ def _positive(text: str) -> int | None:
     return int(text) if text.isascii() and text.isdigit() and int(text) else None
 
 
-def _quotas(root: Path, own_cgroup: Path) -> Iterator[int]:
+@cache
+def _quotas(root: Path, own_cgroup: Path) -> tuple[int, ...]:
+    """:func:`_granted`, read once: a matrix asks for its threads tile by tile."""
+    return tuple(_granted(root, own_cgroup))
+
+
+def _granted(root: Path, own_cgroup: Path) -> Iterator[int]:
     """Whole CPUs, at least one, that each cgroup of the process and those around it grant.
 
     Version 2 has ``cpu.max`` ("200000 100000", microseconds in a period), version 1 a file for each

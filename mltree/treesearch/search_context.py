@@ -16,7 +16,7 @@ from mltree.models.partitioned import Linkage, PartitionModel
 from mltree.models.rates import FittedRates, SiteRates
 from mltree.program.cases import Case
 from mltree.system.events import Emit, ModelOptimised, RoundDone, StartTree
-from mltree.tree.moves import Differences, random_nnis
+from mltree.tree.moves import MOST_AT_ONCE, Differences, random_nnis
 from mltree.tree.splits import edges_apart
 from mltree.tree.topology import Tree, resolved_at_random
 from mltree.treesearch.checkpoint import CandidateTree, Checkpoint, SearchState, best_of, shapes
@@ -65,7 +65,7 @@ def perturbed_copies(
     for number in range(settings.copies):
         tree = best.tree.copy()
         for _ in range(RESOLVINGS if free.size else 0):
-            random_nnis(tree, 1.0, rng, among=free)
+            random_nnis(tree, MOST_AT_ONCE, rng, among=free)
         if settings.resolves and unlike and number % 2 == 0:
             alone = edges_apart(tree, unlike[int(rng.integers(len(unlike)))])
             tree = resolved_at_random(tree, alone[np.isin(alone, edges)], rng)

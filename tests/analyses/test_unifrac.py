@@ -9,6 +9,7 @@ from pathlib import Path
 
 import numpy as np
 import pytest
+from launches import alone, launch, ran
 
 import mltree
 from mltree.analyses.unifrac import BranchShares
@@ -68,6 +69,33 @@ def test_files_of_several_metrics(tmp_path: Path) -> None:
     assert float(faith[1].split("\t")[1]) == pytest.approx(
         ReferenceUnifrac(UnifracProblem(samples, Metric("unweighted"))).faith()[0]
     )
+
+
+def test_ranks_make_the_bits_of_one_process(tmp_path: Path) -> None:
+    rng = np.random.default_rng(5)
+    folders = [tmp_path / name for name in ("one", "three")]
+    names = [f"f{number}" for number in range(40)]
+    counts = rng.poisson(0.3, (40, 600)) + np.eye(40, 600, dtype=int)
+    counts[0] += counts.sum(axis=0) == 0
+    head = "\t".join(["#OTU ID", *(f"s{number}" for number in range(600))])
+    rows = ["\t".join([name, *map(str, row)]) for name, row in zip(names, counts, strict=True)]
+    tree = ",".join(f"{name}:{rng.random():.4f}" for name in names[:20])
+    more = ",".join(f"{name}:{rng.random():.4f}" for name in names[20:])
+    for folder in folders:
+        folder.mkdir()
+        (folder / "table.tsv").write_text("\n".join([head, *rows]) + "\n")
+        (folder / "tree.nwk").write_text(f"(({tree}):0.3,({more}):0.1);\n")
+    command = (
+        "unifrac", "table.tsv", "--tree", "tree.nwk", "--prefix", "x", "--matrix", "npy",
+        "--nearest", "3",
+    )  # fmt: skip
+    alone(folders[0], *command)
+    result = ran(folders[1], launch("mpi", command, 3))
+    assert result.returncode == 0, result.stderr
+    kinds = "unweighted.npy", "unweighted.nearest", "faith"
+    for kind in kinds:
+        one, three = ((folder / f"x.mltree.{kind}").read_bytes() for folder in folders)
+        assert one == three
 
 
 def test_ordination_is_read_by_scikit_bio(tmp_path: Path) -> None:

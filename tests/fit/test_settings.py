@@ -2,7 +2,15 @@ from itertools import pairwise
 
 import pytest
 
-from mltree.fit.settings import HARD_SPREAD, PRESETS, REPLICATE, SearchSettings, preset
+from mltree.fit.settings import (
+    FEW_SITES,
+    HARD_SPREAD,
+    HARD_SPREAD_OF_FEW,
+    PRESETS,
+    REPLICATE,
+    SearchSettings,
+    preset,
+)
 
 
 def test_the_window_widens_with_the_alignment_and_never_narrows() -> None:
@@ -83,8 +91,11 @@ def test_an_unperturbed_search_has_its_rounds() -> None:
 
 @pytest.mark.parametrize("name", ["default", "thorough"])
 def test_where_parsimony_trees_differ_random_ones_are_searched_to_the_end(name: str) -> None:
-    easy = preset(name).for_data(100, 1_000)
+    easy = preset(name).for_data(100, FEW_SITES + 1)
     assert easy.for_spread(HARD_SPREAD - 0.01) is easy
+    short = preset(name).for_data(100, FEW_SITES)
+    assert short.for_spread(HARD_SPREAD - 0.01) is not short
+    assert short.for_spread(HARD_SPREAD_OF_FEW - 0.01) is short
     hard = easy.for_spread(HARD_SPREAD)
     starts = hard.parsimony_starts, hard.random_starts
     assert starts == easy.hard_starts

@@ -133,7 +133,7 @@ class JointSampler:
             row[:] = self.rng.multinomial(SITES, shares / shares.sum())
         self.engine.load_weights(rows)
         sampler.words[:, Chain.HEAT], sampler.words[:, Chain.PROPOSAL] = 1, 0
-        sampler._launch(0)
+        sampler._launch(0, np.ones(CHAINS, np.bool_))
 
     def statistics(self) -> Float64:
         """f64[C, q] of the present states."""

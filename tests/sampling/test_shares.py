@@ -2,15 +2,19 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
+from dataclasses import replace
 from functools import partial
 from typing import Any
 
 import numpy as np
 import pytest
+from conftest import DEVICES, layout_of
 from launches import Beside
 
 from mltree.data.alphabet import BINARY, DNA, PROTEIN, Alphabet
 from mltree.data.patterns import Ascertainment, Correction, Patterns, with_unseen
+from mltree.device.session import Session
 from mltree.likelihood.ascertainment import AscertainedLikelihood
 from mltree.likelihood.joint import joined_patterns
 from mltree.likelihood.left_out import LeftOut, ascertained_parts
@@ -54,6 +58,13 @@ def open_(patterns: Patterns, space: ModelSpace) -> ReferenceEngine:
     return ReferenceEngine(patterns, space.shape[1], BOUNDS, space.shape[0])
 
 
+def open_device(patterns: Patterns, space: ModelSpace) -> Session:
+    systems, categories = space.shape
+    layout = layout_of(DEVICES[0], "native", patterns, categories).of(patterns)
+    layout = replace(layout, systems=systems, parted=True)
+    return Session(DEVICES[0].handle, patterns, layout, BOUNDS)
+
+
 def total_evidence(
     rng: np.random.Generator, tips: int = 5, about: Ascertainment = LEWIS
 ) -> tuple[list[Patterns], PartitionModel]:
@@ -73,7 +84,7 @@ def total_evidence(
 
 def sampler_of(
     groups: list[Patterns], model: PartitionModel, devices: int = 1, ranks: Any = None,
-    **settings: Any,
+    opened: Callable[..., Any] = open_, **settings: Any,
 ) -> Sampler:  # fmt: skip
     space, patterns, parts = ModelSpace(model, PRIORS), joined_patterns(groups), None
     if found := ascertained_parts(groups):
@@ -86,10 +97,10 @@ def sampler_of(
     )
 
     def engines() -> list[ReferenceEngine]:
-        return [open_(patterns, space) for _ in range(devices)]
+        return [opened(patterns, space) for _ in range(devices)]
 
     among = {} if ranks is None else {"ranks": ranks, "elsewhere": engines}
-    shape = {"runs": 2, "rungs": 3, "seed": 5, **settings}
+    shape = {"runs": 2, "rungs": 3, "seed": 5, "rests": True, **settings}
     return Sampler(
         ChainShares(engines(), data, **among),
         data,
@@ -104,7 +115,7 @@ def sampler_of(
 def test_lnl_is_that_of_each_data_type_alone(case: int, about: Ascertainment) -> None:
     """Corrected, whatever the heat, and whatever numbers of sites left out were drawn last."""
     groups, model = total_evidence(np.random.default_rng(case), 4 + case, about)
-    sampler = sampler_of(groups, model)
+    sampler = sampler_of(groups, model, opened=open_device if case else open_)
     for _ in range(2):
         sampler.iterate()
     arrays = model.arrays()

@@ -5,6 +5,7 @@ from hypothesis import strategies as st
 
 from mltree.system.arrays import Int32
 from mltree.tree.moves import (
+    MOST_AT_ONCE,
     Differences,
     SprLengths,
     apply_sprs,
@@ -17,7 +18,7 @@ from mltree.tree.moves import (
     spr,
     undo,
 )
-from mltree.tree.splits import robinson_foulds, same_topology, splits, topology_key
+from mltree.tree.splits import mean_distance, robinson_foulds, same_topology, splits, topology_key
 from mltree.tree.topology import Tree, random_topology, siblings
 
 SEEDS = st.integers(0, 2**32 - 1)
@@ -193,17 +194,28 @@ def test_random_interchanges(n_tips: int, seed: int, fraction: float) -> None:
     records = random_nnis(tree, fraction, rng)
     tree.validate()
     assert 1 <= len(records) <= max(1, round(fraction * (n_tips - 3)))
-    assert not same_topology(tree, before)
+    assert fraction > MOST_AT_ONCE or not same_topology(tree, before)
     for record in reversed(records):
         undo(tree, record)
     assert identical(tree, before)
+
+
+def test_more_interchanges_than_fit_lead_farther() -> None:
+    """Sets of them, one after the other, pass the distance that one set can reach."""
+    far = []
+    for fraction in (MOST_AT_ONCE, 3 * MOST_AT_ONCE):
+        tree, rng = start(60, 3)
+        before = tree.copy()
+        random_nnis(tree, fraction, rng)
+        far.append(mean_distance([tree, before]))
+    assert far[1] > 1.3 * far[0]
 
 
 @given(SIZES, SEEDS)
 def test_random_interchanges_keep_apart(n_tips: int, seed: int) -> None:
     """Each has two nodes for itself, so that none undoes another."""
     tree, rng = start(n_tips, seed)
-    records = random_nnis(tree, 1.0, rng)
+    records = random_nnis(tree, MOST_AT_ONCE, rng)
     nodes = [half // 3 for record in records for half in record.halves[:2]]
     assert len(set(nodes)) == 2 * len(records)
 

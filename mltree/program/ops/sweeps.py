@@ -31,6 +31,7 @@ from mltree.program.contract import (
     CHAIN_WORDS,
     MOST_MEAN,
     MOVE_STRIDE,
+    RESTS,
     SPARE_LENGTHS,
     TEAM_WORDS,
     Chain,
@@ -117,6 +118,8 @@ class Sweeps(TableStage):
     line = "{sweeps} sweeps of the chain at {state}, {tips} tips, {case}"
 
     def formula(self, state: ReferenceState, chain: Row) -> None:
+        if state.lengths[chain.state + Chain.PROPOSAL] == RESTS:
+            return
         replica = Replica(state, chain)
         replica.decide_model()
         for _ in range(chain.sweeps):

@@ -51,10 +51,11 @@ from mltree.program.contract import (
     MOST_SHIFT,
     MOVE_STRIDE,
     PRIOR_WALKS,
+    RESTS,
     SPARE_LENGTHS,
     TEAM_WORDS,
     TIME_WORDS,
-    Calibration,
+    CalibrationWord,
     Chain,
     ClockKind,
     Function,
@@ -83,6 +84,8 @@ class TimeSweeps(TableStage):
     line = "{sweeps} sweeps of the time tree at {state}, {tips} tips, {case}"
 
     def formula(self, state: ReferenceState, chain: Row) -> None:
+        if state.lengths[chain.state + Chain.PROPOSAL] == RESTS:
+            return
         replica = TimeReplica(state, chain)
         replica.decide_model()
         for _ in range(chain.sweeps):
@@ -163,7 +166,7 @@ class TimeReplica(Replica):
                 tree.lengths[v] = self._length(v)
             tree.warped[v] = self.priors.warp(float(tree.heights[v])) if self._has_pairs else 0
         for row in tree.calibrations:
-            row[Calibration.NODE] = tree.calibrated_node(row)
+            row[CalibrationWord.NODE] = tree.calibrated_node(row)
 
     @property
     def _has_pairs(self) -> bool:

@@ -19,7 +19,7 @@ from mltree.program.contract import (
     SPARE_LENGTHS,
     TEAM_WORDS,
     TIME_WORDS,
-    Calibration,
+    CalibrationWord,
     ClockKind,
     PriorKind,
     Scalar,
@@ -136,7 +136,7 @@ class TimeTreeWords:
 
     def calibrated_node(self, row: Float64) -> int:
         """The node that a calibration is about; -1 where its tips are no group and should be."""
-        first, count = int(row[Calibration.FIRST]), int(row[Calibration.COUNT])
+        first, count = int(row[CalibrationWord.FIRST]), int(row[CalibrationWord.COUNT])
         tips = self.members[first : first + count].astype(np.int64).tolist()
         lines = []
         for tip in tips:
@@ -147,9 +147,9 @@ class TimeTreeWords:
         shared = set(lines[0]).intersection(*lines[1:])
         top = next(v for v in lines[0] if v in shared)
         below = sum(v < self.tips for v in self.preorder(top))
-        if row[Calibration.IS_GROUP] and below != count:
+        if row[CalibrationWord.IS_GROUP] and below != count:
             return -1
-        return int(self.parent[top]) if row[Calibration.IS_STEM] and top != self.root else top
+        return int(self.parent[top]) if row[CalibrationWord.IS_STEM] and top != self.root else top
 
 
 def empty_time_words(chains: int, shape: TimeShape) -> Float64:
@@ -167,10 +167,10 @@ def write_calibration(
     tree: TimeTreeWords, number: int, numbers: Sequence[float], tips: Sequence[int]
 ) -> None:
     """Write a calibration's numbers, up to IS_GROUP, and its tips behind those before it."""
-    row, before = tree.calibrations[number], tree.calibrations[:number, Calibration.COUNT]
+    row, before = tree.calibrations[number], tree.calibrations[:number, CalibrationWord.COUNT]
     first = int(before.sum())
     row[: len(numbers)] = numbers
-    row[Calibration.FIRST], row[Calibration.COUNT] = first, len(tips)
+    row[CalibrationWord.FIRST], row[CalibrationWord.COUNT] = first, len(tips)
     tree.members[first : first + len(tips)] = tips
 
 
@@ -281,7 +281,7 @@ class TimePriors:
             node = self.tree.calibrated_node(row)
             if node < 0:
                 return -math.inf
-            kind, a, b, offset = row[: Calibration.OFFSET + 1].tolist()
+            kind, a, b, offset = row[: CalibrationWord.OFFSET + 1].tolist()
             total += log_density(int(kind), a, b, float(self.tree.heights[node]) - offset)
         return total
 

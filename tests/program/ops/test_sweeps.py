@@ -17,7 +17,7 @@ from mltree.data.patterns import Patterns
 from mltree.device.layout import TEAM_ROUNDS, chain_room, cpu_layout, gpu_layout
 from mltree.models.grammar import parse_model
 from mltree.program import builders
-from mltree.program.contract import MOST_TEAM, SPARE_LENGTHS, TEAM_WORDS, Chain, Move
+from mltree.program.contract import MOST_TEAM, RESTS, SPARE_LENGTHS, TEAM_WORDS, Chain, Move
 from mltree.program.engine import NO_CONTROL, ChainRoom, ReferenceEngine
 from mltree.program.ops import sweeps
 from mltree.program.ops.edges import EvaluateSites
@@ -104,6 +104,33 @@ def test_parts_are_swept_with_their_own_models(open_engine, make_parts) -> None:
     shape = words.shape
     one, other = (telling(each.reshape(shape)) for each in made)
     np.testing.assert_allclose(other, one, rtol=1e-8, atol=1e-9)
+
+
+def test_probes_are_lnl_under_other_weights_and_a_chain_may_rest(open_engine, make_problem) -> None:
+    """Each chain has weights of its own; rows behind those are tried on the last state."""
+    problem, rng = make_problem(7, 30), np.random.default_rng(6)
+    words = words_of(random_trees(3, 7, rng), [1.0, 0.4, 0.0], PRIORS[0])
+    words[1, Chain.PROPOSAL], words[2, Chain.PROPOSAL], words[2, Chain.RATIO] = RESTS, 1, 1e3
+    patterns = problem.patterns.n_patterns
+    rows = np.vstack([rng.integers(0, 4, (3, patterns)), np.eye(patterns)[[0, 5]]]) * 1.0
+    program = builders.sweeps(3, 7, 1, 1, 1, probes=2)
+    made = []
+    for engine in (
+        ReferenceEngine(problem.patterns, problem.categories, BOUNDS),
+        open_engine(problem.patterns, problem.categories, bounds=BOUNDS),
+    ):
+        engine.load_models([problem.model, make_problem(7, 30, seed=3).model] * 3)
+        engine.load_weights(rows)
+        lengths = np.concatenate([words.ravel(), np.full(6, np.pi)])
+        made.append(engine.run(program, lengths, NO_CONTROL).lengths)
+    after, found = made[1][: words.size].reshape(words.shape), made[1][words.size :].reshape(3, 2)
+    np.testing.assert_allclose(
+        telling(after), telling(made[0][: words.size].reshape(words.shape)), rtol=1e-8, atol=1e-9
+    )
+    np.testing.assert_allclose(found.ravel(), made[0][words.size :], rtol=1e-8)
+    assert np.array_equal(after[1], words[1])
+    assert (found[1] == np.pi).all()
+    assert (found[[0, 2]] < 0).all()
 
 
 def test_lnl_is_that_of_the_tree(open_engine, make_problem, likelihood) -> None:
