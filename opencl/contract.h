@@ -171,6 +171,7 @@
 #define CALIBRATION_WORDS (9)
 #define PRIOR_WALKS (4)
 #define LEAST_PRECISION (0.25)
+#define LEAST_SHAPE (0.02)
 #define MOST_SHIFT (3.0)
 #define FUNCTIONS (10)
 #define SYNC_WORDS (4)

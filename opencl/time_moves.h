@@ -163,7 +163,8 @@ static inline normal_t log_rate_fitted(const chain_t *c, int v, acc x, acc lengt
     slope = -(x + spread * spread / 2) * shape;
     own = shape;
   } else if (clock_kind(c) == CLOCK_WHITE_NOISE) {
-    shape = v == root_of(c) ? 1 : clock_of(c) * duration_of(c, v) / spread;
+    const acc length_of_v = clock_of(c) * duration_of(c, v);
+    shape = v == root_of(c) ? 1 : fmax(length_of_v / spread, (acc)LEAST_SHAPE);
     slope = shape * (1 - rate);
     own = shape * rate;
   }

@@ -153,13 +153,14 @@ static inline acc heights_log_prior(const chain_t *c) {
 // ln of the prior of a rate, of the branch above v if it had this duration.
 static inline acc rate_log_prior(const chain_t *c, int v, acc rate, acc duration) {
   const acc spread = *scalar_of(c, SCALAR_SPREAD);
+  if (!(rate > 0)) return -INFINITY;
   if (clock_kind(c) == CLOCK_LOG_NORMAL) {
     const acc z = (log(rate) + spread * spread / 2) / spread;
     return -z * z / 2 - log(spread) - log(rate);
   }
   acc shape = 1 / (spread * spread);
   if (clock_kind(c) == CLOCK_WHITE_NOISE)
-    shape = v == root_of(c) ? 1 : clock_of(c) * duration / spread;
+    shape = v == root_of(c) ? 1 : fmax(clock_of(c) * duration / spread, (acc)LEAST_SHAPE);
   return shape * log(shape) - lgamma(shape) + (shape - 1) * log(rate) - shape * rate;
 }
 

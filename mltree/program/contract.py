@@ -331,6 +331,10 @@ PRIOR_WALKS = 4
 LEAST_PRECISION = 0.25
 """Share of its prior's precision that a log-rate's draw has at least."""
 
+LEAST_SHAPE = 0.02
+"""Shape of a rate of white noise at least: with it one rate in 100,000 is below 1e-250, with less
+many are no numbers but 0."""
+
 MOST_SHIFT = 3.0
 """Deviations that a log-rate's draw is centred from the present one at most."""
 
@@ -445,7 +449,7 @@ _KNOWN_TO_KERNELS = """
     FLOW_NEAR SERIES_OCTAVES MOST_TERMS NO_SERIES
     CHAIN_WORDS RESTS MOST_TEAM SPARE_LENGTHS MOVE_STRIDE MOST_MEAN TEAM_WORDS
     FIRST_TIME_MOVE TIME_WORDS TIME_MOVES SCALAR_WORDS CALIBRATION_WORDS PRIOR_WALKS
-    LEAST_PRECISION MOST_SHIFT
+    LEAST_PRECISION LEAST_SHAPE MOST_SHIFT
 """
 _DEFINED = vars(eigen) | globals()
 NUMBERS = {name: _DEFINED[name] for name in _KNOWN_TO_KERNELS.split()} | {

@@ -103,7 +103,7 @@ class Joint:
             assert shares.sum() == pytest.approx(1, abs=1e-9)
             row[:] = self.rng.multinomial(SITES, shares / shares.sum())
         self.engine.load_weights(rows)
-        self.sampler._launch(0)
+        self.sampler._launch(0, np.ones(CHAINS, np.bool_))
 
     def chances(self, tree: TimeTreeWords) -> Float64:
         """Probabilities f64[L] of all patterns, from the root down."""
@@ -129,7 +129,7 @@ class Joint:
             rates = np.delete(tree.rates, tree.root)
             pairs = [float(tree.parent[0] == tree.parent[n]) for n in (1, 2, 3)]
             values = [*scalars, *inner, inner[-1] ** 2, tree.heights[2], *pairs]
-            values += [rates.mean(), tree.rates[0], np.log(rates).var(), *tree.cells[0]]
+            values += [rates.mean(), tree.rates[0], np.log(rates + 1e-3).var(), *tree.cells[0]]
             values += [tree.whole_duration, scalars[Scalar.CLOCK] * np.log(inner[-1])]
             rows.append(values)
         return np.array(rows, np.float64)

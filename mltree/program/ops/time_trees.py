@@ -15,6 +15,7 @@ import numpy as np
 from mltree.program.contract import (
     CALIBRATION_WORDS,
     CHAIN_WORDS,
+    LEAST_SHAPE,
     SCALAR_WORDS,
     SPARE_LENGTHS,
     TEAM_WORDS,
@@ -253,6 +254,8 @@ class TimePriors:
     def of_rate(self, v: int) -> float:
         """Return that of the rate of the branch above v."""
         rate, spread = float(self.tree.rates[v]), self.value(Scalar.SPREAD)
+        if not rate > 0:
+            return -math.inf
         if self._clock == ClockKind.LOG_NORMAL:
             z = (math.log(rate) + spread**2 / 2) / spread
             return -z * z / 2 - math.log(spread) - math.log(rate)
@@ -265,7 +268,8 @@ class TimePriors:
         spread = self.value(Scalar.SPREAD)
         if self._clock == ClockKind.WHITE_NOISE:
             root = v == self.tree.root
-            return 1.0 if root else self.tree.clock * self.tree.duration(v) / spread
+            length = self.tree.clock * self.tree.duration(v)
+            return 1.0 if root else max(length / spread, LEAST_SHAPE)
         return 1 / spread**2
 
     def of_rates(self) -> float:
