@@ -1,4 +1,7 @@
-// A chain: a tree that hangs from tip 0, its numbers (CHAIN_...), CLAs and P matrices. A work-group
+// A chain: a tree that hangs from tip 0, or has a root (ROOTED), its numbers (CHAIN_...), CLAs and P
+// matrices. Where there is a root, lnL is that of the tree without it: both branches of the root's
+// children have the length of the two together, and either child is what lies above the other.
+// A work-group
 // has a chain to itself, or a team of them where there are many patterns; all work-items take the
 // same decisions from the same sums. CLAs are made and read by the same work-items, so that only
 // numbers, P matrices and sums need a barrier.
@@ -21,6 +24,7 @@ typedef struct {
   int first_block, block_step;  // this work-group's blocks: ROWS of them at a time
   int team, member;             // work-groups of the chain, and this one's number
   int turn;                     // sums of the team so far
+  int side;                     // which of two places what is below nodes has, where there is a root
   uint sweep;
   acc lnl, heat;
   acc total;  // tree length
@@ -67,6 +71,38 @@ static inline void settle(const chain_t *c) {
 #endif
 }
 
+// A record's chain, as one of so many work-groups that share it.
+static inline chain_t chain_of(const plf_t *s, __global const int *record, int team, int nodes) {
+  const chunks_t of = case_chunks(s, record[SWEEP_CASE]);
+  chain_t chain;
+  chain.s = s;
+  chain.record = record;
+  chain.words = LENGTHS_AT(s) + record[SWEEP_STATE];
+  chain.tips = record[SWEEP_TIPS];
+  chain.nodes = nodes;
+  chain.parts = PARTED ? case_of(s, record[SWEEP_CASE])[CASE_PARTS] : 1;
+  chain.model = record[SWEEP_MODEL];
+  chain.weights = record[SWEEP_WEIGHTS];
+  chain.team = team;
+  chain.member = GROUP % team;
+  chain.turn = 0;
+  chain.side = 0;
+  chain.first_block = chunk_begin(s, of.first) + chain.member * ROWS;
+  chain.block_step = team * ROWS;
+  chain.last_block = chunk_end(s, of.end - 1);
+  chain.sweep = (uint)chain.words[CHAIN_SWEEP];
+  chain.heat = chain.words[CHAIN_HEAT];
+  return chain;
+}
+
+// Leaves what the host is told of a chain.
+static inline void leave_chain(const chain_t *c) {
+  settle(c);
+  if (!LEADS(c)) return;
+  c->words[CHAIN_LNL] = c->lnl;
+  c->words[CHAIN_SWEEP] = c->sweep;
+}
+
 static inline acc length_of(const chain_t *c, int v) {
   return CHAIN_LENGTHS(c)[v];
 }
@@ -89,6 +125,27 @@ static inline int sibling_of(const chain_t *c, int v) {
 }
 
 // What is below a node, as an operand, and what is above it.
+#if ROOTED
+// What is above a tip lies between the two places of inner nodes: one has what is below them, the
+// other what is above, until the next tree whose branches have all changed is tried there.
+static inline int inner_of(const chain_t *c, int v, int side) {
+  return c->record[SWEEP_SLOT] + v - c->tips + side * (2 * c->tips - 1);
+}
+
+static inline int up_of(const chain_t *c, int v) {
+  return v < c->tips ? ~v : inner_of(c, v, c->side);
+}
+
+static inline int down_of(const chain_t *c, int v) {
+  if (parent_of(c, parent_of(c, v)) < 0) return up_of(c, sibling_of(c, v));
+  return v < c->tips ? c->record[SWEEP_SLOT] + c->tips - 1 + v : inner_of(c, v, !c->side);
+}
+
+// The P matrices of the branch above a node; behind those of both sides those of spare lengths.
+static inline int matrix_of(const chain_t *c, int v) {
+  return c->record[SWEEP_P] + (v + c->nodes * (v < c->nodes ? c->side : 1)) * c->parts;
+}
+#else
 static inline int up_of(const chain_t *c, int v) {
   return v < c->tips ? ~v : c->record[SWEEP_SLOT] + v - c->tips;
 }
@@ -101,6 +158,7 @@ static inline int down_of(const chain_t *c, int v) {
 static inline int matrix_of(const chain_t *c, int v) {
   return c->record[SWEEP_P] + v * c->parts;
 }
+#endif
 
 // Puts `after` where `before` hangs from u. For one work-item.
 static inline void hang(const chain_t *c, int u, int before, int after) {

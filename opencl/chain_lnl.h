@@ -170,4 +170,43 @@ CHAIN_FUNCTION sums_t at_quartet(chain_t *c, side_t a, side_t b, side_t d, side_
   SUM_OF_BLOCKS(c, false, quartet_share(c, a, b, d, e, p, block, k));
 }
 
+// What other rows of weights say of the last state, at the branch above v: lnL of parts, or of
+// single patterns.
+static inline void probe(chain_t *c, int v, int above_v) {
+  __global acc *logs = LENGTHS_AT(c->s) + c->record[SWEEP_LOG];
+  for (int n = 0; n < c->record[SWEEP_PROBES]; ++n) {
+    c->weights = c->record[SWEEP_PROBE] + n;
+    const acc lnl = at_edge(c, up_of(c, v), above_v, matrix_of(c, v)).lnl;
+    if (LEADS(c)) logs[n] = lnl;
+  }
+}
+
+// All P matrices and all that is below nodes; lnL. Each kind of tree has its own.
+static inline acc whole_lnl(chain_t *c);
+
+// ACCEPT: whether a state of this ln ratio takes the place of the present one.
+static inline bool is_accepted(stream_t *stream, acc log_ratio) {
+  return log(uniform(stream)) < log_ratio;
+}
+
+// A proposed model is decided on; afterwards all CLAs are those of the chain's model.
+static inline void decide_model(chain_t *c) {
+  __global acc *words = c->words;
+  const acc before = words[CHAIN_LNL];
+  const bool is_proposed = words[CHAIN_PROPOSAL] == 1;
+  const int model = c->model;
+  settle(c);
+  if (is_proposed) {
+    c->model += c->parts;
+    c->lnl = whole_lnl(c);
+    stream_t stream = stream_of(c, MOVE_MODEL, (int)words[CHAIN_ATTEMPT]);
+    if (is_accepted(&stream, c->heat * (c->lnl - before) + words[CHAIN_RATIO])) {
+      if (LEADS(c)) words[CHAIN_PROPOSAL] = 2;
+      return;
+    }
+    c->model = model;
+  }
+  c->lnl = whole_lnl(c);
+}
+
 #endif

@@ -15,7 +15,7 @@ static inline int after(const chain_t *c, int v) {
   return u != 0 && v == left_of(c, u) ? leftmost(c, right_of(c, u)) : u;
 }
 
-// All P matrices and all that is below nodes; lnL across the branch of tip 0.
+// lnL across the branch of tip 0.
 static inline acc whole_lnl(chain_t *c) {
   make_matrices(c, 1, c->nodes - 1);
   const int top = left_of(c, 0);
@@ -52,31 +52,6 @@ static inline acc log_prior(const chain_t *c) {
 
 static inline bool is_allowed(const chain_t *c, acc length) {
   return length >= c->s->min_length && length <= c->s->max_length;
-}
-
-// ACCEPT: whether a state of this ln ratio takes the place of the present one.
-static inline bool is_accepted(stream_t *stream, acc log_ratio) {
-  return log(uniform(stream)) < log_ratio;
-}
-
-// A proposed model is decided on; afterwards all CLAs are those of the chain's model.
-static inline void decide_model(chain_t *c) {
-  __global acc *words = c->words;
-  const acc before = words[CHAIN_LNL];
-  const bool is_proposed = words[CHAIN_PROPOSAL] == 1;
-  const int model = c->model;
-  settle(c);
-  if (is_proposed) {
-    c->model += c->parts;
-    c->lnl = whole_lnl(c);
-    stream_t stream = stream_of(c, MOVE_MODEL, (int)words[CHAIN_ATTEMPT]);
-    if (is_accepted(&stream, c->heat * (c->lnl - before) + words[CHAIN_RATIO])) {
-      if (LEADS(c)) words[CHAIN_PROPOSAL] = 2;
-      return;
-    }
-    c->model = model;
-  }
-  c->lnl = whole_lnl(c);
 }
 
 // Scales all lengths: with E lengths the Hastings ratio is factor^E.

@@ -3,6 +3,8 @@
 // A sweep scales all lengths, regrafts subtrees, and tours the tree, where it chooses among the
 // interchanges around every inner branch and draws every length. mltree/program/ops/sweeps.py has
 // the same in NumPy, and the ratio of each move.
+#define ROOTED 0
+
 #include "grid.h"
 #include "regraft.h"
 
@@ -54,61 +56,27 @@ static inline void tour(chain_t *c) {
   renew_up(c, parent_of(c, v));
 }
 
-// What other rows of weights say of the last state: lnL of parts, or of single patterns.
-static inline void probe(chain_t *c) {
-  __global acc *logs = LENGTHS_AT(c->s) + c->record[SWEEP_LOG];
-  const int top = left_of(c, 0);
-  for (int n = 0; n < c->record[SWEEP_PROBES]; ++n) {
-    c->weights = c->record[SWEEP_PROBE] + n;
-    const acc lnl = at_edge(c, up_of(c, top), ~0, matrix_of(c, top)).lnl;
-    if (LEADS(c)) logs[n] = lnl;
-  }
-}
-
 static inline void own_stage(const plf_t *s, __global const int *records, int count, int aux,
                              __local real_v *stack, __local real_v *terms, __local count_v *counts,
                              __local acc_v *lanes, __local int *cells, __local ulong *book,
                              ulong *since) {
   const int team = records[SWEEP_TEAM], teams = GROUPS / team;
   for (int job = GROUP / team; job < count && GROUP < teams * team; job += teams) {
-    __global const int *record = records + job * SWEEP_WORDS;
-    const chunks_t of = case_chunks(s, record[SWEEP_CASE]);
-    const int tips = record[SWEEP_TIPS];
-    chain_t chain;
-    chain.s = s;
-    chain.record = record;
-    chain.words = LENGTHS_AT(s) + record[SWEEP_STATE];
+    chain_t chain = chain_of(s, records + job * SWEEP_WORDS, team, 2 * records[SWEEP_TIPS] - 2);
     if (chain.words[CHAIN_PROPOSAL] == RESTS) continue;
     chain.terms = terms;
     chain.counts = counts;
     chain.lanes = lanes;
-    chain.tips = tips;
-    chain.nodes = 2 * tips - 2;
-    chain.parts = PARTED ? case_of(s, record[SWEEP_CASE])[CASE_PARTS] : 1;
-    chain.model = record[SWEEP_MODEL];
-    chain.weights = record[SWEEP_WEIGHTS];
-    chain.team = team;
-    chain.member = GROUP % team;
-    chain.turn = 0;
-    chain.first_block = chunk_begin(s, of.first) + chain.member * ROWS;
-    chain.block_step = team * ROWS;
-    chain.last_block = chunk_end(s, of.end - 1);
-    chain.sweep = (uint)chain.words[CHAIN_SWEEP];
-    chain.heat = chain.words[CHAIN_HEAT];
     decide_model(&chain);
-    for (int n = 0; n < record[SWEEP_SWEEPS]; ++n) {
+    for (int n = 0; n < chain.record[SWEEP_SWEEPS]; ++n) {
       scale(&chain);
-      for (int r = 0; r < record[SWEEP_REGRAFTS]; ++r) regraft(&chain, r);
+      for (int r = 0; r < chain.record[SWEEP_REGRAFTS]; ++r) regraft(&chain, r);
       chain.total = tree_length(&chain);
       tour(&chain);
       ++chain.sweep;
     }
-    settle(&chain);
-    if (LEADS(&chain)) {
-      chain.words[CHAIN_LNL] = chain.lnl;
-      chain.words[CHAIN_SWEEP] = chain.sweep;
-    }
-    probe(&chain);
+    leave_chain(&chain);
+    probe(&chain, left_of(&chain, 0), ~0);
     mark(book, since, FN_SWEEP);
   }
 }

@@ -316,13 +316,17 @@ _NO_NAMES = re.compile(r"[\t\r\n|]")
 """Separators of the fields of iTOL's table, and of the two tips that name a node."""
 
 
-def auspice(tree: WrittenTree, title: str, updated: date, dates: Float64 | None = None) -> str:
+def auspice(
+    tree: WrittenTree, title: str, updated: date, dates: Float64 | None = None,
+    rates: Float64 | None = None,
+) -> str:  # fmt: skip
     """Auspice's JSON, version 2: divergence from the root, supports as a colouring.
 
     dates  f64 [N, 3]: decimal year of each node, and its interval; None without
+    rates  f64 [N]: of the branch above each node, NaN where it has none; None without
     """
     support = {"key": "support", "title": "Support", "type": "continuous"}
-    meta = {
+    meta: dict[str, Any] = {
         "title": title,
         "updated": updated.isoformat(),
         "panels": ["tree"],
@@ -332,7 +336,12 @@ def auspice(tree: WrittenTree, title: str, updated: date, dates: Float64 | None 
     if dates is not None:
         dated = {"key": "num_date", "title": "Date", "type": "continuous"}
         meta["colorings"] = [dated, *([support] if np.isfinite(tree.supports).any() else [])]
+    if rates is not None:
+        meta["colorings"].append({"key": "rate", "title": "Clock rate", "type": "continuous"})
     nodes, depth = _nodes(tree), [0] * tree.n_nodes
+    for node, rate in enumerate([] if rates is None else rates.tolist()):
+        if np.isfinite(rate):
+            nodes[node]["node_attrs"]["rate"] = {"value": rate}
     for node, row in enumerate([] if dates is None else dates.tolist()):
         value, *interval = (round(year, 6) for year in row)
         nodes[node]["node_attrs"]["num_date"] = {"value": value, "confidence": interval}

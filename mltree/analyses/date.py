@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 import json
+from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from datetime import date as today
 from functools import cached_property
 from html import escape
-from typing import TYPE_CHECKING, Any, Literal, cast
+from typing import TYPE_CHECKING, Any, Literal, NamedTuple, cast
 
 import numpy as np
 
@@ -18,7 +19,15 @@ from mltree.analyses.tree_sets import writing
 from mltree.data.alignments import read_alignment
 from mltree.data.source import expect_file
 from mltree.dating.clocks import Clocked
-from mltree.dating.dates import ANY, Dated, calibrations_of, dates_of, iso_of, missing_text
+from mltree.dating.dates import (
+    ANY,
+    CalibrationDate,
+    Span,
+    calibration_rows,
+    dates_of,
+    iso_of,
+    missing_text,
+)
 from mltree.dating.intervals import Chains, date_intervals
 from mltree.dating.least_squares import Bounds, Levels
 from mltree.dating.rooting import Regression, best_branches, regression
@@ -31,6 +40,7 @@ from mltree.runs.calls import Call, taking
 from mltree.runs.problem import Problem
 from mltree.runs.results import PhyloTree, facts_table, table
 from mltree.runs.workspace import Workspace
+from mltree.sampling.calibrations import bounds_of
 from mltree.system import __version__
 from mltree.system.arrays import Float64
 from mltree.system.errors import InputError
@@ -239,9 +249,7 @@ def date_tree(tree: WrittenTree, options: DateOptions, emit: Emit) -> DatedTree:
     if len(set(taxa)) < len(taxa):
         twice = next(name for name in taxa if taxa.count(name) > 1)
         raise InputError(f"two tips are called {twice!r}", taxon=twice)
-    known = dates_of(options.dates, taxa, ages=options.ages)
-    if options.calibrate is not None:
-        known.calibrations.extend(calibrations_of(options.calibrate, ages=options.ages))
+    known = _known(options, taxa)
     if text := missing_text(taxa, known.tips):
         emit(Notice(text))
     _expect_signal(known)
@@ -264,6 +272,23 @@ def date_tree(tree: WrittenTree, options: DateOptions, emit: Emit) -> DatedTree:
         problem = f"no temporal signal: the root-to-tip slope is {line_of.rate:.3g}"
         raise InputError(problem, hint=hint)
     return _estimated(tree, known, options, sites, is_free, line_of, names)
+
+
+class _Known(NamedTuple):
+    """All that is known of dates, as bounds."""
+
+    tips: dict[str, Span]
+    calibrations: list[CalibrationDate]
+    is_calendar: bool
+
+
+def _known(options: DateOptions, taxa: Sequence[str]) -> _Known:
+    dated = dates_of(options.dates, taxa, ages=options.ages)
+    rows = list(dated.calibrations)
+    if options.calibrate is not None:
+        rows += calibration_rows(options.calibrate)
+    bounds = [bounds_of(row, ages=dated.are_ages) for row in rows]
+    return _Known(dated.tips, bounds, dated.is_calendar)
 
 
 def _sites(options: DateOptions) -> int:
@@ -290,7 +315,7 @@ def _measured(tree: WrittenTree, emit: Emit) -> WrittenTree:
     return WrittenTree(tree.parent, np.maximum(lengths, 0.0), tree.labels)
 
 
-def _expect_signal(known: Dated) -> None:
+def _expect_signal(known: _Known) -> None:
     """Make sure that dates differ. Raises: InputError: nothing tells time."""
     spans = {span for span in known.tips.values() if span != ANY}
     spans |= {one.span for one in known.calibrations if np.isfinite(one.span).all()}
@@ -299,7 +324,7 @@ def _expect_signal(known: Dated) -> None:
         raise InputError("all dates are equal: they tell no rate", hint=hint)
 
 
-def _bounds(tree: WrittenTree, known: Dated) -> Bounds:
+def _bounds(tree: WrittenTree, known: _Known) -> Bounds:
     """Bounds of all nodes, by the numbers of the tree.
 
     Raises: InputError: a taxon is unknown, or calibrations contradict each other.
@@ -309,6 +334,8 @@ def _bounds(tree: WrittenTree, known: Dated) -> Bounds:
         lower[tip], upper[tip] = known.tips.get(tree.labels[tip], ANY)
     for one in known.calibrations:
         node = tree.clade_of(tree.tips_named(one.taxa))
+        if one.is_stem:
+            node = max(int(tree.parent[node]), 0)
         lower[node] = max(lower[node], one.span.lower)
         upper[node] = min(upper[node], one.span.upper)
     earliest, latest = lower.copy(), upper.copy()
@@ -326,7 +353,7 @@ def _bounds(tree: WrittenTree, known: Dated) -> Bounds:
     return Bounds.of(lower, upper)
 
 
-def _tip_dates(tree: WrittenTree, known: Dated) -> Float64:
+def _tip_dates(tree: WrittenTree, known: _Known) -> Float64:
     """f64 [N]: dates of tips, the middles of intervals; NaN elsewhere."""
     dates = np.full(tree.n_nodes, np.nan)
     for tip in tree.tips:
@@ -336,13 +363,13 @@ def _tip_dates(tree: WrittenTree, known: Dated) -> Float64:
     return dates
 
 
-def _regression(tree: WrittenTree, known: Dated) -> Regression:
+def _regression(tree: WrittenTree, known: _Known) -> Regression:
     tips = list(tree.tips)
     return regression(tree.heights[tips], _tip_dates(tree, known)[tips])
 
 
 def _clocked(
-    tree: WrittenTree, known: Dated, options: DateOptions, sites: int, is_free: bool
+    tree: WrittenTree, known: _Known, options: DateOptions, sites: int, is_free: bool
 ) -> Clocked:
     levels, bounds = Levels(tree), _bounds(tree, known)
     order = levels.order
@@ -353,7 +380,7 @@ def _clocked(
 
 
 def _rooted(
-    tree: WrittenTree, known: Dated, options: DateOptions, sites: int
+    tree: WrittenTree, known: _Known, options: DateOptions, sites: int
 ) -> tuple[WrittenTree, bool]:
     """The tree with its root, and True if the root's place on its branch is to be estimated."""
     is_unrooted = len(tree.children[0]) > 2
@@ -391,7 +418,7 @@ def _rooted(
 
 
 def _estimated(
-    tree: WrittenTree, known: Dated, options: DateOptions, sites: int, is_free: bool,
+    tree: WrittenTree, known: _Known, options: DateOptions, sites: int, is_free: bool,
     line_of: Regression, outliers: tuple[str, ...],
 ) -> DatedTree:  # fmt: skip
     problem = _clocked(tree, known, options, sites, is_free)

@@ -5,6 +5,7 @@ from __future__ import annotations
 import io
 import math
 import os
+import re
 import time
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import suppress
@@ -21,19 +22,21 @@ from mltree.analyses.sample_options import SampleOptions
 from mltree.analyses.summarize import PosteriorSummary, summarize
 from mltree.data.alignments import Source
 from mltree.data.patterns import Correction
-from mltree.data.source import read_text
+from mltree.data.source import read_text, unpacked
+from mltree.dating.beast_xml import is_beast_xml, read_beast_xml
 from mltree.device.discovery import choose_devices
 from mltree.device.parsimony import parsimony_engine
 from mltree.likelihood.joint import joined_patterns
 from mltree.likelihood.left_out import LeftOut, ascertained_parts
 from mltree.models.partitioned import Linkage, PartitionModel
-from mltree.program.contract import COUNTED_MOVES, Move
+from mltree.program.contract import Move, TimeMove
 from mltree.program.engine import ChainEngine, Engine
 from mltree.runs.calls import Call, taking
 from mltree.runs.engines import Resources, Workload, open_chain_engines
 from mltree.runs.logged_run import begin_log, command_result, deliver, load, open_log, result_text
 from mltree.runs.problem import Problem
 from mltree.runs.workspace import Workspace
+from mltree.sampling import beast_files
 from mltree.sampling.diagnostics import Verdict
 from mltree.sampling.model_space import ModelSpace
 from mltree.sampling.mrbayes_files import (
@@ -49,27 +52,30 @@ from mltree.sampling.sampler import (
     FIRST_RUNGS,
     LEAST_RUNGS,
     MOST_STEPS,
+    STEP_WIDTH,
     Sample,
     Sampler,
     SamplerSettings,
     newick_of_words,
     sweeps_at_once,
 )
-from mltree.sampling.shares import LENGTHS, ChainData, ChainShares
+from mltree.sampling.shares import LENGTHS, REGRAFTS, ChainData, ChainShares
 from mltree.sampling.summaries import Posterior
 from mltree.sampling.tempering import BARRIER_A_RUNG
+from mltree.sampling.time_space import LEAST_TIPS, TimeSpace, mean_distance, time_data
 from mltree.system import __version__
 from mltree.system.errors import DeviceError, InputError, ModelError
 from mltree.system.events import (
     BurnInRound,
     Busy,
+    Emit,
     Notice,
     PriorsChosen,
     RunStarted,
     Sampled,
     SamplesChecked,
 )
-from mltree.system.files import naming, read_own, unusable, write_whole
+from mltree.system.files import is_there, naming, read_own, unusable, write_whole
 from mltree.system.process import uninterrupted
 from mltree.system.ranks import current_ranks
 from mltree.tree.fitch import pack_sites
@@ -113,6 +119,27 @@ MOVE_NAMES = {
     Move.BRANCH: "branch length",
     Move.SCALE: "tree length",
 }
+TIME_MOVE_NAMES = {
+    move: move.name.lower().replace("_", " ") for move in TimeMove if move != TimeMove.TOUR
+}
+"""Names of the moves of time trees."""
+
+TIME_STEP_WIDTH = 2
+"""Coordinates of a group for each of its steps where trees have a clock. Their sweeps need fewer to
+forget a tree: RSV2's kappa had an ESS a fourth of that of the clock's rate with steps of 4."""
+
+PAIRS_OF_REGRAFTS = 2
+"""Regrafts at the same height, and as many at others, that a sweep of a time tree has."""
+
+BEAST_NAMES = (
+    (r"^alpha", "gammaShape"),
+    (r"^pinvar", "proportionInvariant"),
+    (r"^r\((.+)<->(.+)\)", r"rate\1\2"),
+    (r"^pi\((.+)\)", r"freqParameter.\1"),
+    (r"^m(?=\{)", "mutationRate"),
+    (r"\{(\d+)\}$", r".\1"),
+)
+"""BEAST 2's names of a model's parameters."""
 
 
 def run_sample(options: SampleOptions, reporter: Reporter) -> None:
@@ -124,7 +151,7 @@ def run_sample(options: SampleOptions, reporter: Reporter) -> None:
     workspace.check([LOG, STATE, RESULT], options.inputs)
     with open_log(workspace.path(LOG), reporter) as log, workspace.held([STATE, RESULT]):
         reporter(RunStarted(__version__, options.line))
-        run = _SampleRun(options, reporter)
+        run = _SampleRun(*imported(options, None, workspace, reporter))
         is_resumed = run.take_up()
         begin_log(log, options, reporter, append=is_resumed)
         reporter(PriorsChosen(tuple(run.prior_lines)))
@@ -137,17 +164,71 @@ def sample(options: SampleOptions, source: Source, call: Call) -> PosteriorSumma
     """Sample trees and parameters from their posterior, as ``mltree sample``."""
     with TemporaryDirectory() as folder:
         prefix = options.prefix or str(Path(folder, "sample"))
-        run = _SampleRun(replace(options, prefix=prefix), call, source)
+        options = replace(options, prefix=prefix)
+        workspace = Workspace.of(prefix, options.alignment)
+        run = _SampleRun(*imported(options, source, workspace, call))
         run.take_up()
         run.sample()
         run.write_result()
         return summarize(prefix, burnin=0.0)
 
 
+IMPORTED = {
+    "dates": "dates.tsv", "calibrate": "calibrations.tsv", "partitions": "partitions",
+    "prior": "priors.toml",
+}  # fmt: skip
+"""Kinds of the files of what an XML of BEAST has, by the options that read them."""
+
+
+def imported(
+    options: SampleOptions, source: Source | None, workspace: Workspace, emit: Reporter | Call
+) -> tuple[SampleOptions, Reporter | Call, Source | None]:
+    """Options and data of BEAST's XML, if the alignment is one; options that are given count more.
+
+    Dates, calibrations, parts and priors are written into files, as they are read from them.
+    """
+    path = options.alignment if source is None else source
+    if not isinstance(path, str | Path) or not _is_xml(str(path)):
+        return options, emit, source
+    found = read_beast_xml(str(path))
+    for sentence in found.ignored:
+        emit(Notice(f"{path}: {sentence}"))
+    texts = {
+        "dates": "".join(f"{name}\t{date}\n" for name, date in found.dates.items()),
+        "calibrate": "".join(f"{row}\n" for row in found.calibrations),
+        "partitions": found.partitions,
+        "prior": "".join(f'{name} = "{prior}"\n' for name, prior in found.priors.items()),
+    }
+    defaults = {name: one.default for name, one in options.__dataclass_fields__.items()}
+    is_free = {name for name, default in defaults.items() if getattr(options, name) == default}
+    changes: dict[str, Any] = {
+        name: value for name, value in found.options.items() if name in is_free
+    }
+    if options.model is not None:
+        texts["partitions"] = ""
+    if options.dates is None and found.dates:
+        changes["ages"] = found.are_ages
+    for name, text in texts.items():
+        if text and name in is_free:
+            file = workspace.path(IMPORTED[name])
+            write_whole(file, text.encode())
+            changes[name] = str(file)
+    taken = [f"{name.replace('_', '-')} {value}" for name, value in changes.items()]
+    emit(Notice(f"{path}: taken over are {', '.join(taken)}"))
+    return replace(options, **changes), emit, found.alignment
+
+
+def _is_xml(path: str) -> bool:
+    return is_there(path) and is_beast_xml(unpacked(path)[:4096])
+
+
 def _expect(options: SampleOptions, problem: Problem) -> None:
     """Make sure that the data and the model can be sampled."""
     model = problem.model
-    if len(problem.taxa) < LEAST_TAXA:
+    if options.is_timed:
+        if len(problem.taxa) < LEAST_TIPS:
+            raise InputError(f"{len(problem.taxa)} taxa: a time tree has {LEAST_TIPS} or more")
+    elif len(problem.taxa) < LEAST_TAXA:
         raise InputError(
             f"{len(problem.taxa)} taxa have one topology: mltree sample takes four or more",
             hint="mltree evaluate fits its branch lengths",
@@ -157,6 +238,8 @@ def _expect(options: SampleOptions, problem: Problem) -> None:
             "branch lengths of every part's own cannot be sampled yet",
             hint="--brlen scaled or linked",
         )
+    if options.is_timed and ascertained_parts(problem.groups):
+        raise ModelError("+ASC cannot be sampled with a clock yet", hint="leave +ASC out")
     corrections = [part.ascertainment.correction for part in ascertained_parts(problem.groups)]
     if Correction.FELSENSTEIN in corrections:
         raise ModelError(
@@ -168,6 +251,27 @@ def _expect(options: SampleOptions, problem: Problem) -> None:
             "--runs 1 --stop auto: one run cannot agree with another",
             hint="give --runs 2, or --stop N",
         )
+
+
+def _time_space(
+    options: SampleOptions, problem: Problem, priors: Priors, emit: Emit
+) -> TimeSpace | None:
+    """The space of time trees that options ask for; None for unrooted trees. Raises: InputError."""
+    if not options.is_timed:
+        if options.dates is not None or options.calibrate is not None:
+            raise InputError("--dates and --calibrate are of trees in time", hint="add --clock")
+        return None
+    data, notice = time_data(problem.taxa, options.dates, options.calibrate, ages=options.ages)
+    if notice:
+        emit(Notice(notice))
+    cells, width = options.grid if options.tree_prior == "skygrid" else (0, 1.0)
+    distance = None if options.prior_only else mean_distance(problem.groups)
+    if cells and not width:
+        width = data.span / cells
+    return TimeSpace(
+        data, options.clock, options.tree_prior, priors,
+        cells=cells, width=width, distance=distance,
+    )  # fmt: skip
 
 
 def _with_frequencies(name: str) -> str:
@@ -207,14 +311,23 @@ class _SampleRun:
         self._space = ModelSpace(model, priors)  # raises what cannot be sampled
         self._priors = priors
         self._on_gpu = any(not device.is_cpu for device in choose_devices(options.device))
+        self._time = _time_space(options, self._problem, priors, self._emit)
         self._mark = self._fingerprint(model)
         self._is_done = self._seen_before()
         self._runs = options.runs or (GPU_RUNS if self._on_gpu else CPU_RUNS)
         self._rungs = options.number_of("rungs")
+        if self._rungs is None and self._time is not None and not self._on_gpu:
+            self._rungs = 1
         self._most_rungs = GPU_RUNGS if self._on_gpu else CPU_RUNGS
         self._patterns = joined_patterns(self._problem.groups)
         self._sampler = self._new_sampler()
-        self._files = _SampleFiles(self._workspace, self._sampler.settings.runs)
+        runs = self._sampler.settings.runs
+        self._table = (
+            _Table(self._space.labels)
+            if self._time is None
+            else _Log(self._space.labels, self._time)
+        )
+        self._files = _SampleFiles(self._workspace, runs, self._table)
         self._samples = 0
         self._verdicts: Sequence[Verdict] = ()
         self._checked = 0
@@ -225,9 +338,12 @@ class _SampleRun:
 
     @property
     def prior_lines(self) -> Iterator[str]:
-        """Priors of branch lengths, topologies and the model's parameters."""
-        yield f'branch_lengths = "{self._priors.branch_lengths}"'
-        yield "topologies: all equally probable"
+        """Priors of trees, in time or without, and of the model's parameters."""
+        if self._time is not None:
+            yield from self._time.prior_lines
+        else:
+            yield f'branch_lengths = "{self._priors.branch_lengths}"'
+            yield "topologies: all equally probable"
         for block in self._space.blocks:
             yield f"{', '.join(block.labels)}: {block.prior}"  # type: ignore[attr-defined]
 
@@ -238,6 +354,10 @@ class _SampleRun:
         options = self._options.digest(without=("device",))  # its kind alone matters, not how many
         kind = "GPU" if self._on_gpu else "CPU"
         every = [options, kind, names, values, "\n".join(self._priors.lines())]
+        if self._time is not None:
+            heights = self._time.data.earliest, self._time.data.latest
+            data += [np.array(heights)]
+            every += self._time.prior_lines
         return fingerprint(*every, *(np.ascontiguousarray(table).tobytes() for table in data))
 
     def _seen_before(self) -> dict[str, Any] | None:
@@ -249,7 +369,8 @@ class _SampleRun:
                     path.unlink(missing_ok=True)
             return None
         if not paths[0].exists():
-            files = [f"run{run}.{ending}" for run in range(1, MOST_RUNS) for ending in "pt"]
+            endings = ("p", "t", "log", "trees")
+            files = [f"run{run}.{ending}" for run in range(1, MOST_RUNS) for ending in endings]
             self._workspace.claim([RESULT, *files], redo=False)
             return None
         state = _read_state(paths[0])
@@ -273,10 +394,12 @@ class _SampleRun:
             space=space,
             weights=np.zeros(patterns.n_patterns) if options.prior_only else patterns.weights,
             left_out=() if left_out is None else tuple(left_out.columns.tolist()),
+            regrafts=REGRAFTS if self._time is None else PAIRS_OF_REGRAFTS,
+            time=None if self._time is None else self._time.shape,
         )
         elsewhere = partial(_engines_of_a_rank, options.resources, replace(work, kept=kept))
         shares = ChainShares(_sweeping(engines), data, current_ranks(), elsewhere)
-        fits = shares.chains_that_fit(tips)
+        fits = shares.chains_that_fit(data.slots)
         if fits < runs * (rungs or LEAST_RUNGS):
             raise DeviceError(
                 f"no memory for {runs} x {rungs or LEAST_RUNGS} chains: {fits} fit",
@@ -284,6 +407,7 @@ class _SampleRun:
             )
         size = patterns.n_patterns * space.states * space.shape[1]
         work_of_all = size * tips * runs * (rungs or FIRST_RUNGS)
+        is_timed = self._time is not None
         settings = SamplerSettings(
             runs=runs,
             rungs=rungs or min(FIRST_RUNGS, fits // runs),
@@ -291,15 +415,18 @@ class _SampleRun:
             most_rungs=0 if rungs else min(self._most_rungs, fits // runs),
             barrier_a_rung=GPU_BARRIER if self._on_gpu else BARRIER_A_RUNG,
             burn_in=options.number_of("burnin"),
-            sweeps=1 if self._on_gpu else sweeps_at_once(work_of_all),
+            sweeps=1 if self._on_gpu else sweeps_at_once(work_of_all * (1 + is_timed)),
             rests=not self._on_gpu,
             most_steps=1 if self._on_gpu else MOST_STEPS,
+            step_width=TIME_STEP_WIDTH if is_timed else STEP_WIDTH,
         )
-        return Sampler(shares, data, self._priors, settings, self._starts(settings), left_out)
+        return Sampler(
+            shares, data, self._priors, settings, self._starts(settings), left_out, self._time
+        )
 
     def _starts(self, settings: SamplerSettings) -> list[Tree]:
         """A tree for each chain by stepwise addition; none where the data do not count."""
-        if self._options.prior_only or self._is_done is not None:
+        if self._options.prior_only or self._is_done is not None or self._time is not None:
             return []
         rngs = [
             np.random.default_rng([settings.seed, chain])
@@ -317,10 +444,9 @@ class _SampleRun:
             self._files.cut(state["sizes"].tolist())
             self._emit(Notice(f"goes on behind {self._sampler.iteration:,} iterations"))
             return True
-        labels = ("LnL", "LnPr", "TL", *self._space.labels)
         seed, taxa = self._options.seed, self._problem.taxa
         _write_state(self._workspace.path(STATE), {"mark": self._mark})
-        self._files.begin(table_head(labels, seed), trees_head(taxa, seed))
+        self._files.begin(*self._table.heads(taxa, seed))
         return False
 
     @property
@@ -362,8 +488,7 @@ class _SampleRun:
 
     def _take_samples(self) -> None:
         for one in self._sampler.samples():
-            values = [one.lnl, one.log_prior, one.tree_length, *one.values]
-            self._files.add(one, table_line(one.iteration, values), newick_of_words(one.words))
+            self._files.add(one.run, *self._table.lines(one))
         self._samples += 1
 
     def _where(self) -> str:
@@ -462,8 +587,7 @@ class _SampleRun:
             "mean_lnl": ladders.mean_lnl.tolist(),
             "acceptance": {
                 name: shares[:, move].tolist()
-                for move, name in MOVE_NAMES.items()
-                if move < COUNTED_MOVES
+                for move, name in (MOVE_NAMES if self._time is None else TIME_MOVE_NAMES).items()
             },
             "lnz": float(lnz.mean()) if has_lnz else None,
             "lnz_error": error if has_lnz else None,
@@ -516,11 +640,68 @@ def _engines_of_a_rank(resources: Resources, workload: Workload) -> list[ChainEn
     return _sweeping(open_chain_engines(resources, workload)[0])
 
 
+class _Table:
+    """Samples as MrBayes writes them: a table, and trees."""
+
+    endings: tuple[str, str] = ("p", "t")
+    end = "end;\n"
+    """The last line of a file of trees, as NEXUS wants it."""
+
+    def __init__(self, labels: Sequence[str]) -> None:
+        self._labels = labels
+
+    def heads(self, taxa: Sequence[str], seed: int) -> tuple[str, str]:
+        """The beginnings of both files."""
+        return table_head(("LnL", "LnPr", "TL", *self._labels), seed), trees_head(taxa, seed)
+
+    def lines(self, one: Sample) -> tuple[str, str]:
+        """A sample in both files."""
+        values = [one.lnl, one.log_prior, one.tree_length, *one.values]
+        tree = tree_line(one.iteration, newick_of_words(one.words))
+        return table_line(one.iteration, values), tree
+
+
+class _Log(_Table):
+    """Samples of time trees as BEAST writes them."""
+
+    endings = ("log", "trees")
+    end = beast_files.TREES_END
+
+    def __init__(self, labels: Sequence[str], space: TimeSpace) -> None:
+        super().__init__(labels)
+        self._space = space
+
+    def heads(self, taxa: Sequence[str], seed: int) -> tuple[str, str]:
+        """The beginnings of both files."""
+        columns = ("posterior", "likelihood", "prior", *self._space.labels)
+        columns += tuple(map(_name_in_beast, self._labels))
+        comments = [f"mltree {__version__}, seed {seed}"]
+        return beast_files.log_head(columns, comments), beast_files.trees_head(taxa)
+
+    def lines(self, one: Sample) -> tuple[str, str]:
+        """A sample in both files."""
+        posterior = one.lnl + one.log_prior
+        values = [posterior, one.lnl, one.log_prior, *self._space.values(one.words), *one.values]
+        tree = self._space.time_tree(one.words)
+        return (
+            beast_files.log_line(one.iteration, values),
+            beast_files.tree_line(one.iteration, tree, posterior),
+        )
+
+
+def _name_in_beast(label: str) -> str:
+    """The name of a model's parameter in BEAST's tables."""
+    for pattern, name in BEAST_NAMES:
+        label = re.sub(pattern, name, label)
+    return label
+
+
 class _SampleFiles:
     """The files of samples, a table and a file of trees for each run, which grow at their ends."""
 
-    def __init__(self, workspace: Workspace, runs: int) -> None:
-        kinds = [f"run{run}.{ending}" for run in range(1, runs + 1) for ending in "pt"]
+    def __init__(self, workspace: Workspace, runs: int, form: _Table) -> None:
+        self._form = form
+        kinds = [f"run{run}.{ending}" for run in range(1, runs + 1) for ending in form.endings]
         workspace.check(kinds)
         self._workspace, self._runs = workspace, runs
         self.paths = [workspace.path(kind) for kind in kinds]
@@ -538,7 +719,7 @@ class _SampleFiles:
     def _further(self) -> Iterator[str]:
         """Kinds of the files of runs that this one does not have."""
         for run in count(self._runs + 1):
-            kinds = [f"run{run}.{ending}" for ending in "pt"]
+            kinds = [f"run{run}.{ending}" for ending in self._form.endings]
             if not any(self._workspace.path(kind).exists() for kind in kinds):
                 return
             yield from kinds
@@ -551,16 +732,16 @@ class _SampleFiles:
                     raise unusable(path, "has lost samples that the state goes on behind")
                 os.truncate(path, size)
 
-    def add(self, one: Sample, row: str, newick: str) -> None:
-        """Keep a sample until the next :meth:`flush`."""
-        self._waiting[2 * one.run] += row
-        self._waiting[2 * one.run + 1] += tree_line(one.iteration, newick)
+    def add(self, run: int, row: str, tree: str) -> None:
+        """Keep a sample's lines until the next :meth:`flush`."""
+        self._waiting[2 * run] += row
+        self._waiting[2 * run + 1] += tree
 
     def end(self) -> None:
-        """End the files of trees, as NEXUS wants it; samples that follow cut this off again."""
+        """End the files of trees; samples that follow cut this off again."""
         for path in self.paths[1::2]:
             with naming(path), path.open("ab") as file:
-                file.write(b"end;\n")
+                file.write(self._form.end.encode())
 
     def flush(self) -> list[int]:
         """Write what waits, and return the files' sizes."""

@@ -15,6 +15,9 @@ from mltree.runs.options import (
 )
 from mltree.system.errors import InputError
 
+CELLS, MOST_CELLS = 20, 500
+"""Cells of a skygrid where their number is not given, and at most."""
+
 # No postponed annotations: the options of a field are looked up in its annotation.
 
 
@@ -33,6 +36,8 @@ class SampleOptions(SeedOptions, ExactOptions, kw_only=True):
     summarize PREFIX sums them up. Ends when every parameter and every split has an effective sample
     size of 625 and runs agree (Fabreti and Höhna 2022). A run that was stopped, by whatever means,
     goes on with the same command; a later --stop adds samples.
+
+    In place of an alignment, an XML of BEAUti (BEAST 2) is taken over: data, dates, clock, priors.
     """
 
     partitions: Partitions = None
@@ -48,6 +53,58 @@ class SampleOptions(SeedOptions, ExactOptions, kw_only=True):
     prior_only: Annotated[
         bool, Option("--prior-only", "Sample the prior: the data do not count.")
     ] = False
+    clock: Annotated[
+        str,
+        Option(
+            "--clock none|strict|ucln|ucgd|wn",
+            "Sample trees with a time axis: one rate, log-normal or gamma rates of branches "
+            "(uncorrelated), or white noise. Writes .run1.log and .run1.trees as BEAST does.",
+            choices=("none", "strict", "ucln", "ucgd", "wn"),
+        ),
+    ] = "none"
+    tree_prior: Annotated[
+        str,
+        Option(
+            "--tree-prior yule|bd|coalescent|expgrowth|skygrid",
+            "Prior of time trees: births, births and deaths, or a coalescent of constant size, of "
+            "exponential growth, or of sizes in cells of time.",
+            choices=("yule", "bd", "coalescent", "expgrowth", "skygrid"),
+            only_with=("clock",),
+        ),
+    ] = "coalescent"
+    dates: Annotated[
+        str | None,
+        Option(
+            "--dates names|FILE|REGEX",
+            "Dates of the tips: in their names, a table (name, tab, date), or a regular expression "
+            "whose group is the date; intervals are sampled.",
+            reads="file",
+            only_with=("clock",),
+        ),
+    ] = None
+    ages: Annotated[
+        bool,
+        Option("--ages", "Numbers are ages, counted back from the present.", only_with=("dates",)),
+    ] = False
+    calibrate: Annotated[
+        str | None,
+        Option(
+            "--calibrate FILE",
+            "Ages of groups: a line each, a name, taxa with commas, an interval or a distribution, "
+            "and stem or monophyletic.",
+            reads="file",
+            only_with=("clock",),
+        ),
+    ] = None
+    skygrid: Annotated[
+        str | None,
+        Option(
+            "--skygrid CELLS[,WIDTH]",
+            "Cells of --tree-prior skygrid, and the time that each takes, the last one having no "
+            "end. Default: 20, over twice the span of dates.",
+            only_with=("tree_prior",),
+        ),
+    ] = None
     runs: Annotated[
         int | None,
         Option(
@@ -61,7 +118,7 @@ class SampleOptions(SeedOptions, ExactOptions, kw_only=True):
         Option(
             "--rungs N|auto",
             "Chains of a run, from the posterior to the prior, 1 to sample without the others; "
-            "auto: as many as chains need to change places.",
+            "auto: as many as chains need to change places, on a CPU 1 for trees with a clock.",
         ),
     ] = AUTO
     stop: Annotated[
@@ -85,6 +142,23 @@ class SampleOptions(SeedOptions, ExactOptions, kw_only=True):
         Option("--every N", "Iterations from a sample to the next.", least=1),
     ] = 1
 
+    @property
+    def is_timed(self) -> bool:
+        """True for trees with a time axis."""
+        return self.clock != "none"
+
+    @property
+    def grid(self) -> tuple[int, float]:
+        """Cells of a skygrid, and their width; 0 where that is not given. Raises: InputError."""
+        cells, _, width = (self.skygrid or str(CELLS)).partition(",")
+        try:
+            numbers = int(cells), float(width or 0.0)
+        except ValueError:
+            numbers = 0, 0.0
+        if not 2 <= numbers[0] <= MOST_CELLS or numbers[1] < 0 or (width and not numbers[1] > 0):
+            raise InputError(f"--skygrid {self.skygrid}: 2 to {MOST_CELLS} cells, such as 20,0.5")
+        return numbers
+
     def number_of(self, name: str) -> int | None:
         """The number that an option gives; None for auto. Raises: InputError."""
         text = str(getattr(self, name)).strip().lower()
@@ -106,6 +180,8 @@ class SummarizeOptions(TreesOptions, kw_only=True):
     their intervals, for FigTree), .parts, .tstat, .vstat, .trprobs and .pstat; .mcc.tre, the tree
     of maximum clade credibility as TreeAnnotator writes it; .splits.tsv and .parameters.tsv, tables
     with ESS and R-hat. Says whether runs have converged, by the rules of Fabreti and Höhna (2022).
+    Of dated trees too .ccd0.tre, the best tree of sampled clades (CCD0, Berling et al. 2025),
+    .courses.tsv, lineages and population size through time, and .auspice.json.
 
     SAMPLE is a prefix: that of primates.run1.t and primates.run1.p is primates. Files instead of a
     prefix are runs of one analysis. Several prefixes are compared by their marginal likelihoods.
@@ -157,6 +233,29 @@ class SummarizeOptions(TreesOptions, kw_only=True):
             "with semicolons.",
         ),
     ] = None
+    heights: Annotated[
+        str,
+        Option(
+            "--heights median|mean|common|keep",
+            "Heights of the nodes of dated trees: of the trees that have the clade, or the mean "
+            "height of the last common ancestor in all trees (TreeAnnotator's CA), or those of the "
+            "sampled tree itself.",
+            choices=("median", "mean", "common", "keep"),
+        ),
+    ] = "median"
+    dates: Annotated[
+        str | None,
+        Option(
+            "--dates names|FILE|REGEX",
+            "Dates of the tips, as mltree date takes them, so that nodes of dated trees have "
+            "dates. Default: those of mltree sample.",
+            reads="file",
+        ),
+    ] = None
+    ages: Annotated[
+        bool,
+        Option("--ages", "Numbers are ages, counted back from the present.", only_with=("dates",)),
+    ] = False
     prior_sample: Annotated[
         str | None,
         Option(
@@ -169,8 +268,8 @@ class SummarizeOptions(TreesOptions, kw_only=True):
         bool,
         Option(
             "--report",
-            "Also write .posterior.html: the consensus, traces, densities, frequencies of splits "
-            "by run.",
+            "Also write .posterior.html: the consensus, or the MCC tree on a time axis, traces, "
+            "densities, frequencies of splits by run.",
             panel=OUTPUT,
         ),
     ] = False

@@ -7,6 +7,7 @@ import math
 import os
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import asdict
+from datetime import date as today
 from functools import cached_property
 from pathlib import Path
 from tempfile import TemporaryDirectory
@@ -15,8 +16,10 @@ from warnings import catch_warnings, simplefilter
 
 import numpy as np
 
+from mltree.analyses.convert import auspice
 from mltree.analyses.sample_options import SummarizeOptions
 from mltree.analyses.tree_sets import writing
+from mltree.dating.dates import dates_of
 from mltree.report.lines import counted
 from mltree.report.samples import sample_page
 from mltree.runs.calls import in_turn
@@ -39,12 +42,14 @@ from mltree.sampling.mrbayes_files import (
     tstat_text,
     vstat_text,
 )
+from mltree.sampling.sampled_trees import Course, without_root
 from mltree.sampling.summaries import (
     CREDIBLE,
+    HEIGHTS,
     LNL,
     Evidence,
     Posterior,
-    without_root,
+    SummaryTree,
 )
 from mltree.supports.consensus import Consensus
 from mltree.system.arrays import Float64, Index
@@ -60,6 +65,10 @@ if TYPE_CHECKING:
 
 TREE_KINDS = ("con.tre", "mcc.tre", "parts", "tstat", "vstat", "trprobs", "splits.tsv")
 """Kinds of files where there are trees; MrBayes' names."""
+
+CCD0, COURSES, AUSPICE = "ccd0.tre", "courses.tsv", "auspice.json"
+DATED_KINDS = (CCD0, COURSES, AUSPICE)
+"""Kinds of files where trees are rooted and have lengths."""
 
 TABLE_KINDS = ("pstat", "parameters.tsv")
 """Kinds of files where there are parameters."""
@@ -87,22 +96,28 @@ def run_summarize(options: SummarizeOptions, reporter: Reporter) -> None:
         return
     files = _files(samples)
     workspace = Workspace.of(options.prefix, samples[0])
-    kinds = [*TREE_KINDS, *TABLE_KINDS]
+    kinds = [*TREE_KINDS, *TABLE_KINDS, *DATED_KINDS]
     kinds += [kind for kind, wanted in ((PAGE, options.report), (NETCDF, options.netcdf)) if wanted]
     inputs = [name for one in files for name in (one.trees, one.table) if name]
-    stale = [*TREE_KINDS, *TABLE_KINDS, PAGE, *([] if options.netcdf else [NETCDF])]
+    stale = [*TREE_KINDS, *TABLE_KINDS, *DATED_KINDS, PAGE, *([] if options.netcdf else [NETCDF])]
     with writing("summarize", options, workspace, kinds, reporter, stale) as write:
         if options.netcdf:
             _expect_arviz()
         summary = _summarised(files, options.burnin, reporter, samples[0])
         summary.take_prior(options.prior_sample)
+        summary.heights = options.heights
+        if options.dates is not None:
+            summary.take_dates(options.dates, ages=options.ages)
         wanted = list(_wanted(options, summary.posterior))
-        texts, values = _texts(summary, options.kind), summary.to_dict()
+        texts, values = _texts(summary, options.kind, workspace.name), summary.to_dict()
         for text in _shown(summary, options.kind, wanted):
             reporter.say(text)
         if options.report:
             result = result_of(samples[0])
-            texts[PAGE] = sample_page(workspace.name, summary.posterior, summary.prior, result)
+            texts[PAGE] = sample_page(
+                workspace.name, summary.posterior, summary.prior, result, summary.mcc_summary,
+                summary.latest,
+            )  # fmt: skip
         if wanted:
             values["wanted"] = [found._asdict() for found in wanted]
         if options.netcdf:
@@ -139,6 +154,10 @@ class SplitRow(NamedTuple):
     rhat: float
     length: float
     """Mean branch length of the trees that have it."""
+    height: tuple[float, float, float] | None = None
+    """Median height of the clade's ancestor and its 95 % interval; None for unrooted trees."""
+    rate: tuple[float, float, float] | None = None
+    """Mean rate of the branch above it and its 95 % interval; None without rates."""
 
 
 class SampledTrees(Sequence[PhyloTree]):
@@ -170,6 +189,11 @@ class PosteriorSummary:
         self.evidence = evidence
         self.prior = prior
         """Samples of the prior, to compare with."""
+        self.heights = HEIGHTS[0]
+        """Statistic of heights that lengths of the MCC and CCD0 trees follow: one of HEIGHTS."""
+        self.latest: float | None = latest_of(posterior)
+        """Date of the latest tip; None where it is unknown."""
+        self._mcc: dict[str, SummaryTree] = {}
 
     @property
     def trees(self) -> Sequence[PhyloTree]:
@@ -216,10 +240,38 @@ class PosteriorSummary:
         """The majority consensus: probabilities as labels, median lengths of branches."""
         return PhyloTree(self.posterior.consensus().labelled_newick())
 
-    @cached_property
+    @property
     def mcc(self) -> PhyloTree:
-        """The tree of maximum clade credibility, likewise."""
-        return PhyloTree(self.posterior.mcc.labelled_newick())
+        """The tree of maximum clade credibility: probabilities as labels; heights as asked for."""
+        return PhyloTree(self.mcc_summary.labelled_newick())
+
+    @property
+    def mcc_summary(self) -> SummaryTree:
+        """The same with probabilities, heights, lengths and rates of its nodes."""
+        if self.heights not in self._mcc:
+            self._mcc[self.heights] = self.posterior.mcc_with(self.heights)
+        return self._mcc[self.heights]
+
+    @cached_property
+    def ccd0_summary(self) -> SummaryTree | None:
+        """The best tree of CCD0 likewise; None where not all trees are rooted and binary."""
+        splits = self.posterior.ccd0_splits
+        kind = HEIGHTS[0] if self.heights == "keep" else self.heights
+        return None if splits is None else SummaryTree.of(self.posterior, splits, kind)
+
+    @property
+    def ccd0(self) -> PhyloTree | None:
+        """The tree of the largest product of clade frequencies that sampled clades can form.
+
+        It need not be a sampled tree (Larget 2013; Berling et al. 2025). None for unrooted trees.
+        """
+        tree = self.ccd0_summary
+        return None if tree is None else PhyloTree(tree.labelled_newick())
+
+    @property
+    def courses(self) -> dict[str, Course]:
+        """``lineages`` and ``population`` through time, where trees are dated."""
+        return self.posterior.courses
 
     def splits(self) -> list[SplitRow]:
         """The splits that are in at least 10 % of a run's trees, the most frequent first."""
@@ -251,6 +303,17 @@ class PosteriorSummary:
         """Return :meth:`to_dict` as JSON."""
         return json.dumps(plain(self.to_dict()), indent=1)
 
+    def take_dates(self, source: str, *, ages: bool = False) -> None:
+        """Take the date of the latest tip from tips' dates, as ``--dates`` gives them.
+
+        Raises: InputError: no dates, or trees without heights.
+        """
+        if not self.posterior.is_dated:
+            raise InputError("--dates: trees without heights have no dates")
+        spans = dates_of(source, self.posterior.taxa, ages=ages).tips.values()
+        known = [0.5 * (span.lower + span.upper) for span in spans]
+        self.latest = max((date for date in known if math.isfinite(date)), default=None)
+
     def take_prior(self, prefix: str | None) -> None:
         """Read samples of the prior, where there is a prefix of some."""
         if prefix is not None:
@@ -266,12 +329,18 @@ def summarize(
     samples: str | os.PathLike[str] | Sequence[str | os.PathLike[str]],
     *,
     burnin: str | float = AUTO,
+    heights: str = HEIGHTS[0],
+    dates: str | None = None,
+    ages: bool = False,
 ) -> PosteriorSummary:
     """Bayesian samples summed up: of MrBayes, BEAST, RevBayes, PhyloBayes or mltree.
 
     samples  a prefix (``"primates"`` of primates.run1.t and primates.run1.p), or files of several
              runs of one analysis
     burnin   the share of each run to leave out; ``"auto"`` chooses it
+    heights  of the nodes of dated summary trees: ``"median"``, ``"mean"``, ``"common"``, ``"keep"``
+    dates    dates of tips, ``"names"``, a file or an expression, so that nodes have dates
+    ages     True for dates that count back from the present
 
     Raises:
         InputError: there are no samples, a file is broken, or runs do not go together.
@@ -279,7 +348,28 @@ def summarize(
     names = [samples] if isinstance(samples, str | os.PathLike) else list(samples)
     with in_turn():
         files = _files([os.fspath(name) for name in names])
-        return _summarised(files, str(burnin), ignore, os.fspath(names[0]))
+        summary = _summarised(files, str(burnin), ignore, os.fspath(names[0]))
+        if heights not in HEIGHTS:
+            raise InputError(f"heights {heights!r}: one of {', '.join(HEIGHTS)}")
+        summary.heights = heights
+        if dates is not None:
+            summary.take_dates(dates, ages=ages)
+        return summary
+
+
+def latest_of(posterior: Posterior) -> float | None:
+    """The date of the latest tip by the root's date and height in tables; None without these.
+
+    Of mltree's and BEAST X's tables, which have both.
+    """
+    columns = posterior.parameters
+    date, height = columns.get("age(root)"), None
+    for name in ("Tree.height", "treeModel.rootHeight", "rootHeight", "TreeHeight"):
+        height = columns.get(name) if height is None else height
+    if date is None or height is None:
+        return None
+    latest = round(float(np.median(date + height)), 9)
+    return latest or None  # ages have 0
 
 
 def _files(samples: Sequence[str]) -> list[RunFiles]:
@@ -359,16 +449,23 @@ def split_rows(posterior: Posterior) -> Iterator[tuple[SplitRow, int]]:
         share, at = float(posterior.probabilities[split]), places.get(split)
         ess = math.nan if at is None else float(posterior.split_ess[at])
         rhat = math.nan if at is None else float(posterior.split_rhat[at])
-        length = math.nan
+        length, height, rate = math.nan, None, None
         if posterior.has_lengths:
-            runs = posterior.occurrences(split)
-            length = float(posterior.splits.lengths[np.concatenate(runs)].mean())
+            runs = np.concatenate(posterior.occurrences(split))
+            length = float(posterior.splits.lengths[runs].mean())
+            if posterior.is_rooted:
+                values = posterior.heights.clades[runs]
+                height = (float(np.median(values)), *diagnostics.hpd(values))
+            if posterior.branch_rates is not None:
+                values = posterior.branch_rates[0][runs]
+                rate = (float(values.mean()), *diagnostics.hpd(values))
         by_run = tuple(posterior.frequencies[split].tolist())
         names = posterior.names_of(split)
-        yield SplitRow(names, share, _error(share, ess), by_run, ess, rhat, length), split
+        numbers = (_error(share, ess), by_run, ess, rhat, length, height, rate)
+        yield SplitRow(names, share, *numbers), split
 
 
-def _texts(summary: PosteriorSummary, kind: str) -> dict[str, str]:
+def _texts(summary: PosteriorSummary, kind: str, name: str) -> dict[str, str]:
     """The contents of all files but the page, by kind."""
     posterior = summary.posterior
     texts: dict[str, str] = {}
@@ -378,15 +475,52 @@ def _texts(summary: PosteriorSummary, kind: str) -> dict[str, str]:
         tree = posterior.consensus(Consensus(kind))
         texts |= {
             "con.tre": consensus_text(posterior, tree, CONSENSUS_NAMES[kind]),
-            "mcc.tre": mcc_text(posterior, posterior.mcc, "MCC"),
+            "mcc.tre": mcc_text(posterior, summary.mcc_summary, "MCC", summary.latest),
             "parts": parts_text(posterior),
             "tstat": tstat_text(posterior),
             "trprobs": trprobs_text(posterior),
-            "splits.tsv": _splits_text(posterior),
+            "splits.tsv": _splits_text(posterior, summary.latest),
         }
         if posterior.has_lengths:
             texts["vstat"] = vstat_text(posterior)
+    if posterior.table is not None and posterior.is_dated:
+        texts[AUSPICE] = _auspice(summary, name)
+        if (best := summary.ccd0_summary) is not None:
+            texts[CCD0] = mcc_text(posterior, best, "CCD0", summary.latest)
+        if posterior.courses:
+            texts[COURSES] = _courses_text(posterior, summary.latest)
     return texts
+
+
+def _auspice(summary: PosteriorSummary, name: str) -> str:
+    """Auspice's JSON of the MCC tree: dates where they are known, else minus the ages."""
+    best = summary.mcc_summary
+    tree, places = best.written
+    latest = summary.latest or 0.0
+    heights = [*best.heights, best.root_height]
+    assert best.drawn is not None
+    dates = np.empty((tree.n_nodes, 3))
+    rates = np.full(tree.n_nodes, np.nan)
+    for node, place in enumerate(places.tolist()):
+        moments = heights[place]
+        assert moments is not None
+        dates[node] = latest - best.drawn[place], latest - moments.high, latest - moments.low
+        if best.rates and node:
+            rates[node] = best.rates[place].mean
+    return auspice(tree, name, today.today(), dates, rates if best.rates else None)
+
+
+def _courses_text(posterior: Posterior, latest: float | None) -> str:
+    """Lineages and population sizes through time as a table."""
+    of_dates = [] if latest is None else ["date"]
+    names = [f"{name}{end}" for name in posterior.courses for end in ("", "_low", "_high")]
+    rows = [["time", *of_dates, *names]]
+    columns = [next(iter(posterior.courses.values())).times]
+    columns += [] if latest is None else [latest - columns[0]]
+    for course in posterior.courses.values():
+        columns += [course.median, course.low, course.high]
+    rows += [[f"{value:.9g}" for value in row] for row in zip(*columns, strict=True)]
+    return _tsv(rows)
 
 
 def _parameters_text(posterior: Posterior) -> str:
@@ -403,12 +537,23 @@ def _parameters_text(posterior: Posterior) -> str:
     return _tsv(rows)
 
 
-def _splits_text(posterior: Posterior) -> str:
+def _splits_text(posterior: Posterior, latest: float | None) -> str:
     runs = [f"run{number}" for number in range(1, posterior.n_runs + 1)]
-    rows = [["probability", "error", *runs, "ess", "rhat", "length", "taxa"]]
+    head = ["probability", "error", *runs, "ess", "rhat", "length"]
+    extra = {
+        "height": posterior.is_dated, "rate": posterior.branch_rates is not None,
+        "date": posterior.is_dated and latest is not None,
+    }  # fmt: skip
+    names = [name for name, is_there in extra.items() if is_there]
+    rows = [[*head, *(f"{name}{end}" for name in names for end in ("", "_low", "_high")), "taxa"]]
     for row, _ in split_rows(posterior):
-        numbers = (row.probability, row.error, *row.by_run, row.ess, row.rhat, row.length)
-        shown = ("" if math.isnan(value) else f"{value:.6g}" for value in numbers)
+        numbers = [row.probability, row.error, *row.by_run, row.ess, row.rhat, row.length]
+        numbers += [*(row.height or ())] if "height" in names else []
+        numbers += [*(row.rate or ())]
+        if "date" in names and row.height is not None and latest is not None:
+            median, low, high = row.height
+            numbers += [latest - median, latest - high, latest - low]
+        shown = ("" if math.isnan(value) else f"{value:.9g}" for value in numbers)
         rows.append([*shown, ",".join(row.taxa)])
     return _tsv(rows)
 
@@ -448,6 +593,18 @@ def _facts(summary: PosteriorSummary) -> dict[str, Any]:
             "consensus": str(summary.consensus),
             "mcc": str(summary.mcc),
         }
+        if posterior.is_dated:
+            assert summary.mcc_summary.root_height is not None
+            height = summary.mcc_summary.root_height
+            facts["root_height"] = {
+                "mean": height.mean, "median": height.median, "hpd": [height.low, height.high],
+            }  # fmt: skip
+            facts["latest"] = summary.latest
+            facts["ccd0"] = None if summary.ccd0 is None else str(summary.ccd0)
+            facts["courses"] = {
+                name: {key: column.tolist() for key, column in asdict(course).items()}
+                for name, course in posterior.courses.items()
+            }
     return facts
 
 

@@ -213,8 +213,8 @@ class DateOptions(SeedOptions, TreesOptions, kw_only=True):
         str | None,
         Option(
             "--calibrate FILE",
-            "Dates of ancestors: a line each, taxa with commas, a tab, a date or "
-            "[earliest,latest].",
+            "Dates of ancestors: a line each, taxa with commas, a tab, a date, "
+            "[earliest,latest], or a distribution, of which the 95 % interval counts.",
             reads="file",
         ),
     ] = None

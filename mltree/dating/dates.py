@@ -105,20 +105,38 @@ def _of_calendar(year: str, month: str, day: str | None) -> Span:
     return Span(middle, middle)
 
 
+class CalibrationRow(NamedTuple):
+    """A line on the age of an ancestor, as it is written."""
+
+    name: str
+    """The name that the line gives, or its taxa."""
+    taxa: tuple[str, ...]
+    text: str
+    """A date, an interval, or a distribution; empty for monophyly alone."""
+    is_stem: bool = False
+    """True for the ancestor above the last common one."""
+    is_monophyletic: bool = False
+    file: str | None = None
+    line: int | None = None
+
+
 class CalibrationDate(NamedTuple):
-    """A date of the last common ancestor of some tips."""
+    """A date of the last common ancestor of some tips, or of the ancestor above it."""
 
     taxa: tuple[str, ...]
     span: Span
+    is_stem: bool = False
 
 
 class Dated(NamedTuple):
     """All that is known of dates."""
 
     tips: dict[str, Span]
-    calibrations: list[CalibrationDate]
+    calibrations: list[CalibrationRow]
     is_calendar: bool
     """True if any date has the form of a calendar's: results are told as such too."""
+    are_ages: bool
+    """True for numbers that count back from the present."""
 
 
 def dates_of(source: str, taxa: Sequence[str], *, ages: bool = False) -> Dated:
@@ -136,7 +154,7 @@ def dates_of(source: str, taxa: Sequence[str], *, ages: bool = False) -> Dated:
     else:
         texts = _by_expression(source, taxa)
     spans = {name: _read(text, ages, name) for name, text in texts.items()}
-    return Dated(spans, [], any(map(_is_calendar, texts.values())))
+    return Dated(spans, [], any(map(_is_calendar, texts.values())), ages)
 
 
 def _is_calendar(text: str) -> bool:
@@ -241,9 +259,9 @@ def _table(path: str, taxa: Sequence[str], ages: bool) -> Dated:
             raise InputError("a line without a date: name, tab, date", file=path, line=line)
         name, text = cells[name_at], cells[date_at]
         is_calendar |= _is_calendar(text)
-        if (group := _MRCA.fullmatch(name)) is not None:
-            members = tuple(one.strip() for one in group[1].split(","))
-            calibrations.append(CalibrationDate(members, _read(text, ages, name, path, line)))
+        if _MRCA.fullmatch(name) is not None:
+            words = [cell for cell in cells[date_at + 1 :] if cell.lower() in _WORDS]
+            calibrations.append(_calibration([name, text, *words], path, line))
             continue
         span = _read(text, ages, name, path, line)
         if name not in known:
@@ -255,27 +273,63 @@ def _table(path: str, taxa: Sequence[str], ages: bool) -> Dated:
     if not tips and not calibrations:
         shown = f": {strange[0]!r} is none" if strange else ""
         raise InputError(f"no line is of a tip of the tree{shown}", file=path)
-    return Dated(tips, calibrations, is_calendar)
+    return Dated(tips, calibrations, is_calendar, ages)
 
 
-def calibrations_of(path: str, *, ages: bool = False) -> list[CalibrationDate]:
-    """Dates of ancestors: a line each of taxa with commas between (or ``mrca(A,B)``), and a date.
+_WORDS = {"stem": "stem", "crown": "crown", "monophyletic": "monophyletic", "mono": "monophyletic"}
+"""Words behind a calibration's date."""
+
+
+def calibration_rows(path: str) -> list[CalibrationRow]:
+    """Lines of taxa with commas between (or ``mrca(A,B)``), and a date, interval or distribution.
+
+    A name may stand in front, and behind it ``stem``, ``crown`` or ``monophyletic``.
 
     Raises:
         InputError: a line cannot be read.
     """
-    found = []
-    for line, cells in _rows(path):
-        if len(cells) < 2:
-            hint = "TAXON,TAXON, a tab, and a date or [earliest,latest]"
-            raise InputError("a line without a date", file=path, line=line, hint=hint)
-        *_, group, text = cells
-        match = _MRCA.fullmatch(group)
-        members = tuple(one.strip() for one in (match[1] if match else group).split(","))
-        found.append(CalibrationDate(members, _read(text, ages, group, path, line)))
+    found = [_calibration(cells, path, line) for line, cells in _rows(path)]
     if not found:
         raise InputError("no calibration in it", file=path)
     return found
+
+
+def _calibration(cells: Sequence[str], path: str, line: int) -> CalibrationRow:
+    cells, words = list(cells), set[str]()
+    while cells:
+        last = {_WORDS.get(word, "") for word in re.split(r"[\s,]+", cells[-1].lower()) if word}
+        if "" in last:
+            break
+        words |= last
+        cells.pop()
+    if "monophyletic" in words and cells and not _is_dated(cells[-1]):
+        cells.append("")
+    if len(cells) < 2:
+        hint = "TAXON,TAXON, a tab, and a date, [earliest,latest] or a distribution"
+        raise InputError("a line without a date", file=path, line=line, hint=hint)
+    if {"stem", "crown"} <= words:
+        raise InputError("a calibration is of the stem or the crown", file=path, line=line)
+    *names, group, text = cells
+    match = _MRCA.fullmatch(group)
+    taxa = tuple(one.strip().strip("'\"") for one in (match[1] if match else group).split(","))
+    name = names[0] if names and names[0] else ",".join(taxa)
+    text = "" if text.lower() in _UNKNOWN | {"-"} else text
+    return CalibrationRow(name, taxa, text, "stem" in words, "monophyletic" in words, path, line)
+
+
+def _is_dated(text: str) -> bool:
+    """True for a date, an interval, a distribution, or a mark that there is none."""
+    if re.fullmatch(r"[^,]*\w\s*\(.*\)", text) and not _MRCA.fullmatch(text):
+        return True
+    try:
+        return bool(read_date(text)) or text == "-"
+    except ValueError:
+        return text == "-"
+
+
+def span_of(row: CalibrationRow, *, ages: bool = False) -> Span:
+    """The dates that a line without a distribution allows. Raises: InputError."""
+    return _read(row.text, ages, row.name, row.file, row.line)
 
 
 def missing_text(taxa: Sequence[str], dated: Mapping[str, Span]) -> str:

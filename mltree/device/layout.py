@@ -71,7 +71,7 @@ SMALL_MATRIX = 4
 """States up to which a P matrix stays in the level-1 cache anyway."""
 
 
-KEEPING = ("sites", "sweeps")
+KEEPING = ("sites", "sweeps", "time_sweeps")
 """Workers that keep CLAs, with rows of work-items."""
 
 PIECE = 24

@@ -23,6 +23,8 @@ from mltree.program.ops.reduce import RELL, Reduce, Rell
 from mltree.program.ops.scan import TRIPLET, Scan, Triplets
 from mltree.program.ops.sites import Sites
 from mltree.program.ops.sweeps import SWEEP, Sweeps, chain_slots, chain_words
+from mltree.program.ops.time_sweeps import TimeSweeps
+from mltree.program.ops.time_trees import TimeShape
 from mltree.program.ops.walk import WALK, WALK_STEP, Walk
 from mltree.program.planner import Piece, ScanTasks
 from mltree.program.program import Program
@@ -513,11 +515,37 @@ def sweeps(
     With ``probes`` chain n has row n of weights. So many rows behind those of all chains are tried
     on its last state, and lnL under them lie behind the states of all chains, f64[chains, probes].
     """
+    sizes = chain_words(tips), chain_slots(tips), 2 * tips - 2 + SPARE_LENGTHS
+    records, cases = _chains(chains, tips, parts, probes, sizes)
+    records["sweeps"], records["regrafts"], records["team"] = count, regrafts, team
+    return Program((Sweeps(records),), 1, cases)
+
+
+def time_sweeps(
+    chains: int,
+    shape: TimeShape,
+    parts: int,
+    count: int,
+    regrafts: int,
+    team: int = 1,
+    probes: int = 0,
+) -> Program:
+    """:func:`sweeps` of trees with a time axis, all of one shape."""
+    sizes = shape.words, shape.slots, 2 * shape.nodes + SPARE_LENGTHS
+    records, cases = _chains(chains, shape.tips, parts, probes, sizes)
+    records["sweeps"], records["regrafts"], records["team"] = count, regrafts, team
+    return Program((TimeSweeps(records),), 1, cases)
+
+
+def _chains(
+    chains: int, tips: int, parts: int, probes: int, sizes: tuple[int, int, int]
+) -> tuple[Records, Records]:
+    """Records of chains and their cases; ``sizes``: words, CLA slots, and P matrices a part."""
     number = np.arange(chains, dtype=np.int32)
     rows = number if probes else 0
     cases = table(CASE, chains, first_part=0, parts=parts, model=2 * parts * number, weights=rows)
-    words, slots = chain_words(tips), chain_slots(tips)
-    matrices = (2 * tips - 2 + SPARE_LENGTHS) * parts
+    words, slots, matrices = sizes
+    matrices *= parts
     records = table(
         SWEEP,
         chains,
@@ -531,15 +559,12 @@ def sweeps(
         state=words * number,
         last_state=words * (number + 1) - 1,
         tips=tips,
-        sweeps=count,
-        regrafts=regrafts,
-        team=team,
         probe=chains if probes else 0,
         probes=probes,
         log=words * chains + probes * number if probes else 0,
         last_log=words * chains + probes * (number + 1) - 1 if probes else 0,
     )
-    return Program((Sweeps(records),), 1, cases)
+    return records, cases
 
 
 def _numbers(trees: Sequence[Tree]) -> Int32:

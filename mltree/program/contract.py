@@ -157,8 +157,186 @@ MOST_TEAM = 16
 TEAM_WORDS = 2 * 3 * MOST_TEAM
 """Sums of a team, behind a chain's tree."""
 
-SPARE_LENGTHS = 2
+SPARE_LENGTHS = 4
 """Lengths behind those of the nodes, for P matrices of a proposal."""
+
+
+class TimeMove(enum.IntEnum):
+    """Moves of a time tree's chain: they tell apart its counts, windows and random numbers."""
+
+    HEIGHT = 0
+    """An inner node's height, between its parent's and its older child's."""
+    ROOT = 1
+    """The root's height."""
+    TIP = 2
+    """A tip's date, within its interval."""
+    RATE = 3
+    """A branch's rate is drawn anew."""
+    INTERCHANGE = 4
+    """Choice of one of the topologies around a branch, all heights kept (narrow exchange)."""
+    REGRAFT = 5
+    """A subtree goes to another branch at the height that it hangs from."""
+    REHANG = 6
+    """A subtree goes to a branch at another height."""
+    TREE = 7
+    """The heights of all inner nodes are stretched."""
+    CLOCK = 8
+    """The clock's rate."""
+    UP_DOWN = 9
+    """All inner heights are stretched, and the clock slows so that the tree's length stays."""
+    SPREAD = 10
+    """How much branches' rates differ."""
+    SIZE = 11
+    """Population size, or birth rate less death rate."""
+    GROWTH = 12
+    """Growth rate of the population, or death rate over birth rate."""
+    FRACTION = 13
+    """Share of the species that were sampled."""
+    PRECISION = 14
+    """Precision of the steps from a skygrid's cell to the next."""
+    CELL = 15
+    """The log of the population size in a skygrid's cell."""
+    DISTANCE = 16
+    """A height changes, and the rates around it so that no branch length does."""
+    TOUR = 17
+    """Where a tour of the tree begins."""
+    STRETCH = 18
+    """Spread and log-rates are multiplied by one factor."""
+
+
+FIRST_TIME_MOVE = 16
+"""Number of the first of them among the random numbers of all moves."""
+
+
+class Scalar(enum.IntEnum):
+    """Numbers that a time tree's chain has one of, each with its prior."""
+
+    CLOCK = 0
+    """Rate of the clock, expected substitutions per site and unit of time."""
+    SPREAD = 1
+    """Deviation of log-rates (ucln) or rates (ucgd); or variance of rates over length (wn)."""
+    SIZE = 2
+    """Population size, or birth rate less death rate."""
+    GROWTH = 3
+    """Growth rate of the population, or death rate over birth rate."""
+    FRACTION = 4
+    """Share of the species that were sampled."""
+    PRECISION = 5
+    """Precision of the steps from a skygrid's cell to the next."""
+
+
+class PriorKind(enum.IntEnum):
+    """Densities of a number x, of two arguments a and b."""
+
+    FIXED = 0
+    """None: x is known."""
+    LOG_NORMAL = 1
+    """The log of x is normal of mean a and deviation b."""
+    GAMMA = 2
+    """Shape a, rate b."""
+    UNIFORM = 3
+    """Between a and b."""
+    BETA = 4
+    """Shapes a and b."""
+    NORMAL = 5
+    """Mean a, deviation b."""
+    LAPLACE = 6
+    """Mean a, scale b."""
+
+
+class ClockKind(enum.IntEnum):
+    """Distributions of branches' rates, all of mean 1."""
+
+    STRICT = 0
+    LOG_NORMAL = 1
+    """Independent log-normal rates."""
+    GAMMA = 2
+    """Independent gamma rates."""
+    WHITE_NOISE = 3
+    """Gamma rates of a variance inverse to the branch's expected length."""
+
+
+class TreePriorKind(enum.IntEnum):
+    """Densities of a time tree."""
+
+    BIRTH_DEATH = 0
+    """Births and deaths, seen from the tips (Gernhard 2008)."""
+    COALESCENT = 1
+    """Kingman's, of a population that grows exponentially, or not at all."""
+    SKYGRID = 2
+    """Kingman's, of a population size that is constant within cells of time."""
+
+
+class TimeChain(enum.IntEnum):
+    """Words behind a chain's tree and the sums of its team, where the tree has a time axis.
+
+    Node numbers are 0 .. T - 1 for tips, others up to N = 2T - 1, in any order; the root's parent
+    is -1. A root's child has the length of both branches at the root. Behind these words lie
+    ``heights[N]``, ``rates[N]``, ``earliest[N]`` and ``latest[N]`` (bounds of a tip's height),
+    ``warped[N]`` (heights on the scale on which pairs of lineages meet at rate 1), ``before[N]``
+    (a move's scratch), ``cells[3][CELLS]`` (log sizes; waiting, events), calibrations of
+    CALIBRATION_WORDS each, and their tips.
+    """
+
+    ROOT = 0
+    """Number of the root."""
+    CLOCK_KIND = 1
+    TREE_KIND = 2
+    IS_LEVEL = 3
+    """1 where all tips have the same known date."""
+    CALIBRATIONS = 4
+    """Number of calibrations."""
+    CELLS = 5
+    """Cells of a skygrid, the last of which has no end."""
+    CELL_WIDTH = 6
+    """Time that a cell takes."""
+
+    WINDOWS = 8
+    """Widths of proposals, move by move, from here on."""
+    TRIED = 28
+    """How often each move was tried, from here on."""
+    TAKEN = 48
+    """How often each was accepted, or changed something, from here on."""
+    SCALARS = 68
+    """Value, prior's kind, a and b of each scalar, from here on."""
+
+
+class CalibrationWord(enum.IntEnum):
+    """Words of a calibration: a prior of the height of a group's ancestor."""
+
+    KIND = 0
+    """Kind of the prior; FIXED where the group is only known to be one."""
+    A = 1
+    B = 2
+    OFFSET = 3
+    """What is taken from the height before the density."""
+    IS_STEM = 4
+    """1 for the parent of the group's last common ancestor."""
+    IS_GROUP = 5
+    """1 where the ancestor has no other tips."""
+    FIRST = 6
+    """Number of its first tip among the tips of all calibrations."""
+    COUNT = 7
+    """Number of its tips."""
+    NODE = 8
+    """The node that it is about, in the present tree."""
+
+
+TIME_WORDS, TIME_MOVES, SCALAR_WORDS, CALIBRATION_WORDS = 92, 20, 4, 9
+"""Words of a time tree before its heights; room for moves; words of a scalar, of a calibration."""
+
+PRIOR_WALKS = 4
+"""Rounds of steps of the scalars of tree priors in a sweep, which need no likelihood."""
+
+LEAST_PRECISION = 0.25
+"""Share of its prior's precision that a log-rate's draw has at least."""
+
+LEAST_SHAPE = 0.02
+"""Shape of a rate of white noise at least: with it one rate in 100,000 is below 1e-250, with less
+many are no numbers but 0."""
+
+MOST_SHIFT = 3.0
+"""Deviations that a log-rate's draw is centred from the present one at most."""
 
 MOVE_STRIDE = 1 << 24
 """Random numbers of a sweep's n-th move of a kind have the counter ``kind * MOVE_STRIDE + n``."""
@@ -254,6 +432,13 @@ ENUMS: dict[str, type[enum.IntEnum]] = {
     "FN": Function,
     "MOVE": Move,
     "CHAIN": Chain,
+    "TIME_MOVE": TimeMove,
+    "SCALAR": Scalar,
+    "PRIOR": PriorKind,
+    "CLOCK": ClockKind,
+    "TREE_PRIOR": TreePriorKind,
+    "TIME": TimeChain,
+    "CALIBRATION": CalibrationWord,
 }
 """Numbers with names, and what kernels know them by."""
 _KNOWN_TO_KERNELS = """
@@ -262,7 +447,9 @@ _KNOWN_TO_KERNELS = """
     LEAST_PROMISE GAIN_PER_PROMISE MOST_MIXED UPHILL MOST_GROWTH LEAST_REACH SATURATED RIDGE
     RELL_TILE
     FLOW_NEAR SERIES_OCTAVES MOST_TERMS NO_SERIES
-    CHAIN_WORDS RESTS MOST_TEAM SPARE_LENGTHS MOVE_STRIDE MOST_MEAN
+    CHAIN_WORDS RESTS MOST_TEAM SPARE_LENGTHS MOVE_STRIDE MOST_MEAN TEAM_WORDS
+    FIRST_TIME_MOVE TIME_WORDS TIME_MOVES SCALAR_WORDS CALIBRATION_WORDS PRIOR_WALKS
+    LEAST_PRECISION LEAST_SHAPE MOST_SHIFT
 """
 _DEFINED = vars(eigen) | globals()
 NUMBERS = {name: _DEFINED[name] for name in _KNOWN_TO_KERNELS.split()} | {

@@ -33,6 +33,7 @@ from mltree.report.scene import (
     Scene,
     arc,
     hull,
+    on_page,
     polar,
     width_of,
 )
@@ -68,8 +69,8 @@ FULL_TURN = 350.0
 SCALE_SHARE = 0.2
 """Length of the scale bar, as a share of the tree's depth, about."""
 
-TRIANGLE = "#e4eaf0"
-"""Colour of a collapsed clade."""
+TRIANGLE, BAR_COLOUR, BAR = "#e4eaf0", "#c3daee", 0.21
+"""Colours of collapsed clades and of nodes' bars, and half the height of a bar in rows."""
 
 LEGEND_FACE, LEGEND_ROW = 8.0, 1.75
 """Font size of the legend, and height of its lines as a share of that."""
@@ -119,30 +120,11 @@ def draw(tree: WrittenTree, style: Style, emit: Emit = ignore) -> Scene:
         if left <= FEW * every:
             break
     left, scene = min(tries, key=lambda one: one[0])
-    scene = _on_page(scene, style)
+    scene = on_page(scene, style.size, style.font, MARGIN)
     if left:
         text = f"{left:,} of {every:,} supports find no room beside their branches"
         emit(Notice(f"{text}: a larger picture has more, --supports dots shows all"))
     return scene
-
-
-def _on_page(scene: Scene, style: Style) -> Scene:
-    """The picture in the middle of its page.
-
-    Raises: InputError: the page is too small.
-    """
-    left, top, right, bottom = scene.bounds()
-    taken = right - left + 2.0 * MARGIN, bottom - top + 2.0 * MARGIN
-    for size, least, name in zip(style.size, taken, ("wide", "high"), strict=True):
-        if size is not None and least > size + 0.1:
-            problem = f"a picture of {size:.0f} points is too small: names and legend make it"
-            hint = "a larger picture, a smaller --font-size, or another --layout has room"
-            raise InputError(f"{problem} {least:.0f} points {name}", hint=hint)
-    page = [least if size is None else size for size, least in zip(style.size, taken, strict=True)]
-    aside, down = ((size - least) / 2.0 for size, least in zip(page, taken, strict=True))
-    moved = scene.moved(MARGIN - left + aside, MARGIN - top + down)
-    moved.width, moved.height, moved.font = page[0], page[1], style.font
-    return moved
 
 
 def _spare(
@@ -241,7 +223,8 @@ class _Layout(ABC):
 
     def branch_colour(self, node: int) -> str:
         """Colour of the branch above a node."""
-        return self.colours.get(node, INK) if "colours" in self.marks else INK
+        by_support = self.colours.get(node, INK) if "colours" in self.marks else INK
+        return self.style.branches.get(node, by_support)
 
     def write(self, scene: Scene, label: Label) -> None:
         """Write a text where nothing else may be."""
@@ -450,8 +433,15 @@ class _Layout(ABC):
 
     def dates(self, apart: float) -> list[tuple[float, str]]:
         """Depths of the ticks of a time axis, and their numbers."""
-        most = max(2, min(8, int(self.length / apart)))
-        return dates(float(self.plan.depth.max()), self.style.axis.latest, most)
+        deepest = float(self.plan.depth.max()) - self.earliest
+        most = max(2, min(8, int(deepest * self.across / apart)))
+        ticks = dates(deepest, self.style.axis.latest, most)
+        return [(depth + self.earliest, number) for depth, number in ticks]
+
+    @property
+    def earliest(self) -> float:
+        """Depth at which a time axis begins: the root's, or that of a bar before it."""
+        return min((0.0, *(start for start, _ in self.style.bars.values())))
 
 
 class _Rectangular(_Layout):
@@ -488,6 +478,11 @@ class _Rectangular(_Layout):
                 end = max(float(plan.reach[node]) * self.across, end + 8.0)
                 self.triangle(scene, [ends[1], (end, ends[1][1] - half), (end, ends[1][1] + half)])
             self.write(scene, self.name(node, (end + GAP, ends[1][1]), 0.0))
+        for node, (start, end) in self.style.bars.items():
+            half, middle = BAR * self.pitch, float(y[node])
+            sides = [(start, -half), (end, -half), (end, half), (start, half)]
+            corners = np.array([(depth * self.across, middle + over) for depth, over in sides])
+            scene.areas.append(Area(corners, BAR_COLOUR))
         self.dots(scene)
         self.bands(scene)
         if self.style.axis.kind == "time":
@@ -527,7 +522,7 @@ class _Rectangular(_Layout):
         """Draw an axis under the tree, and faint lines up from its ticks."""
         _, top, _, bottom = scene.bounds()
         y = bottom + 6.0
-        scene.line((0.0, y), (self.length, y), width=0.8)
+        scene.line((self.earliest * self.across, y), (self.length, y), width=0.8)
         for depth, number in self.dates(APART):
             x = depth * self.across
             scene.line((x, y), (x, y + 3.5), width=0.8)

@@ -29,7 +29,7 @@ from mltree.report.drawing import draw
 from mltree.report.methods import bibliography, without_values
 from mltree.report.record import Facts, PartModel, Subject
 from mltree.report.scene import svg
-from mltree.report.style import Style, Supports
+from mltree.report.style import Axis, Style, Supports
 from mltree.report.tables import (
     MAX_P_VALUE,
     alignment_facts,
@@ -678,11 +678,15 @@ Section: TypeAlias = tuple[str, str, str]
 """Anchor, title and HTML of a section below the tree."""
 
 
-def document(subject: Subject, more: Sequence[Section] = (), figures: str | None = None) -> str:
+def document(
+    subject: Subject, more: Sequence[Section] = (), figures: str | None = None,
+    unit: str = "substitutions per site",
+) -> str:  # fmt: skip
     """The text of the HTML file.
 
     more     sections in front of those of the subject
     figures  HTML in place of the key figures of the subject
+    unit     of the branch lengths
     """
     title = f"{subject.name} · mltree"
     names = subject.support_names
@@ -701,8 +705,10 @@ def document(subject: Subject, more: Sequence[Section] = (), figures: str | None
         figures=key_figures(subject) if figures is None else figures,
         tree_file=escape(subject.tree_file),
         tips=f"{len(subject.tree.tips):,}",
-        data=embedded({"newick": subject.newick, "name": subject.name, "supports": names}),
-        still=svg(draw(subject.tree, Style(supports=Supports(names=names)))),
+        data=embedded(
+            {"newick": subject.newick, "name": subject.name, "supports": names, "unit": unit}
+        ),
+        still=svg(draw(subject.tree, Style(supports=Supports(names=names), axis=Axis(unit=unit)))),
         body=body,
         version=__version__,
         script="".join(map(asset, SCRIPTS)),

@@ -475,3 +475,24 @@ def _saved(canvas: Any, kind: str, dpi: float) -> bytes:
         warnings.filterwarnings("ignore", message="Glyph .* missing from font")
         canvas.savefig(buffer, format=kind, dpi=dpi, metadata=when)
     return buffer.getvalue()
+
+
+def on_page(
+    scene: Scene, size: tuple[float | None, float | None], font: str, margin: float
+) -> Scene:
+    """The picture in the middle of its page, whose size follows from it where None is given.
+
+    Raises: InputError: the page is too small.
+    """
+    left, top, right, bottom = scene.bounds()
+    taken = right - left + 2.0 * margin, bottom - top + 2.0 * margin
+    for points, least, name in zip(size, taken, ("wide", "high"), strict=True):
+        if points is not None and least > points + 0.1:
+            problem = f"a picture of {points:.0f} points is too small: names and legend make it"
+            hint = "a larger picture, a smaller --font-size, or another --layout has room"
+            raise InputError(f"{problem} {least:.0f} points {name}", hint=hint)
+    page = [least if one is None else one for one, least in zip(size, taken, strict=True)]
+    aside, down = ((one - least) / 2.0 for one, least in zip(page, taken, strict=True))
+    moved = scene.moved(margin - left + aside, margin - top + down)
+    moved.width, moved.height, moved.font = page[0], page[1], font
+    return moved

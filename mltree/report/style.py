@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import math
 import re
-from collections.abc import Sequence
-from dataclasses import replace
+from collections.abc import Mapping, Sequence
+from dataclasses import field, replace
 from typing import Literal, NamedTuple
 
 import numpy as np
@@ -127,6 +127,10 @@ class Style(Value, kw_only=True):
     highlights: tuple[Clade, ...] = ()
     collapsed: tuple[Clade, ...] = ()
     axis: Axis = Axis()
+    branches: Mapping[int, str] = field(default_factory=dict)
+    """Colours of branches by the numbers of the nodes below them, of a tree drawn as written."""
+    bars: Mapping[int, tuple[float, float]] = field(default_factory=dict)
+    """Intervals of the depths of nodes, likewise: bars of rectangular trees."""
 
 
 # The plan: the tree as it is drawn, rooted, ordered and collapsed, before any place is known.

@@ -21,13 +21,22 @@ import numpy as np
 
 from mltree.data.nexus import is_nexus, nexus_commands
 from mltree.data.source import unpacked
+from mltree.dating.time_trees import has_rates, rates_for_lengths
 from mltree.sampling.summaries import Evidence, Moments, Posterior, RunSamples, SummaryTree
 from mltree.supports.consensus import members
 from mltree.system.arrays import Float64
 from mltree.system.errors import InputError
 from mltree.system.values import Value
 from mltree.tree.clades import Clades, clades_of, read_clades
-from mltree.tree.newick import PIECE, TRANSLATION, ParsedTrees, listed, numbers_in, quoted
+from mltree.tree.newick import (
+    PIECE,
+    TRANSLATION,
+    ParsedTrees,
+    listed,
+    newick_of,
+    numbers_in,
+    quoted,
+)
 
 TREE_ENDINGS = ("t", "trees", "treelist")
 TABLE_ENDINGS = ("p", "log", "trace")
@@ -111,14 +120,15 @@ def read_runs(files: Sequence[RunFiles]) -> tuple[list[RunSamples], list[str]]:
     origin = ""
     for one in files:
         table: Table = ((), np.empty((0, 0)), np.empty(0))
-        trees, is_rooted = None, False
+        trees, is_rooted, rates = None, False, None
         if one.table is not None:
             table = read_table(one.table, notices)
         path = one.trees or (one.table if one.table and _is_tree_table(one.table) else None)
         if path is not None:
             trees, is_rooted = read_trees(path, notices, like, origin)
             like, origin = like or trees.part(0, 1), origin or path
-        runs.append(RunSamples(one.name, *table, trees, is_rooted))
+            rates = read_rates(path, like, origin)
+        runs.append(RunSamples(one.name, *table, trees, is_rooted, rates))
     return runs, notices
 
 
@@ -238,22 +248,38 @@ def read_trees(
     Raises: InputError: there are none, one is broken, or has other taxa.
     """
     data = unpacked(path)
-    text = data[: 1 << 16].decode("utf-8", "replace")
-    if not is_nexus(text):
-        listed_trees = _newick_trees(path, data, notices, like, origin)
-        return listed_trees, _are_rooted(listed_trees)
+    trees = _read_trees(path, data, notices, like, origin)
+    marks = {mark.upper() for mark in _MARKED.findall(data)}
+    return trees, marks == {b"R"} if marks else _are_rooted(trees)
+
+
+def read_rates(path: str, like: Clades, origin: str) -> Clades | None:
+    """The trees of a file with rates of ``[&rate=...]`` as lengths; None where they have none."""
+    data = unpacked(path)
+    if not has_rates(data):
+        return None
+    return _read_trees(path, rates_for_lengths(data), [], like, origin, is_rated=True)
+
+
+def _read_trees(
+    path: str, data: bytes, notices: list[str], like: Clades | None, origin: str, *,
+    is_rated: bool = False,
+) -> Clades:  # fmt: skip
+    """The trees of a file whose content, with rates in place of lengths or not, is ``data``."""
+    if not is_nexus(data[: 1 << 16].decode("utf-8", "replace")):
+        return _newick_trees(path, data, notices, like, origin)
     first = _FIRST_TREE.search(data)
     names = _translation(data[: first.start()].decode("utf-8", "replace"), path) if first else {}
-    marks = {mark.upper() for mark in _MARKED.findall(data)}
     trees: Clades | None = None
     if first is not None and names and b"[&W" not in data:
         line = data.count(b"\n", 0, first.start()) + 1
         trees = _translated(path, data[first.start() :], names, notices, line)
     if trees is None:  # what is rare is read slowly
-        trees = read_clades(path, like or _star(names), origin or "TRANSLATE")
+        source = newick_of(data.decode("utf-8-sig"), path) if is_rated else path
+        trees = read_clades(source, like or _star(names), origin or "TRANSLATE")
     elif like is not None:
         trees = _renumbered(trees, like, path, origin)
-    return trees, marks == {b"R"} if marks else _are_rooted(trees)
+    return trees
 
 
 def _star(names: dict[str, str]) -> Clades | None:
@@ -522,15 +548,34 @@ def consensus_text(posterior: Posterior, tree: SummaryTree, name: str) -> str:
     return _nexus_tree(posterior, tree, name, lines, behind, "")
 
 
-def mcc_text(posterior: Posterior, tree: SummaryTree, name: str) -> str:
-    """A summary tree in NEXUS as BEAST's TreeAnnotator writes it."""
-    lengths: Sequence[Moments | None] = tree.lengths or [None] * tree.n_branches
+def mcc_text(
+    posterior: Posterior, tree: SummaryTree, name: str, latest: float | None = None
+) -> str:
+    """A summary tree in NEXUS as BEAST's TreeAnnotator writes it.
+
+    latest  the date of the latest tip, where it is known: nodes get dates
+    """
+    nothing: Sequence[Moments | None] = [None] * tree.n_branches
+    heights = [*(tree.heights or nothing), tree.root_height]
+    columns = (tree.lengths or nothing, tree.rates or nothing, heights)
     notes = [
-        _note([("posterior", p)], _BEAST, height=heights, length=length)
-        for (p, _, heights), length in zip(_nodes(tree), lengths, strict=True)
-    ]
-    root = _note([("posterior", 1.0)], _BEAST, height=tree.root_height)
+        _note([("posterior", p), *_dates(height, latest)], _BEAST,
+              height=height, length=length, rate=rate)
+        for (p, *_), length, rate, height in zip(_nodes(tree), *columns, strict=False)
+    ]  # fmt: skip
+    top = [("posterior", 1.0), *_dates(tree.root_height, latest)]
+    root = _note(top, _BEAST, height=tree.root_height)
     return _nexus_tree(posterior, tree, name, notes, (), root if tree.is_rooted else "")
+
+
+def _dates(
+    height: Moments | None, latest: float | None
+) -> list[tuple[str, float | str | tuple[float, float]]]:
+    """The date of a node and its interval."""
+    if height is None or latest is None:
+        return []
+    ends = latest - height.high, latest - height.low
+    return [("date", latest - height.mean), ("date_95%_HPD", ends)]
 
 
 def _nodes(tree: SummaryTree) -> Iterator[tuple[float, Float64, Moments | None]]:

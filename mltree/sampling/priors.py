@@ -12,10 +12,12 @@ from abc import ABC, abstractmethod
 from collections.abc import Mapping
 from dataclasses import asdict, fields, replace
 from difflib import get_close_matches
+from statistics import NormalDist
 from typing import Any
 
 import numpy as np
 
+from mltree.models.rates import quantiles as gamma_quantiles
 from mltree.program.contract import Chain
 from mltree.program.random_numbers import Stream
 from mltree.system.arrays import Float64
@@ -50,6 +52,10 @@ class Distribution(Value, ABC):
     def draw(self, stream: Stream) -> float:
         """A value at random."""
 
+    @abstractmethod
+    def quantile(self, share: float) -> float:
+        """The value below which a share of the probability is, between 0 and 1."""
+
     def __str__(self) -> str:
         return f"{_name_of(type(self))}({_listed(self)})"
 
@@ -65,6 +71,9 @@ class Exponential(Distribution):
     def draw(self, stream: Stream) -> float:
         return -math.log(stream.uniform()) / self.rate
 
+    def quantile(self, share: float) -> float:
+        return -math.log1p(-share) / self.rate
+
 
 class GammaDistribution(Distribution):
     """Gamma distribution of a shape and a rate."""
@@ -78,6 +87,31 @@ class GammaDistribution(Distribution):
 
     def draw(self, stream: Stream) -> float:
         return gamma_draw(stream, self.shape) / self.rate
+
+    def quantile(self, share: float) -> float:
+        of_mean, _ = gamma_quantiles(np.array(self.shape), np.array([share]))
+        return float(of_mean[0]) * self.shape / self.rate
+
+
+class Normal(Distribution):
+    """Normal distribution of a mean and a standard deviation."""
+
+    mean: float
+    deviation: float
+
+    @property
+    def support(self) -> tuple[float, float]:
+        return -math.inf, math.inf
+
+    def log_density(self, value: Float64) -> Float64:
+        z = (value - self.mean) / self.deviation
+        return np.asarray(-(z**2) / 2 - math.log(self.deviation) - math.log(2 * math.pi) / 2)
+
+    def draw(self, stream: Stream) -> float:
+        return self.mean + self.deviation * stream.normal()
+
+    def quantile(self, share: float) -> float:
+        return NormalDist(self.mean, self.deviation).inv_cdf(share)
 
 
 class LogNormal(Distribution):
@@ -95,9 +129,12 @@ class LogNormal(Distribution):
     def draw(self, stream: Stream) -> float:
         return math.exp(self.mean + self.deviation * stream.normal())
 
+    def quantile(self, share: float) -> float:
+        return math.exp(NormalDist(self.mean, self.deviation).inv_cdf(share))
+
 
 class Uniform(Distribution):
-    """Uniform distribution between two numbers."""
+    """Uniform distribution between two numbers; of density 1 where one is infinite."""
 
     low: float
     high: float
@@ -108,10 +145,84 @@ class Uniform(Distribution):
 
     def log_density(self, value: Float64) -> Float64:
         is_in = (value >= self.low) & (value <= self.high)
-        return np.where(is_in, -math.log(self.high - self.low), -np.inf)
+        width = self.high - self.low
+        return np.where(is_in, -math.log(width) if math.isfinite(width) else 0.0, -np.inf)
 
     def draw(self, stream: Stream) -> float:
         return self.low + (self.high - self.low) * stream.uniform()
+
+    def quantile(self, share: float) -> float:
+        if not math.isfinite(self.high - self.low):
+            return self.low if share < 0.5 else self.high
+        return self.low + (self.high - self.low) * share
+
+
+class Laplace(Distribution):
+    """Laplace distribution of a mean and a scale."""
+
+    mean: float
+    scale: float
+
+    @property
+    def support(self) -> tuple[float, float]:
+        return -math.inf, math.inf
+
+    def log_density(self, value: Float64) -> Float64:
+        return np.asarray(-np.abs(value - self.mean) / self.scale - math.log(2 * self.scale))
+
+    def draw(self, stream: Stream) -> float:
+        return self.quantile(stream.uniform())
+
+    def quantile(self, share: float) -> float:
+        tail = math.log(2 * min(share, 1 - share))
+        return self.mean + (tail if share < 0.5 else -tail) * self.scale
+
+
+class Fixed(Distribution):
+    """A number that is known."""
+
+    value: float
+
+    @property
+    def support(self) -> tuple[float, float]:
+        return self.value, self.value
+
+    def log_density(self, value: Float64) -> Float64:
+        return np.zeros_like(np.asarray(value, np.float64))
+
+    def draw(self, stream: Stream) -> float:
+        return self.value
+
+    def quantile(self, share: float) -> float:
+        return self.value
+
+
+class Shifted(Distribution):
+    """Another distribution, moved: ``30 + Exponential(0.2)`` begins at 30."""
+
+    of: Distribution
+    offset: float
+
+    @property
+    def support(self) -> tuple[float, float]:
+        low, high = self.of.support
+        return low + self.offset, high + self.offset
+
+    def log_density(self, value: Float64) -> Float64:
+        beyond = np.asarray(value - self.offset)
+        low, high = self.of.support
+        is_in = (beyond > low) & (beyond < high)
+        inside = np.where(is_in, beyond, self.of.quantile(0.5))
+        return np.where(is_in, self.of.log_density(inside), -np.inf)
+
+    def draw(self, stream: Stream) -> float:
+        return self.offset + self.of.draw(stream)
+
+    def quantile(self, share: float) -> float:
+        return self.offset + self.of.quantile(share)
+
+    def __str__(self) -> str:
+        return f"{self.offset:g} + {self.of}"
 
 
 class Beta(Distribution):
@@ -134,6 +245,13 @@ class Beta(Distribution):
     def draw(self, stream: Stream) -> float:
         one, other = gamma_draw(stream, self.first), gamma_draw(stream, self.second)
         return one / (one + other)
+
+    def quantile(self, share: float) -> float:
+        """The value below which a share of the probability is, to 1e-6: a sum over logits."""
+        value = 1 / (1 + np.exp(-np.linspace(-40.0, 40.0, 20_001)))
+        weights = np.exp(self.log_density(value)) * value * (1 - value)
+        below = np.cumsum(weights) - weights / 2
+        return float(np.interp(share, below / weights.sum(), value))
 
 
 class Dirichlet(Value):
@@ -289,6 +407,15 @@ class Priors(Value):
     free_rates: Dirichlet = Dirichlet(1.0)
     class_weights: Dirichlet = Dirichlet(1.0)
     part_rates: Dirichlet = Dirichlet(1.0)
+    clock_rate: Distribution = LogNormal(-7.0, 3.0)
+    clock_spread: Distribution = Exponential(3.0)
+    noise_variance: Distribution = Exponential(10.0)
+    population_size: Distribution = LogNormal(1.0, 3.0)
+    growth_rate: Distribution = Laplace(0.0, 1.0)
+    birth_rate: Distribution = LogNormal(1.0, 3.0)
+    relative_death: Distribution = Uniform(0.0, 1.0)
+    sampling_fraction: Distribution = Fixed(1.0)
+    grid_precision: Distribution = Exponential(0.1)
 
     def lines(self) -> list[str]:
         """A line a prior, as ``--prior FILE`` takes it."""
@@ -299,15 +426,25 @@ _LENGTHS = {
     _name_of(kind): kind for kind in (ExponentialLengths, GammaLengths, GammaDirichletLengths)
 }
 _NUMBERS = {
-    _name_of(kind): kind for kind in (Exponential, GammaDistribution, LogNormal, Uniform, Beta)
+    _name_of(kind): kind
+    for kind in (Exponential, GammaDistribution, LogNormal, Normal, Uniform, Beta)
 }
+_OF_TIME_TREES = _NUMBERS | {_name_of(kind): kind for kind in (Laplace, Fixed)}
+_TIME_PRIORS = {
+    "clock_rate", "clock_spread", "noise_variance", "population_size", "growth_rate", "birth_rate",
+    "relative_death", "sampling_fraction", "grid_precision",
+}  # fmt: skip
+"""Priors that only a sample of time trees uses."""
+_SHARES = {"p_invariant", "relative_death", "sampling_fraction"}
 _MRBAYES_NAMES = {
     "brlenspr": "branch_lengths", "revmatpr": "exchangeabilities", "statefreqpr": "frequencies",
     "tratiopr": "kappa", "shapepr": "alpha", "pinvarpr": "p_invariant", "ratepr": "part_rates",
     "omegapr": "omega", "pinvar": "p_invariant",
 }  # fmt: skip
 """Names of the same priors in MrBayes."""
-_CALL = re.compile(r"\s*(\w+)\s*\(([^()]*)\)\s*")
+_CALL = re.compile(
+    r"\s*(?:(?P<offset>[-+0-9.eE]+)\s*\+)?\s*(?P<name>\w+)\s*\((?P<arguments>[^()]*)\)\s*"
+)
 
 
 def read_priors(text: str, path: str) -> Priors:
@@ -330,29 +467,77 @@ def read_priors(text: str, path: str) -> Priors:
 
 def _parsed(name: str, value: object, default: object, path: str) -> object:
     """The distribution that a text names, of the kind that its parameter takes."""
-    matched = _CALL.fullmatch(value) if isinstance(value, str) else None
-    kinds: Mapping[str, type] = _NUMBERS
+    kinds: Mapping[str, type] = _OF_TIME_TREES if name in _TIME_PRIORS else _NUMBERS
     if isinstance(default, LengthPrior):
         kinds = _LENGTHS
     elif isinstance(default, Dirichlet):
         kinds = {"Dirichlet": Dirichlet}
-    if matched is None or matched[1] not in kinds:
-        near = matched and _alike(matched[1], {one: one for one in kinds}, otherwise="")
-        hint = near or f"it is one of {', '.join(kinds)}, such as {default}"
-        raise InputError(f"{name}: no such distribution: {value}", file=path, hint=hint)
-    kind = kinds[matched[1]]
     try:
-        numbers = [float(number) for number in matched[2].split(",")]
-        made: object = kind(*numbers)
-    except (ValueError, TypeError) as error:
-        wanted = ", ".join(field.name for field in fields(kind))
-        hint = f"such as {default}"
-        raise InputError(f"{name}: {value} does not give {wanted}", file=path, hint=hint) from error
-    if not _is_proper(made, numbers):
+        made = _made(str(value), kinds, str(default))
+    except InputError as error:
+        raise InputError(f"{name}: {error.message}", file=path, hint=error.hint) from None
+    if not _is_positive(made) and name != "growth_rate":
         raise InputError(f"{name}: {value} is improper", file=path, hint=f"such as {default}")
-    if name == "p_invariant" and not (isinstance(made, Beta) or _is_within(made, 0.0, 1.0)):
+    if name in _SHARES and not _is_within(made, 0.0, 1.0):
         raise InputError(f"{name}: {value} is not within 0 and 1", file=path, hint="Beta(1, 1)")
     return made
+
+
+def read_distribution(text: str) -> Distribution:
+    """The distribution of a text: ``Normal(66, 2)``, ``30 + Exponential(mean=5)``.
+
+    Arguments have the order of the class's fields, or a name and ``=``. Others: ``mean`` or
+    ``scale`` in place of a rate, ``real_mean`` in place of the mean of a logarithm, and ``offset``.
+
+    Raises: InputError: there is no such distribution, or it is improper.
+    """
+    made = _made(text, _NUMBERS, "LogNormal(1, 0.5)")
+    assert isinstance(made, Distribution)
+    return made
+
+
+def _made(text: str, kinds: Mapping[str, type], example: str) -> object:
+    """The distribution of a text, of some kinds. Raises: InputError."""
+    matched = _CALL.fullmatch(text)
+    by_capitals = {one.lower(): kind for one, kind in kinds.items()}
+    if matched is None or matched["name"].lower() not in by_capitals:
+        near = matched and _alike(matched["name"], {one: one for one in kinds}, otherwise="")
+        hint = near or f"it is one of {', '.join(kinds)}, such as {example}"
+        raise InputError(f"no such distribution: {text}", hint=hint)
+    kind = by_capitals[matched["name"].lower()]
+    try:
+        offset = float(matched["offset"] or 0.0)
+        values = _arguments(kind, matched["arguments"])
+        offset += values.pop("offset", 0.0)
+        made: object = kind(**values)
+    except (ValueError, TypeError, KeyError, ArithmeticError) as error:
+        wanted = ", ".join(field.name for field in fields(kind))
+        problem = f"{text} does not give {wanted}"
+        raise InputError(problem, hint=f"such as {example}") from error
+    if not _is_proper(made, [*values.values(), offset]):
+        raise InputError(f"{text} is improper", hint=f"such as {example}")
+    return Shifted(made, offset) if offset and isinstance(made, Distribution) else made
+
+
+def _arguments(kind: type, text: str) -> dict[str, float]:
+    """Arguments by the names of fields, and ``offset``. Raises: ValueError, TypeError."""
+    names = [field.name for field in fields(kind)]
+    given: dict[str, float] = {}
+    for place, part in enumerate(text.split(",")):
+        name, equals, number = part.rpartition("=")
+        key = name.strip() if equals else names[place] if place < len(names) else ""
+        if not key or key in given:
+            raise TypeError(f"an argument too many: {part}")
+        given[key] = float(number)
+    for other in ("mean", "scale"):
+        if "rate" in names and other in given:
+            shape = given.get("shape", 1.0) if other == "mean" else 1.0
+            given["rate"] = shape / given.pop(other)
+    if kind is LogNormal and "real_mean" in given:
+        given["mean"] = math.log(given.pop("real_mean")) - given["deviation"] ** 2 / 2
+    if set(given) - {"offset"} != set(names):
+        raise TypeError(f"arguments are {', '.join(names)}")
+    return given
 
 
 def _alike(word: str, known: Mapping[str, str], otherwise: str | None = None) -> str:
@@ -366,14 +551,25 @@ def _alike(word: str, known: Mapping[str, str], otherwise: str | None = None) ->
 
 
 def _is_proper(made: object, numbers: list[float]) -> bool:
-    """True if the arguments make a distribution of positive numbers."""
+    """True if the arguments make a distribution."""
     if not all(map(math.isfinite, numbers)):
         return False
+    values = list(asdict(made).values()) if isinstance(made, Value) else numbers
     if isinstance(made, Uniform):
-        return 0 <= made.low < made.high
-    positive = numbers[1:] if isinstance(made, LogNormal) else numbers
+        return made.low < made.high
+    if isinstance(made, Fixed):
+        return made.value >= 0
+    positive = values[1:] if isinstance(made, LogNormal | Normal | Laplace) else values
     return all(number > 0 for number in positive)
 
 
+def _is_positive(made: object) -> bool:
+    """True for a distribution of positive numbers alone."""
+    return not isinstance(made, Distribution) or made.support[0] >= 0
+
+
 def _is_within(made: object, low: float, high: float) -> bool:
-    return isinstance(made, Uniform) and low <= made.low and made.high <= high
+    if not isinstance(made, Distribution):
+        return False
+    least, most = made.support
+    return low <= least and most <= high

@@ -11,6 +11,7 @@ goes on from its state makes the same samples. Letters: R runs, N rungs, C = R N
 
 from __future__ import annotations
 
+from abc import ABC, abstractmethod
 from collections.abc import Iterator, Sequence
 from dataclasses import replace
 from typing import Any, NamedTuple
@@ -93,6 +94,13 @@ class SamplerSettings(Value):
     most_steps: int = MOST_STEPS
     """Steps of a group of parameters in an iteration at most. Each has a launch of its own, and the
     host makes models for it: on a GPU that takes longer than a sweep."""
+    step_width: int = STEP_WIDTH
+    """Coordinates of a group for each of its steps."""
+
+    def steps_of(self, group: slice) -> int:
+        """Steps of a group of coordinates in an iteration."""
+        width: int = group.stop - group.start
+        return min(-(-width // self.step_width), self.most_steps)
 
 
 class Sample(NamedTuple):
@@ -123,6 +131,111 @@ def sweeps_at_once(work: float) -> int:
     return int(np.clip(round(SMALL_WORK / max(1.0, work)), 1, MOST_SWEEPS))
 
 
+class TreeSpace(ABC):
+    """The trees that chains go through: words, first states, prior, widths of proposals."""
+
+    first_stream = HostMove.STATE * MOVE_STRIDE
+    """Number of the random numbers of first states."""
+    moves: int
+    """Moves that chains count."""
+
+    @property
+    @abstractmethod
+    def windows(self) -> Float64:
+        """f64[moves]: widths of proposals before they are adapted."""
+
+    @abstractmethod
+    def empty(self, chains: int) -> Float64:
+        """f64[chains, words]: states of chains before there are any."""
+
+    @abstractmethod
+    def begin(self, words: Float64, seed: int, starts: Sequence[Tree]) -> None:
+        """Write first states, from trees or else from the prior."""
+
+    @abstractmethod
+    def log_prior(self, words: Float64) -> float:
+        """Natural log of the prior of a chain's tree."""
+
+    @abstractmethod
+    def write_windows(self, words: Float64, windows: Float64) -> None:
+        """Write widths f64[C, moves] of proposals into words f64[C, words]."""
+
+    @abstractmethod
+    def counts(self, words: Float64) -> Float64:
+        """f64[C, 2, moves]: moves tried and taken."""
+
+    @abstractmethod
+    def clear_counts(self, words: Float64) -> None:
+        """Begin to count anew."""
+
+    @abstractmethod
+    def adapted(
+        self, windows: Float64, tried: Float64, taken: Float64, number: int | None
+    ) -> Float64:
+        """Widths f64[N, moves] behind iteration ``number`` of a round of burn-in; None: behind it.
+
+        tried, taken  f64[N, moves]: moves of the iteration, or of the round
+        """
+
+
+class FreeTrees(TreeSpace):
+    """Unrooted trees, all topologies alike, with lengths of their own."""
+
+    moves = COUNTED_MOVES
+
+    def __init__(self, tips: int, priors: Priors) -> None:
+        self._tips, self._priors = tips, priors
+
+    @property
+    def windows(self) -> Float64:
+        """The width of scalings."""
+        return np.full(self.moves, FIRST_WINDOW)
+
+    def empty(self, chains: int) -> Float64:
+        """States without a tree."""
+        return empty_words(chains, self._tips)
+
+    def begin(self, words: Float64, seed: int, starts: Sequence[Tree]) -> None:
+        """Write trees, or draw them from the prior."""
+        self._priors.branch_lengths.write(words, self._tips)
+        for chain, row in enumerate(words):
+            counter = int(row[Chain.RUN]), int(row[Chain.REPLICA]), 0, self.first_stream
+            stream = Stream(seed, *counter)
+            tree = starts[chain] if starts else first_tree(self._tips, self._priors, stream)
+            hang_tree(row, tree)
+
+    def log_prior(self, words: Float64) -> float:
+        """Natural log of the prior of lengths; and of topologies, all (2T - 5)!! alike."""
+        chain = ChainTree(words)
+        is_outer = np.arange(1, chain.nodes) < self._tips
+        is_outer |= chain.parent[1:] == 0
+        lengths, prior = chain.lengths[1:], self._priors.branch_lengths
+        of_lengths = prior.log_density(lengths, is_outer.astype(np.float64), self._tips)
+        return of_lengths - float(np.log(np.arange(3, 2 * self._tips - 4, 2)).sum())
+
+    def write_windows(self, words: Float64, windows: Float64) -> None:
+        """Write the width of scalings."""
+        words[:, Chain.WINDOW] = windows[:, Move.SCALE]
+
+    def counts(self, words: Float64) -> Float64:
+        """Moves tried and taken."""
+        counted = slice(Chain.TRIED, Chain.TRIED + 2 * self.moves)
+        return words[:, counted].reshape(-1, 2, self.moves)
+
+    def clear_counts(self, words: Float64) -> None:
+        """Begin to count anew."""
+        words[:, Chain.TRIED : Chain.TRIED + 2 * self.moves] = 0
+
+    def adapted(
+        self, windows: Float64, tried: Float64, taken: Float64, number: int | None
+    ) -> Float64:
+        """Fit the scaling of all lengths behind each round."""
+        if number is not None:
+            return windows
+        share = np.divide(taken, tried, np.full_like(tried, SCALE_TARGET), where=tried > 0)
+        return np.asarray(windows * np.exp(2 * (share - SCALE_TARGET)))
+
+
 class Sampler:
     """Ladders of chains over one alignment."""
 
@@ -134,14 +247,17 @@ class Sampler:
         settings: SamplerSettings,
         starts: Sequence[Tree] = (),
         left_out: LeftOut | None = None,
+        trees: TreeSpace | None = None,
     ) -> None:
         """``shares``: who has the chains; ``starts``: a tree for each, drawn where there are none.
 
         left_out  parts whose constant sites were left out: the numbers of those sites are drawn
                   before each launch (:meth:`mltree.likelihood.left_out.AscertainedPart.drawn`)
+        trees     those that chains go through; unrooted ones by default
         """
         self.shares, self.priors, self.settings = shares, priors, settings
         self.tips, self.space = data.tips, data.space
+        self.trees = trees or FreeTrees(data.tips, priors)
         self._left_out, self._bounds = left_out, data.bounds
         self._seen = np.zeros((1, 0)) if left_out is None else left_out.seen(data.weights[None])
         """f64[1, P]: sites seen of the parts whose constant sites were left out."""
@@ -151,7 +267,7 @@ class Sampler:
         self._schedule: list[int | None] = [
             number
             for number, group in enumerate(self.space.groups)
-            for _ in range(min(-(-(group.stop - group.start) // STEP_WIDTH), settings.most_steps))
+            for _ in range(settings.steps_of(group))
         ]
         """The group of parameters of each step of an iteration."""
         self.ladders: Ladders
@@ -165,8 +281,8 @@ class Sampler:
         """Communication barrier in the last round."""
         self.trace: Float64 = np.zeros((0, runs))
         """f64[iterations of the round, R]: lnL on the first rungs."""
-        self.window: Float64 = np.full(rungs, FIRST_WINDOW)
-        """f64[N]: width of ln(factor) of the scalings on each rung."""
+        self.window: Float64 = np.tile(self.trees.windows, (rungs, 1))
+        """f64[N, moves]: widths of proposals on each rung."""
         self.stretch: Float64 = np.full(rungs, FIRST_WINDOW)
         """f64[N]: the same of scalings by the corrected lnL."""
         self.stretched: Float64
@@ -174,7 +290,7 @@ class Sampler:
         self.counts: Float64
         """f64[N, 2, moves]: moves tried and taken on each rung."""
         chains = runs * rungs
-        self.words = empty_words(chains, data.tips)
+        self.words = self.trees.empty(chains)
         """f64[C, words]: states of the chains, those of a run side by side."""
         self.points: Float64 = np.tile(self.space.start, (chains, 1))
         """f64[C, n]: model parameters of the chains."""
@@ -188,11 +304,7 @@ class Sampler:
         words[:, Chain.RUN], words[:, Chain.REPLICA] = run, replica
         words[:, Chain.SEED_LOW] = settings.seed & 0xFFFF
         words[:, Chain.SEED_HIGH] = settings.seed >> 16 & 0xFFFF
-        self.priors.branch_lengths.write(words, self.tips)
-        for chain, row in enumerate(words):
-            stream = Stream(settings.seed, int(run[chain]), int(replica[chain]), 0, _FIRST)
-            tree = starts[chain] if starts else first_tree(self.tips, self.priors, stream)
-            hang_tree(row, tree)
+        self.trees.begin(words, settings.seed, starts)
 
     @property
     def rungs(self) -> Int64:
@@ -213,7 +325,8 @@ class Sampler:
     def iterate(self, *, adapts: bool = False) -> None:
         """Do one iteration; ``adapts`` in burn-in only."""
         self.words[:, Chain.HEAT] = self.ladders.chain_heats.ravel()
-        self.words[:, Chain.WINDOW] = self.window[self.rungs]
+        self.trees.write_windows(self.words, self.window[self.rungs])
+        before = self.counts.copy()
         due = self._due
         if self._left_out is not None:
             self._iterate_corrected(self._left_out, due, adapts=adapts)
@@ -221,6 +334,9 @@ class Sampler:
             self._iterate(due, adapts=adapts)
         if adapts and self._schedule:
             self.walks.learn(self.points[due], self.rungs[due])
+        if adapts:
+            tried, taken = (self.counts - before).swapaxes(0, 1)
+            self.window = self.trees.adapted(self.window, tried, taken, self.in_round)
         self.ladders.swap(self.lnl)
         self.iteration += 1
 
@@ -385,9 +501,8 @@ class Sampler:
 
     def fit(self, rungs: int) -> None:
         """Fit heats of so many rungs, walks and windows to what was met since the last fit."""
-        tried, taken = self.counts[:, 0, Move.SCALE], self.counts[:, 1, Move.SCALE]
-        share = np.divide(taken, tried, np.full_like(tried, SCALE_TARGET), where=tried > 0)
-        self.window *= np.exp(2 * (share - SCALE_TARGET))
+        tried, taken = self.counts[:, 0], self.counts[:, 1]
+        self.window = self.trees.adapted(self.window, tried, taken, None)
         tried, taken = self.stretched.T
         share = np.divide(taken, tried, np.full_like(tried, SCALE_TARGET), where=tried > 0)
         self.stretch *= np.exp(2 * (share - SCALE_TARGET))
@@ -420,7 +535,7 @@ class Sampler:
         """Make ladders and counts for the settings' number of chains."""
         settings = self.settings
         self.ladders = Ladders(settings.runs, settings.rungs, settings.seed)
-        self.counts = np.zeros((settings.rungs, 2, COUNTED_MOVES))
+        self.counts = np.zeros((settings.rungs, 2, self.trees.moves))
         self.stretched = np.zeros((settings.rungs, 2))
 
     def samples(self) -> Iterator[Sample]:
@@ -430,18 +545,9 @@ class Sampler:
         of_model = self.space.log_prior(self.points[cold])
         for run, chain in enumerate(cold.tolist()):
             row = self.words[chain]
-            log_prior = float(of_model[run]) + self._log_prior_of_tree(row)
+            log_prior = float(of_model[run]) + self.trees.log_prior(row)
             lnl = float(row[Chain.LNL])
             yield Sample(run, self.iteration, lnl, log_prior, values[run], row.copy())
-
-    def _log_prior_of_tree(self, words: Float64) -> float:
-        """Natural log of the prior of lengths; and of topologies, all (2T - 5)!! alike."""
-        chain = ChainTree(words)
-        is_outer = np.arange(1, chain.nodes) < self.tips
-        is_outer |= chain.parent[1:] == 0
-        lengths, prior = chain.lengths[1:], self.priors.branch_lengths
-        of_lengths = prior.log_density(lengths, is_outer.astype(np.float64), self.tips)
-        return of_lengths - float(np.log(np.arange(3, 2 * self.tips - 4, 2)).sum())
 
     def _step(self, sweeps: int, group: int, due: Bool, *, adapts: bool) -> None:
         """Propose a step of a group of parameters for every chain, decide on it, and sweep."""
@@ -462,15 +568,13 @@ class Sampler:
         words = self.words
         words[:, Chain.TICKET] = 0
         words[:, Chain.PROPOSAL] = np.where(due, proposed is not None, RESTS)
-        counted = slice(Chain.TRIED, Chain.TRIED + 2 * COUNTED_MOVES)
-        words[:, counted] = 0
+        self.trees.clear_counts(words)
         landed = self.shares(ChainLaunch(words, self.points, sweeps, proposed, group, weights))
         self.words = landed.words
         taken: Bool = self.words[:, Chain.PROPOSAL] == 2
         self.words[:, Chain.PROPOSAL] = 0
         self.launches += 1
-        counts = self.words[:, counted].reshape(-1, 2, COUNTED_MOVES)
-        np.add.at(self.counts, self.rungs, counts)
+        np.add.at(self.counts, self.rungs, self.trees.counts(self.words))
         if self._left_out is not None:
             self.found[due] = landed.lnl[due]
             self.words[:, Chain.LNL] = self._corrected_lnl(self._left_out, self.found)
@@ -517,7 +621,6 @@ _NUMBERS = ("iteration", "attempts", "launches", "round", "in_round", "is_sampli
 _TABLES = ("window", "stretch", "stretched", "counts", "words", "points", "trace", "found")
 _LEFT_OUT, _STRETCH, _DECISION = range(3)
 _LENGTH_PRIOR = (Chain.OUTER, Chain.INNER, Chain.POWER, Chain.RATE)
-_FIRST = HostMove.STATE * MOVE_STRIDE
 
 
 def first_tree(tips: int, priors: Priors, stream: Stream) -> Tree:

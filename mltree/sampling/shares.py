@@ -21,6 +21,7 @@ from mltree.program import builders
 from mltree.program.engine import NO_CONTROL, ChainEngine, ChainRoom
 from mltree.program.ops.state import model_rows
 from mltree.program.ops.sweeps import chain_slots
+from mltree.program.ops.time_trees import TimeShape
 from mltree.program.program import Program
 from mltree.sampling.model_space import ModelSpace
 from mltree.system.arrays import Float64, Index
@@ -81,6 +82,20 @@ class ChainData(Value, eq=False):
     regrafts: int = REGRAFTS
     bounds: tuple[float, float] = LENGTHS
     """Shortest and longest branch that engines allow."""
+    time: TimeShape | None = None
+    """The shape of trees with a time axis; None for unrooted ones."""
+
+    @property
+    def slots(self) -> int:
+        """CLA slots of a chain."""
+        return chain_slots(self.tips) if self.time is None else self.time.slots
+
+    def program(self, chains: int, sweeps: int, team: int, probes: int) -> Program:
+        """So many sweeps of every chain."""
+        parts, regrafts = self.space.model.n_parts, self.regrafts
+        if self.time is None:
+            return builders.sweeps(chains, self.tips, parts, sweeps, regrafts, team, probes)
+        return builders.time_sweeps(chains, self.time, parts, sweeps, regrafts, team, probes)
 
 
 Share: TypeAlias = Callable[[ChainLaunch], ChainResult]
@@ -119,12 +134,9 @@ class ChainShare:
         )
 
     def _program(self, chains: int, sweeps: int, probes: int) -> Program:
-        key, data = (chains, sweeps), self._data
+        key, team = (chains, sweeps), self._engine.chains.team
         if key not in self._programs:
-            parts, team = data.space.model.n_parts, self._engine.chains.team
-            self._programs[key] = builders.sweeps(
-                chains, data.tips, parts, sweeps, data.regrafts, team, probes
-            )
+            self._programs[key] = self._data.program(chains, sweeps, team, probes)
         return self._programs[key]
 
     def _load_models(self, launch: ChainLaunch) -> None:
@@ -227,9 +239,9 @@ class ChainShares:
         """The room of one device: no number of devices may change what chains do."""
         return self._engines[0].chains
 
-    def chains_that_fit(self, tips: int) -> int:
-        """Chains that all devices have memory for."""
-        least = min(engine.room.most for engine in self._engines) // chain_slots(tips)
+    def chains_that_fit(self, slots: int) -> int:
+        """Chains of so many CLA slots that all devices have memory for."""
+        least = min(engine.room.most for engine in self._engines) // slots
         return least * len(self._engines) * self._ranks.size
 
     def __call__(self, launch: ChainLaunch) -> ChainResult:

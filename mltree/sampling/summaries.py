@@ -18,6 +18,25 @@ import numpy as np
 
 from mltree.sampling import diagnostics
 from mltree.sampling.diagnostics import AT_ONCE, FEWEST, FREQUENT, TELLING, Verdict, hpd, psrf
+from mltree.sampling.sampled_trees import (
+    Course,
+    Heights,
+    Topologies,
+    best_of_ccd0,
+    bits_of_tree,
+    chosen_of,
+    common_heights,
+    credibilities,
+    event_heights,
+    gap_heights,
+    kept_trees,
+    lineages,
+    of_branches,
+    population,
+    time_grid,
+    with_root,
+    without_root,
+)
 from mltree.supports.consensus import (
     Consensus,
     SplitTable,
@@ -29,20 +48,18 @@ from mltree.supports.consensus import (
 from mltree.system.arrays import Bool, Float64, Index, UInt64
 from mltree.system.errors import InputError
 from mltree.system.values import Value
-from mltree.tree.clades import Clades, nested
+from mltree.tree.clades import Clades, WrittenTree, nested
 from mltree.tree.newick import quoted
-
-ROOT = ""
-"""Name of the taxon that stands for the root of rooted trees."""
 
 LNL = ("LnL", "likelihood", "Likelihood", "treeLikelihood", "loglik", "lnL")
 """Names of the log-likelihood: in MrBayes, BEAST, RevBayes, BEAST 2, PhyloBayes, mltree."""
 
+HEIGHTS = ("median", "mean", "common", "keep")
+"""Heights of a summary tree's nodes: statistics of those of the trees that have the clade, the mean
+of the last common ancestor in all trees (TreeAnnotator's CA), those of the sampled tree itself."""
+
 CREDIBLE = (0.5, 0.9, 0.95, 0.99)
 """Probabilities of the credible sets of trees that are told of, as in MrBayes."""
-
-_SEED = 0
-"""Seed of the keys that tell topologies apart: two share a sum with a probability of 2^-64."""
 
 
 class RunSamples(Value, eq=False):
@@ -59,6 +76,8 @@ class RunSamples(Value, eq=False):
     trees: Clades | None
     """Trees of the run, as they were read; their number may be another one."""
     is_rooted: bool
+    rates: Clades | None = None
+    """The same trees with rates as the lengths of their branches, where they have some."""
 
 
 class Evidence(Value):
@@ -109,6 +128,8 @@ class Posterior(Value, eq=False):
     """Splits of the inner branches of the trees."""
     is_rooted: bool
     notices: tuple[str, ...] = ()
+    rates: Clades | None = None
+    """The same trees with rates as the lengths of their branches, where they have some."""
 
     @classmethod
     def of(cls, runs: Sequence[RunSamples], burn_in: float | None = None) -> Posterior:
@@ -118,7 +139,11 @@ class Posterior(Value, eq=False):
         """
         notices: list[str] = []
         columns, values, generations = _parameters(runs, notices)
-        trees, is_rooted = _trees(runs, notices)
+        is_rooted = all(run.is_rooted for run in runs)
+        trees = _joined([run.trees for run in runs], is_rooted, notices)
+        rates = None
+        if is_rooted and all(run.rates is not None for run in runs):
+            rates = _joined([run.rates for run in runs], True, [])
         table = None if trees is None else split_table(trees)
         if burn_in is None:
             traces = [values] if values.size else []
@@ -131,7 +156,8 @@ class Posterior(Value, eq=False):
         if trees is not None and table is not None:
             n = trees.n_trees // len(runs)
             kept = np.arange(trees.n_trees) % n >= _skipped(n, burn_in)
-            trees, table = _chosen(trees, table, kept)
+            trees, table = chosen_of(trees, table, kept)
+            rates = None if rates is None else kept_trees(rates, kept)
         sampled = [values.shape[2]] * bool(columns)
         sampled += [trees.n_trees // len(runs)] if trees is not None else []
         if not sampled:
@@ -140,7 +166,16 @@ class Posterior(Value, eq=False):
             raise InputError("no samples are left behind the burn-in")
         names = tuple(run.name for run in runs)
         return cls(
-            names, burn_in, columns, values, generations, trees, table, is_rooted, tuple(notices)
+            names,
+            burn_in,
+            columns,
+            values,
+            generations,
+            trees,
+            table,
+            is_rooted,
+            tuple(notices),
+            rates,
         )
 
     @property
@@ -296,7 +331,7 @@ class Posterior(Value, eq=False):
     @cached_property
     def tip_lengths(self) -> Float64:
         """float64 [trees, T]: length of the branch of each tip."""
-        trees = self._all_trees
+        trees = self.sampled
         lengths = np.empty(trees.order.shape)
         np.put_along_axis(lengths, trees.order, trees.tip_lengths, axis=1)
         # A root with two children leaves a clade of all taxa but one: a part of that one's branch.
@@ -306,7 +341,8 @@ class Posterior(Value, eq=False):
         return lengths[:, int(self.is_rooted) :]
 
     @cached_property
-    def _all_trees(self) -> Clades:
+    def sampled(self) -> Clades:
+        """The trees. Raises: InputError where there are none."""
         if self.trees is None:
             raise InputError("there are no trees in this sample")
         return self.trees
@@ -330,7 +366,33 @@ class Posterior(Value, eq=False):
         """Heights of the nodes of all trees. Raises: InputError for unrooted trees."""
         if not self.is_rooted:
             raise InputError("unrooted trees have no heights")
-        return Heights.of(self._all_trees, self.splits)
+        return Heights.of(self.sampled, self.splits)
+
+    @cached_property
+    def branch_rates(self) -> tuple[Float64, Float64] | None:
+        """Rates of branches: float64 [M] by occurrences of clades, and [trees, T] of the tips."""
+        if self.rates is None:
+            return None
+        clades, tips = of_branches(self.rates, self.splits)
+        return clades, tips[:, int(self.is_rooted) :]
+
+    @cached_property
+    def is_dated(self) -> bool:
+        """True for rooted trees with lengths, whose nodes have heights."""
+        return self.is_rooted and self.has_lengths
+
+    @cached_property
+    def courses(self) -> dict[str, Course]:
+        """Numbers of lineages and population sizes through time, of dated trees."""
+        if not self.is_dated or (events := event_heights(self.heights)) is None:
+            return {}
+        times = time_grid(self.heights)
+        found = {"lineages": lineages(self.heights, events, times)}
+        columns = {name: values.ravel() for name, values in self.parameters.items()}
+        of_values = events if len(events) == self.values[:1].size else None
+        if (course := population(columns, times, of_values)) is not None:
+            found["population"] = course
+        return found
 
     @cached_property
     def tree_lengths(self) -> Float64:
@@ -369,15 +431,28 @@ class Posterior(Value, eq=False):
     @cached_property
     def mcc(self) -> SummaryTree:
         """The sampled topology with the maximum clade credibility, lengths those of all trees."""
-        return SummaryTree.of(self, self.splits_of(self.best_tree))
+        return self.mcc_with(HEIGHTS[0])
+
+    def mcc_with(self, heights_by: str) -> SummaryTree:
+        """The same with other heights of nodes: one of HEIGHTS."""
+        return SummaryTree.of(self, self.splits_of(self.best_tree), heights_by, self.best_tree)
+
+    @cached_property
+    def ccd0_splits(self) -> Index | None:
+        """Splits of the best tree of CCD0, intp; None where not all trees are rooted and binary."""
+        is_binary = (np.diff(self.splits.bounds) == len(self.taxa) - 2).all()
+        return best_of_ccd0(self.splits) if self.is_rooted and is_binary else None
 
     def find(self, bits: UInt64) -> Index:
         """The number of each split in the table, intp [K]; -1 where no tree has it.
 
         bits  uint64 [K, B]: sides without taxon 0
         """
-        numbers = {row.tobytes(): number for number, row in enumerate(self.splits.bits)}
-        return np.array([numbers.get(row.tobytes(), -1) for row in bits], np.intp)
+        return np.array([self._number_of.get(row.tobytes(), -1) for row in bits], np.intp)
+
+    @cached_property
+    def _number_of(self) -> dict[bytes, int]:
+        return {row.tobytes(): number for number, row in enumerate(self.splits.bits)}
 
     def bits_of(self, names: Iterable[str]) -> UInt64:
         """A group of taxa as a split, uint64 [B]: its side without taxon 0.
@@ -409,7 +484,7 @@ class Posterior(Value, eq=False):
     @property
     def like(self) -> Clades:
         """A tree over the taxa of the sample, for readers of further trees."""
-        one = self._all_trees.part(0, 1)
+        one = self.sampled.part(0, 1)
         return without_root(one) if self.is_rooted else one
 
     def trees_with(self, splits: Index) -> Bool:
@@ -467,18 +542,17 @@ def _parameters(
     return tuple(columns), values, first[first.size - n :]
 
 
-def _trees(runs: Sequence[RunSamples], notices: list[str]) -> tuple[Clades | None, bool]:
-    """Trees of all runs, equally many of each, and whether they are rooted."""
-    of_runs = [run.trees for run in runs if run.trees is not None]
+def _joined(of_all: Sequence[Clades | None], is_rooted: bool, notices: list[str]) -> Clades | None:
+    """Trees of all runs, equally many of each, the last ones; None where no run has any."""
+    of_runs = [trees for trees in of_all if trees is not None]
     if not of_runs:
-        return None, False
-    if len(of_runs) < len(runs):
+        return None
+    if len(of_runs) < len(of_all):
         raise InputError("some runs have trees, others have none")
     n = _shortest([trees.n_trees for trees in of_runs], "trees", notices)
     parts = [trees.part(trees.n_trees - n, trees.n_trees) for trees in of_runs]
     joined = Clades.joined(parts[0].taxa, parts) if len(parts) > 1 else parts[0]
-    is_rooted = all(run.is_rooted for run in runs)
-    return (with_root(joined) if is_rooted else joined), is_rooted
+    return with_root(joined) if is_rooted else joined
 
 
 def _shortest(counts: Sequence[int], what: str, notices: list[str]) -> int:
@@ -486,141 +560,6 @@ def _shortest(counts: Sequence[int], what: str, notices: list[str]) -> int:
         notices.append(f"runs of {min(counts):,} to {max(counts):,} {what}: "
                        f"the last {min(counts):,} of each are used")  # fmt: skip
     return min(counts)
-
-
-def _chosen(trees: Clades, table: SplitTable, kept: Bool) -> tuple[Clades, SplitTable]:
-    """Some of the trees, bool [trees], and the table of their splits."""
-    if kept.all():
-        return trees, table
-    number = np.cumsum(kept, dtype=np.int32) - np.int32(1)
-    chosen = trees.only(kept[trees.tree])
-    order, tips = trees.order[kept], trees.tip_lengths[kept]
-    chosen = replace(chosen, order=order, tip_lengths=tips, tree=number[chosen.tree])
-    has = kept[table.tree]
-    split, lengths = table.split[has], table.lengths[has]
-    used = np.bincount(split, minlength=table.n_splits) > 0
-    renamed = np.cumsum(used, dtype=np.int32) - np.int32(1)
-    # A split keeps its rank, so that those of a tree still rise.
-    of_clade = renamed[table.of_clade[kept[trees.tree[trees.is_inner]]]]
-    tree, split = number[table.tree[has]], renamed[split]
-    n = int(kept.sum())
-    return chosen, SplitTable(n, table.taxa, table.bits[used], tree, split, lengths, of_clade)
-
-
-def with_root(trees: Clades) -> Clades:
-    """Rooted trees as unrooted ones whose taxon 0 is the root."""
-    first = np.zeros((trees.n_trees, 1), np.int32)
-    return replace(
-        trees,
-        taxa=(ROOT, *trees.taxa),
-        order=np.concatenate((first, trees.order + np.int32(1)), axis=1),
-        tip_lengths=np.concatenate((first.astype(np.float64), trees.tip_lengths), axis=1),
-        first=trees.first + np.int32(1),
-        last=trees.last + np.int32(1),
-    )
-
-
-def without_root(trees: Clades) -> Clades:
-    """Undo :func:`with_root`; the root is to be the first tip."""
-    return replace(
-        trees,
-        taxa=trees.taxa[1:],
-        order=trees.order[:, 1:] - np.int32(1),
-        tip_lengths=trees.tip_lengths[:, 1:],
-        first=trees.first - np.int32(1),
-        last=trees.last - np.int32(1),
-    )
-
-
-def credibilities(table: SplitTable) -> Float64:
-    """Log clade credibility of each tree, float64 [n]: the sum of ln frequency of its splits."""
-    weight = np.log(np.maximum(table.counts, 1) / table.n_trees)
-    return np.bincount(table.tree, weight[table.split], table.n_trees).astype(np.float64)
-
-
-class Heights(Value, eq=False):
-    """Heights of nodes above the tip that is farthest from the root, of n rooted trees."""
-
-    clades: Float64
-    """float64 [M]: by the occurrences of the table."""
-    tips: Float64
-    """float64 [n, T]"""
-    root: Float64
-    """float64 [n]"""
-
-    @classmethod
-    def of(cls, trees: Clades, table: SplitTable) -> Heights:
-        """The heights of trees with their root as taxon 0."""
-        n, width = trees.order.shape
-        lengths = np.bincount(trees.tree * np.int64(width + 1) + trees.first, trees.lengths,
-                              n * (width + 1))  # fmt: skip
-        lengths -= np.bincount(trees.tree * np.int64(width + 1) + trees.last, trees.lengths,
-                               n * (width + 1))  # fmt: skip
-        # Depth of the node above each tip: the lengths of all clades that hold it.
-        above = np.cumsum(lengths.reshape(n, width + 1), axis=1)[:, :width]
-        depths = above + trees.tip_lengths
-        root = depths[:, 1:].max(axis=1)
-        by_taxon = np.empty_like(depths)
-        np.put_along_axis(by_taxon, trees.order, depths, axis=1)
-        inner = trees.only(trees.is_inner)
-        depth = above[inner.tree, inner.first] - _nested_lengths(inner, width)
-        number = max(table.n_splits, 1)
-        of_occurrence = table.tree * np.int64(number) + table.split
-        at = np.searchsorted(of_occurrence, inner.tree * np.int64(number) + table.of_clade)
-        clades = np.empty(len(table.tree))
-        clades[at] = root[inner.tree] - depth
-        return cls(clades, root[:, None] - by_taxon[:, 1:], root)
-
-
-def _nested_lengths(clades: Clades, width: int) -> Float64:
-    """Lengths of the clades inside each clade that begin at the same tip, float64 [C]."""
-    key = clades.tree * np.int64(width) + clades.first
-    order = np.argsort(key, kind="stable")  # a clade comes after what it holds
-    total = np.cumsum(clades.lengths[order])
-    starts = np.concatenate(([True], np.diff(key[order]) != 0)) if key.size else key[:0] > 0
-    group = np.cumsum(starts) - 1
-    before = total - clades.lengths[order]
-    nested_in = np.empty(key.size)
-    nested_in[order] = before - before[starts][group]
-    return nested_in
-
-
-class Topologies(Value, eq=False):
-    """The distinct topologies of a sample, the most frequent first."""
-
-    counts: Index
-    """intp [K]: trees of each."""
-    examples: Index
-    """intp [K]: the first tree of each."""
-    of_tree: Index
-    """intp [n]: the topology of each tree."""
-    n_trees: int
-
-    @classmethod
-    def of(cls, table: SplitTable) -> Topologies:
-        """The topologies of trees, told apart by sums of random keys of their splits."""
-        rng = np.random.Generator(np.random.PCG64(_SEED))
-        keys = rng.integers(0, 1 << 64, table.n_splits, dtype=np.uint64)
-        sums = np.concatenate((np.zeros(1, np.uint64), np.cumsum(keys[table.split])))
-        key = np.diff(sums[table.bounds])  # modulo 2^64
-        _, first, of_tree, counts = np.unique(
-            key, return_index=True, return_inverse=True, return_counts=True
-        )
-        order = np.lexsort((first, -counts))
-        rank = np.empty(order.size, np.intp)
-        rank[order] = np.arange(order.size)
-        return cls(counts[order], first[order], rank[of_tree], table.n_trees)
-
-    @property
-    def probabilities(self) -> Float64:
-        """float64 [K]: shares of the trees."""
-        shares: Float64 = self.counts / self.n_trees
-        return shares
-
-    def credible(self, probability: float) -> int:
-        """Number of topologies that together have at least a probability."""
-        least = math.ceil(probability * self.n_trees - 1e-9)
-        return int(np.searchsorted(np.cumsum(self.counts), least)) + 1
 
 
 class SummaryTree(Value, eq=False):
@@ -638,6 +577,10 @@ class SummaryTree(Value, eq=False):
     heights: tuple[Moments, ...]
     """T + C likewise; none for unrooted trees."""
     root_height: Moments | None
+    rates: tuple[Moments, ...] = ()
+    """T + C likewise; none where branches have no rates."""
+    drawn: Float64 | None = None
+    """float64 [T + C + 1]: heights that lengths follow, the root's last; None for unrooted trees"""
 
     @classmethod
     def bare(cls, posterior: Posterior, splits: Index) -> SummaryTree:
@@ -649,28 +592,37 @@ class SummaryTree(Value, eq=False):
         return cls(tree, posterior.is_rooted, probability, by_run, (), (), None)
 
     @classmethod
-    def of(cls, posterior: Posterior, splits: Index) -> SummaryTree:
-        """The tree of compatible splits of a posterior's table."""
-        table = posterior.splits
-        tree, rows = nested(table.taxa, members(table.bits[splits], len(table.taxa)))
-        chosen = splits[rows]
-        lengths: list[Moments] = []
-        heights: list[Moments] = []
-        root = None
-        if posterior.has_lengths:
-            places = [posterior.occurrences(int(split)) for split in chosen]
-            lengths = [Moments.of(np.split(tip, posterior.n_runs))
-                       for tip in posterior.tip_lengths.T]  # fmt: skip
-            lengths += [Moments.of([table.lengths[at] for at in runs]) for runs in places]
-        if posterior.has_lengths and posterior.is_rooted:
-            known = posterior.heights
-            heights = [Moments.of(np.split(tip, posterior.n_runs)) for tip in known.tips.T]
-            heights += [Moments.of([known.clades[at] for at in runs]) for runs in places]
-            root = Moments.of(np.split(known.root, posterior.n_runs))
-        return cls(
-            tree, posterior.is_rooted, posterior.probabilities[chosen],
-            posterior.frequencies[chosen], tuple(lengths), tuple(heights), root,
+    def of(
+        cls, posterior: Posterior, splits: Index, heights_by: str = "median", tree: int = -1
+    ) -> SummaryTree:
+        """The tree of compatible splits of a posterior's table.
+
+        heights_by  one of HEIGHTS: statistic of the heights of nodes that lengths follow
+        tree        a tree of the sample, for its own heights
+        """
+        bare = cls.bare(posterior, splits)
+        if not posterior.has_lengths:
+            return bare
+        table, runs = posterior.splits, posterior.n_runs
+        chosen = posterior.find(bits_of_tree(bare.tree))
+        places = [posterior.occurrences(int(split)) for split in chosen]
+
+        def moments(tips: Float64, clades: Float64) -> tuple[Moments, ...]:
+            of_tips = [Moments.of(np.split(tip, runs)) for tip in tips.T]
+            return (*of_tips, *(Moments.of([clades[at] for at in of]) for of in places))
+
+        found = replace(bare, lengths=moments(posterior.tip_lengths, table.lengths))
+        if not posterior.is_rooted:
+            return found
+        known = posterior.heights
+        found = replace(
+            found, heights=moments(known.tips, known.clades),
+            root_height=Moments.of(np.split(known.root, runs)),
         )  # fmt: skip
+        if posterior.branch_rates is not None:
+            of_clades, of_tips = posterior.branch_rates
+            found = replace(found, rates=moments(of_tips, of_clades))
+        return replace(found, drawn=_drawn(posterior, found, heights_by, tree))
 
     @property
     def n_branches(self) -> int:
@@ -678,14 +630,13 @@ class SummaryTree(Value, eq=False):
         return len(self.taxa) + len(self.tree.tree)
 
     def branch_lengths(self) -> Float64:
-        """float64 [T + C]: by heights' medians where trees are rooted, else the median lengths."""
+        """float64 [T + C]: by heights where trees are rooted, else the median lengths."""
         if not self.lengths:
             return np.full(self.n_branches, np.nan)
-        if not self.heights or self.root_height is None:
+        if self.drawn is None:
             return np.array([length.median for length in self.lengths])
-        height = np.array([moments.median for moments in self.heights])
         above = self.parents()
-        lengths: Float64 = np.where(above < 0, self.root_height.median, height[above]) - height
+        lengths: Float64 = self.drawn[above] - self.drawn[:-1]  # of the top, -1, the root's
         return lengths
 
     def parents(self) -> Index:
@@ -737,6 +688,33 @@ class SummaryTree(Value, eq=False):
             texts.append("(" * opened[column] + shown + branch(taxon) + ends)
         return f"({','.join(texts)}){root_note};"
 
+    @cached_property
+    def written(self) -> tuple[WrittenTree, Index]:
+        """The tree, probabilities as labels, and the place of each of its nodes: T + C of the root.
+
+        A place is that of a tip or clade, as in ``heights``.
+        """
+        n_tips, above = len(self.taxa), self.parents()
+        places: list[int] = []
+        pending = [self.n_branches]
+        below: list[list[int]] = [[] for _ in range(self.n_branches + 1)]
+        order = np.argsort(self.tree.order[0][int(self.is_rooted) :])
+        clade_first = self.tree.order[0][self.tree.first] - self.is_rooted
+        first = np.concatenate((np.arange(n_tips), clade_first))
+        for place in sorted(range(self.n_branches), key=lambda at: order[first[at]]):
+            below[above[place]].append(place)
+        number = np.empty(self.n_branches + 1, np.int32)
+        while pending:
+            place = pending.pop()
+            number[place] = len(places)
+            places.append(place)
+            pending += below[place][::-1]
+        parents = [-1, *(number[above[place]] for place in places[1:])]
+        lengths = np.append(self.branch_lengths(), np.nan)[places]
+        every = [*self.taxa, *(f"{probability:.4g}" for probability in self.probability), ""]
+        labels = tuple(every[place] for place in places)
+        return WrittenTree(np.array(parents, np.int32), lengths, labels), np.array(places)
+
     def labelled_newick(self) -> str:
         """The tree as Newick, its probabilities as labels."""
         notes = [f"{probability:.4g}" for probability in self.probability]
@@ -746,6 +724,31 @@ class SummaryTree(Value, eq=False):
     def taxa(self) -> tuple[str, ...]:
         """Names of the taxa."""
         return self.tree.taxa[int(self.is_rooted) :]
+
+
+def _drawn(posterior: Posterior, tree: SummaryTree, heights_by: str, number: int) -> Float64:
+    """float64 [T + C + 1]: heights of the tips, clades and root that a tree is drawn with."""
+    assert tree.root_height is not None
+    every = [*tree.heights, tree.root_height]
+    if heights_by == "mean":
+        return np.array([moments.mean for moments in every])
+    drawn = np.array([moments.median for moments in every])
+    n_tips, known = len(tree.taxa), posterior.heights
+    if heights_by == "keep":
+        if number < 0:
+            raise InputError("--heights keep: only a sampled tree has heights of its own")
+        place = posterior.splits.bounds[number] + np.searchsorted(
+            posterior.splits_of(number), posterior.find(bits_of_tree(tree.tree))
+        )
+        return np.concatenate((known.tips[number], known.clades[place], known.root[[number]]))
+    if heights_by == "common":
+        trees = posterior.sampled
+        gaps = gap_heights(trees, posterior.splits, known)
+        inside = members(bits_of_tree(tree.tree), len(trees.taxa))
+        common = [common_heights(trees, gaps, row).mean() for row in inside]
+        tips = [moments.mean for moments in tree.heights[:n_tips]]
+        return np.array([*tips, *common, tree.root_height.mean])
+    return drawn
 
 
 def _verdicts(posterior: Posterior) -> Iterable[Verdict]:

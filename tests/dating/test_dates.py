@@ -4,7 +4,15 @@ import math
 
 import pytest
 
-from mltree.dating.dates import ANY, calibrations_of, dates_of, iso_of, read_date, year_of
+from mltree.dating.dates import (
+    ANY,
+    calibration_rows,
+    dates_of,
+    iso_of,
+    read_date,
+    span_of,
+    year_of,
+)
 from mltree.system.errors import InputError
 
 
@@ -59,7 +67,7 @@ def test_tables(tmp_path):
     table.write_text("3\na 10\nmrca(a,b) b(1,2)\nb 12\n")  # LSD's
     found = dates_of(str(table), ["a", "b"])
     assert found.tips == {"a": (10.0, 10.0), "b": (12.0, 12.0)}
-    assert found.calibrations == [(("a", "b"), (1.0, 2.0))]
+    assert [(one.taxa, span_of(one)) for one in found.calibrations] == [(("a", "b"), (1.0, 2.0))]
     table.write_text("name,age\na,10\nb,[2:3]\n")
     (tmp_path / "dates.csv").write_text(table.read_text())
     found = dates_of(str(tmp_path / "dates.csv"), ["a", "b"])
@@ -69,11 +77,36 @@ def test_tables(tmp_path):
 def test_calibrations(tmp_path):
     file = tmp_path / "calibrations"
     file.write_text("# known\na,b\t[1,2]\nmrca(c,d) 5\n")
-    found = calibrations_of(str(file), ages=True)
+    rows = calibration_rows(str(file))
+    found = [(row.taxa, span_of(row, ages=True)) for row in rows]
     assert found == [(("a", "b"), (-2.0, -1.0)), (("c", "d"), (-5.0, -5.0))]
     file.write_text("# nothing\n")
     with pytest.raises(InputError, match="no calibration in it"):
-        calibrations_of(str(file), ages=True)
+        calibration_rows(str(file))
+
+
+def test_words_and_names_of_calibrations(tmp_path):
+    file = tmp_path / "calibrations"
+    lines = [
+        "root\ta,b\tNormal(3, 1)\tmonophyletic, stem",
+        "a, b\t2 + Exponential(mean=1)\tcrown",
+        "c,d\tmonophyletic",
+        "mrca(c,d) LogNormal(1, 0.5) mono stem",
+        "pair\tc,e\t?\tmonophyletic",
+    ]
+    file.write_text("\n".join(lines))
+    rows = [row[:5] for row in calibration_rows(str(file))]
+    assert rows == [
+        ("root", ("a", "b"), "Normal(3, 1)", True, True),
+        ("a,b", ("a", "b"), "2 + Exponential(mean=1)", False, False),
+        ("c,d", ("c", "d"), "", False, True),
+        ("c,d", ("c", "d"), "LogNormal(1, 0.5)", True, True),
+        ("pair", ("c", "e"), "", False, True),
+    ]
+    for broken in ("a,b\tstem", "a,b\t[1,2]\tstem crown", "stem"):
+        file.write_text(broken)
+        with pytest.raises(InputError):
+            calibration_rows(str(file))
 
 
 @pytest.mark.parametrize(

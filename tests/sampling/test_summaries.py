@@ -8,13 +8,12 @@ from dataclasses import replace
 import numpy as np
 import pytest
 
+from mltree.sampling.sampled_trees import with_root, without_root
 from mltree.sampling.summaries import (
     Moments,
     Posterior,
     RunSamples,
     SummaryTree,
-    with_root,
-    without_root,
 )
 from mltree.supports.consensus import Consensus
 from mltree.system.errors import InputError

@@ -145,7 +145,9 @@ class Sweeps(TableStage):
         return int((each * (OPERATIONS_A_NODE + of_regrafts)).sum())
 
 
-class _EdgeSums(NamedTuple):
+class EdgeSums(NamedTuple):
+    """The lnL at a branch, and its derivatives in the length."""
+
     lnl: float
     slope: float
     curve: float
@@ -170,15 +172,19 @@ class Replica:
 
     def __init__(self, state: ReferenceState, chain: Row) -> None:
         self._state, self._chain = state, chain
-        end = chain.state + chain_words(chain.tips)
-        self.words = state.lengths[chain.state : end]
-        self.tree = ChainTree(self.words)
+        self._read()
         self._heat = float(self.words[Chain.HEAT])
         self._sweep = int(self.words[Chain.SWEEP])
         self.lnl = float(self.words[Chain.LNL])
         self._model, self._weights = chain.model, chain.weights
         self._up: dict[int, list[ScaledCla]] = {}
         self._down: dict[int, list[ScaledCla]] = {}
+
+    def _read(self) -> None:
+        """Take the views of the chain's words."""
+        start = self._chain.state
+        self.words = self._state.lengths[start : start + chain_words(self._chain.tips)]
+        self.tree = ChainTree(self.words)
 
     def sweep(self, regrafts: int) -> None:
         """All moves of a sweep."""
@@ -191,11 +197,10 @@ class Replica:
     def finish(self) -> None:
         """Leave the lnL and the number of sweeps in the chain's words, and what probes find."""
         self.words[Chain.LNL], self.words[Chain.SWEEP] = self.lnl, self._sweep
-        chain, top = self._chain, int(self.tree.left[0])
+        chain = self._chain
         for number in range(chain.probes):
             self._weights = chain.probe + number
-            lnl = self._at_edge(top, float(self.tree.lengths[top])).lnl
-            self._state.lengths[chain.log + number] = lnl
+            self._state.lengths[chain.log + number] = self.whole_lnl()
 
     # Likelihoods of the patterns.
 
@@ -246,17 +251,22 @@ class Replica:
             lnl += float(self._state.add_up(self._weights, of_patterns))
         return lnl
 
-    def _at_edge(self, v: int, length: float) -> _EdgeSums:
+    def _at_edge(self, v: int, length: float) -> EdgeSums:
         """The lnL and its derivatives in the length of the branch above v."""
+        return self._sums_across(self._below(v)[0], self._above(v)[0], length)
+
+    def _sums_across(
+        self, below: list[ScaledCla], above: list[ScaledCla], length: float
+    ) -> EdgeSums:
+        """The lnL and its derivatives in the length of a branch between two sides."""
         sums = np.zeros(3)
-        below, above = self._below(v)[0], self._above(v)[0]
         for part, a, b in zip(self._parts(), below, above, strict=True):
             self._state.part = part
             p, _ = matrices_of(self._state, self._model, length)
             seen = ScaledCla(np.einsum("lkij,lkj->lki", p, b.values), b.counts)
             of_patterns = lnl_and_slopes(self._state.model(self._model), a, seen)
             sums += self._state.add_up(self._weights, of_patterns.T)
-        return _EdgeSums(*sums.tolist())
+        return EdgeSums(*sums.tolist())
 
     def whole_lnl(self) -> float:
         """Compute what is below every node, and the lnL across the branch of tip 0."""
@@ -334,7 +344,7 @@ class Replica:
                 self.whole_lnl()
         self._count(Move.SCALE, taken)
 
-    def _fitted(self, v: int, t: float, total: float, at: _EdgeSums) -> _Gamma:
+    def _fitted(self, v: int, t: float, total: float, at: EdgeSums) -> _Gamma:
         k, power = self._shape(v), float(self.words[Chain.POWER])
         slope = self._heat * at.slope + k / t + power / total - float(self.words[Chain.RATE])
         curve = self._heat * at.curve - k / t**2 - power / total**2

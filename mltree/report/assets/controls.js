@@ -2,9 +2,9 @@
 // The buttons around a tree: layouts, supports, roots, search, files; and the menu of a node.
 
 function startPage() {
-  const { newick, name, supports } = JSON.parse(document.getElementById("tree-data").textContent);
+  const { newick, name, supports, unit } = JSON.parse(document.getElementById("tree-data").textContent);
   const frame = document.getElementById("frame");
-  const view = new View(frame, readNewick(newick));
+  const view = new View(frame, readNewick(newick), unit);
   const tools = document.getElementById("tools");
   const status = document.getElementById("status");
   const menu = new Menu(document.getElementById("menu"), view, redraw);

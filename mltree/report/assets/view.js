@@ -75,8 +75,9 @@ function boxOf(x, y, content, size, anchor = "start", degrees = 0) {
 }
 
 class View {
-  constructor(frame, root) {
+  constructor(frame, root, unitName) {
     this.frame = frame;
+    this.unitName = unitName; // of branch lengths
     this.root = this.whole = root;
     this.column = columnsOf(root) - 1; // of several supports, the one that colours show
     this.isPercent = hasPercentages(root, this.column);
@@ -417,7 +418,7 @@ class View {
     const length = niceLength(120 / pixels);
     const [x, y, end] = [PAD, this.height - 12, PAD + length * pixels];
     const bar = `<path class="scale" d="M${x} ${y - 4}V${y + 4}M${x} ${y}H${end}M${end} ${y - 4}V${y + 4}"/>`;
-    return bar + text(end + 6, y, `${Number(length.toPrecision(2))} substitutions per site`, 11, "unit");
+    return bar + text(end + 6, y, `${Number(length.toPrecision(2))} ${this.unitName}`, 11, "unit");
   }
 
   // The node that a point means, or null.

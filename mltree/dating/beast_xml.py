@@ -1,0 +1,733 @@
+"""BEAST's XML, as BEAUti writes it: alignment, parts, dates, clock, tree prior and calibrations.
+
+BEAST 2's is read whole, and said in one sentence each what is not taken over. Of BEAST X's only
+alignment and dates are. The files are no program here: no entity is expanded, nothing is loaded.
+"""
+
+from __future__ import annotations
+
+import math
+import re
+from collections.abc import Iterator, Mapping, Sequence
+from copy import deepcopy
+from dataclasses import field
+from datetime import datetime
+from io import BytesIO
+from typing import TypeAlias
+from xml.etree import ElementTree
+
+from mltree.data.alignments import MemoryAlignment
+from mltree.data.source import unpacked
+from mltree.dating.dates import year_of
+from mltree.system.errors import InputError
+from mltree.system.values import Value
+
+DEEPEST, MOST_COPIES = 100, 10_000
+"""Levels of elements, and copies that plates may make."""
+
+Element: TypeAlias = "ElementTree.Element[str]"
+
+
+class BeastAnalysis(Value):
+    """An analysis of BEAST as data and options of ``mltree sample``."""
+
+    alignment: MemoryAlignment
+    data_type: str
+    """BEAST's word: ``nucleotide``, ``aminoacid``, ``binary``, ..."""
+    partitions: str
+    """Parts in RAxML's format, a line each; empty for a single part."""
+    dates: dict[str, str]
+    """Dates of tips, or ages, as ``--dates`` has them; empty without."""
+    are_ages: bool
+    calibrations: tuple[str, ...]
+    """Lines of a table for ``--calibrate``."""
+    options: dict[str, str]
+    """By the names of ``mltree sample``: ``model``, ``clock``, ``tree_prior``, ..."""
+    priors: dict[str, str] = field(default_factory=dict)
+    """Distributions of BEAST's parameters, by the role that a parameter has: ``kappa``, ..."""
+    ignored: tuple[str, ...] = ()
+    """A sentence on each thing that is not taken over."""
+
+
+def is_beast_xml(start: bytes) -> bool:
+    """True for the beginning of a file that has BEAST's root element."""
+    text = re.sub(rb"<!--.*?-->|<\?.*?\?>", b"", start.lstrip(b"\xef\xbb\xbf"), flags=re.DOTALL)
+    return re.match(rb"\s*<(\w+:)?beast\b", text) is not None
+
+
+def read_beast_xml(path: str) -> BeastAnalysis:
+    """The analysis of a file.
+
+    Raises:
+        InputError: it is no XML of BEAST, has no alignment, or a document type, whose entities
+            could be anything.
+    """
+    root = _root(path)
+    if root.tag != "beast":
+        raise InputError(f"not BEAST's XML: its root is <{root.tag}>", file=path)
+    if root.find("taxa") is not None and root.find(".//sequence/taxon") is not None:
+        return _of_beast_x(root, path)
+    return _Analysis(root, path).read()
+
+
+def _root(path: str) -> Element:
+    data = unpacked(path)
+    if data[:2] in (b"\xff\xfe", b"\xfe\xff"):
+        data = re.sub(r"^<\?xml.*?\?>", "", data.decode("utf-16", "replace")).encode()
+    bare = re.sub(rb"<!--.*?-->", b"", data, flags=re.DOTALL)
+    if re.search(rb"<!\s*(DOCTYPE|ENTITY)", bare, re.IGNORECASE) or b"\0" in bare[:100]:
+        raise InputError("XML with a document type or entities is not read", file=path)
+    depth = 0
+    root: Element | None = None
+    try:
+        for event, element in ElementTree.iterparse(BytesIO(data), events=("start", "end")):
+            depth += 1 if event == "start" else -1
+            if "}" in element.tag:
+                element.tag = element.tag.rpartition("}")[2]
+            root = element if root is None else root
+            if depth > DEEPEST:
+                raise InputError(f"elements nested deeper than {DEEPEST}", file=path)
+    except (ElementTree.ParseError, LookupError, ValueError) as error:
+        line = getattr(error, "position", (None,))[0]
+        raise InputError(f"broken XML: {error}", file=path, line=line) from None
+    if root is None:
+        raise InputError("broken XML: nothing in it", file=path)
+    return root
+
+
+# BEAST 2.
+
+_DNA = {
+    "JukesCantor": "JC", "HKY": "HKY", "TN93": "TN93", "GTR": "GTR", "SYM": "SYM", "TVM": "TVM",
+    "TIM": "TIM1", "K80": "K80", "F81": "F81",
+}  # fmt: skip
+_PROTEIN = {
+    "JTT": "JTT", "WAG": "WAG", "LG": "LG", "Blosum62": "BLOSUM62", "Dayhoff": "DAYHOFF",
+    "CPREV": "CPREV", "MTREV": "MTREV",
+}  # fmt: skip
+_WITHOUT_FREQUENCIES = {"JC", "K80", "SYM"}
+_DATE_TRAITS = {"date", "date-forward", "date-backward", "age"}
+_CONTAINERS = {"CompoundDistribution", "likelihood", "prior", "posterior"}
+
+
+class _Analysis:
+    """The elements of BEAST 2's file, by their identifiers, and what is said of them."""
+
+    def __init__(self, root: Element, path: str) -> None:
+        self.path = path
+        self.ignored: list[str] = []
+        _expand_plates(root, path)
+        self.root = root
+        self.names = {str(one.get("name")): (one.text or "").strip() for one in root.iter("map")}
+        self.by_id = {str(one.get("id")): one for one in root.iter() if one.get("id")}
+        self.parent = {child: above for above in root.iter() for child in above}
+        self.estimated = self._estimated()
+        self.priors: dict[str, str] = {}
+        self.roles: dict[str, str] = {}
+        """Role of each parameter, by its identifier."""
+
+    # Elements.
+
+    def spec(self, element: Element | None) -> str:
+        """The class of an element, without its package."""
+        if element is None:
+            return ""
+        element = self.resolved(element)
+        named = element.get("spec") or self.names.get(element.tag) or element.tag
+        return str(named).rpartition(".")[2]
+
+    def resolved(self, element: Element) -> Element:
+        """The element that a reference means."""
+        for _ in range(DEEPEST):
+            reference = element.get("idref")
+            if reference is None or reference not in self.by_id:
+                break
+            element = self.by_id[reference]
+        return element
+
+    def inputs(self, element: Element, name: str) -> list[Element]:
+        """The elements that stand for an input of an element."""
+        element = self.resolved(element)
+        found = [
+            self.resolved(child) for child in element
+            if (child.get("name") or child.tag) == name and child.get("id") != name + "s"
+        ]  # fmt: skip
+        reference = element.get(name, "")
+        if reference.startswith("@") and reference[1:] in self.by_id:
+            found.append(self.resolved(self.by_id[reference[1:]]))
+        return found
+
+    def input(self, element: Element | None, *names: str) -> Element | None:
+        """The first element that stands for one of some inputs."""
+        for name in names if element is not None else ():
+            if found := self.inputs(element, name):  # type: ignore[arg-type]
+                return found[0]
+        return None
+
+    def value(self, element: Element | None, *names: str, default: str = "") -> str:
+        """The text of an input, its own or that of a parameter; ``default`` without."""
+        for name in names if element is not None else ():
+            assert element is not None
+            element = self.resolved(element)
+            text = element.get(name)
+            if text is not None and not text.startswith("@"):
+                return text.strip()
+            if (child := self.input(element, name)) is not None:
+                return (child.get("value") or child.text or "").strip()
+        return default
+
+    def number(self, element: Element | None, *names: str, default: float) -> float:
+        """The first number of an input."""
+        text = self.value(element, *names)
+        try:
+            return float(text.split()[0]) if text else default
+        except ValueError:
+            self.ignored.append(f"{names[0]} is no number: {text[:30]}.")
+            return default
+
+    def _estimated(self) -> set[str]:
+        """Identifiers of what the chain changes: nodes of its state, else those of operators."""
+        states = [one for one in self.root.iter() if self.spec(one) in ("state", "State")]
+        changed = [self.resolved(child) for state in states for child in state]
+        if not states:
+            for operator in self.root.iter("operator"):
+                named = [text[1:] for text in operator.attrib.values() if text.startswith("@")]
+                changed += [self.by_id[name] for name in named if name in self.by_id]
+                changed += [self.resolved(child) for child in operator]
+        return {
+            str(node.get("id")) for node in changed
+            if node.get("id") and node.get("estimate", "true").lower() != "false"
+        }  # fmt: skip
+
+    def is_estimated(self, element: Element | None) -> bool:
+        """True for a parameter that the chain changes."""
+        return element is not None and element.get("id") in self.estimated
+
+    def own(self) -> Iterator[Element]:
+        """All elements that are no references to others."""
+        return (one for one in self.root.iter() if one.get("idref") is None)
+
+    def name_of(self, element: Element) -> str:
+        """The identifier of an element, or else its class."""
+        return str(element.get("id") or self.spec(element))
+
+    # The analysis.
+
+    def read(self) -> BeastAnalysis:
+        """Read the file. Raises: InputError."""
+        kinds = ("TreeLikelihood", "ThreadedTreeLikelihood")
+        likelihoods = [one for one in self.own() if self.spec(one) in kinds]
+        if not likelihoods:
+            raise InputError("no likelihood of a tree in it: nothing to sample", file=self.path)
+        tree = self.input(likelihoods[0], "tree")
+        same = [one for one in likelihoods if self.input(one, "tree") is tree]
+        if len(same) < len(likelihoods):
+            left = len(likelihoods) - len(same)
+            self.ignored.append(f"{left} of {len(likelihoods)} parts have other trees: left out.")
+        alignment, data_type, parts = self._data(same)
+        is_whole = len(parts) == 1 and parts[0].endswith(f"= 1-{len(alignment.rows[0])}")
+        options = {"model": parts[0].partition(",")[0]} if is_whole else {}
+        options |= self._clock(same)
+        options |= self._tree_prior(tree)
+        dates, are_ages = self._dates(tree)
+        has_dates = bool(dates)
+        calibrations = tuple(self._calibrations(dates, are_ages))
+        if dates and not has_dates:  # heights of some tips have intervals
+            dates, are_ages = {**dict.fromkeys(alignment.names, "0"), **dates}, True
+        priors = self.priors | dict(self._priors())
+        self._tell_of_the_run()
+        text = "" if is_whole else "".join(f"{part}\n" for part in parts)
+        ignored = tuple(dict.fromkeys(self.ignored))
+        return BeastAnalysis(
+            alignment, data_type, text, dates, are_ages, calibrations, options, priors, ignored
+        )
+
+    # Sequences and parts.
+
+    def _data(self, likelihoods: Sequence[Element]) -> tuple[MemoryAlignment, str, list[str]]:
+        """The alignment, the data type of its first part, and its parts as RAxML has them."""
+        rows: dict[str, str] = {}
+        places: dict[str, tuple[int, int]] = {}
+        types: dict[str, str] = {}
+        parts = []
+        for likelihood in likelihoods:
+            data = self.input(likelihood, "data")
+            if data is None:
+                raise InputError("a likelihood without data", file=self.path)
+            filters, whole = "", data
+            if self.spec(data) == "FilteredAlignment":
+                filters, inner = self.value(data, "filter"), self.input(data, "data")
+                whole = data if inner is None else inner
+            name = self.name_of(whole)
+            if name not in places:
+                start = max(map(len, rows.values()), default=0)
+                _append(rows, dict(self._sequences(whole)), self.path)
+                places[name] = start, max(map(len, rows.values()))
+                types[name] = self.value(whole, "dataType", default="nucleotide").lower()
+            model = self._model(likelihood, types[name])
+            part = re.sub(r"[^\w.-]+", "_", self.name_of(data))
+            parts.append(f"{model}, {part} = {self._sites(filters, *places[name])}")
+        models = [self.input(self.input(one, "siteModel"), "substModel") for one in likelihoods]
+        if len({id(model) for model in models}) < len(models):
+            self.ignored.append("Parts share a substitution model in it: here each has its own.")
+        if len(set(types.values())) > 1:
+            several = ", ".join(sorted(set(types.values())))
+            self.ignored.append(f"Parts are of several data types: {several}.")
+        return _in_memory(rows, self.path), next(iter(types.values())), parts
+
+    def _sequences(self, data: Element) -> Iterator[tuple[str, str]]:
+        """Names and sequences of an alignment."""
+        found = False
+        for one in self.resolved(data):
+            sequence = self.resolved(one)
+            if sequence.get("taxon") is None and self.input(sequence, "taxon") is None:
+                continue
+            if one.tag not in ("sequence", "input") and self.spec(sequence) != "Sequence":
+                continue
+            taxon = self.input(sequence, "taxon")
+            name = sequence.get("taxon", "") if taxon is None else self.name_of(taxon)
+            text = sequence.get("value") or "".join(sequence.itertext())
+            if sequence.get("uncertain", "").lower() == "true":
+                problem = "probabilities of characters (uncertain sequences) are not read"
+                raise InputError(problem, file=self.path)
+            found = True
+            yield name, "".join(text.split())
+        if not found:
+            problem = f"the alignment {self.name_of(data)} has no sequences in it"
+            raise InputError(problem, file=self.path, hint="simulated data are not read")
+
+    def _sites(self, filters: str, start: int, end: int) -> str:
+        """A filter of BEAST, ``1::3,2::3``, as RAxML has sites."""
+        if not filters:
+            return f"{start + 1}-{end}"
+        parts = []
+        for text in filters.split(","):
+            matched = _FILTER.fullmatch(text.strip())
+            if matched is None:
+                raise InputError(f"filter of sites {text!r} is not understood", file=self.path)
+            first = int(matched["first"] or 1)
+            only = matched["range"] is None
+            last = first if only else min(int(matched["last"] or end - start), end - start)
+            step = f"\\{matched['step']}" if matched["step"] not in (None, "1") else ""
+            parts.append(f"{start + first}-{start + last}{step}")
+        return ", ".join(parts)
+
+    # Models.
+
+    def _model(self, likelihood: Element, data_type: str) -> str:
+        """The substitution model in RAxML-NG's grammar."""
+        site = self.input(likelihood, "siteModel")
+        of = self.input(site, "substModel")
+        kind = self.spec(of)
+        known = {**_DNA, **_PROTEIN, "GeneralSubstitutionModel": "GTR", "BinaryCovarion": "BIN"}
+        name = known.get(kind)
+        if name is None:
+            name = "LG" if data_type == "aminoacid" else "BIN" if data_type == "binary" else "GTR"
+            self.ignored.append(f"The substitution model {kind or 'of an unknown kind'} is not "
+                                f"known here: {name} is used.")  # fmt: skip
+        for role, inputs in (("kappa", ("kappa", "kappa1", "kappa2")),
+                             ("exchangeabilities", ("rates", "rateAC", "rateAG", "rateAT",
+                                                    "rateCG", "rateCT", "rateGT"))):  # fmt: skip
+            for one in inputs:
+                self._note_role(self.input(of, one), role)
+        return name + self._frequencies(of, name) + self._site_rates(site)
+
+    def _note_role(self, parameter: Element | None, role: str) -> None:
+        if parameter is not None and parameter.get("id"):
+            self.roles.setdefault(str(parameter.get("id")), role)
+
+    def _frequencies(self, of: Element | None, name: str) -> str:
+        given = self.input(of, "frequencies")
+        if given is None or name in _WITHOUT_FREQUENCIES:
+            return ""
+        values = self.input(given, "frequencies")
+        self._note_role(values, "frequencies")
+        if values is None:
+            return "+FC" if self.input(given, "data") is not None else ""
+        if self.is_estimated(values):
+            return "+FO"
+        numbers = (values.get("value") or values.text or "").split()
+        if len(set(numbers)) <= 1:
+            return "+FE"
+        return f"+FU{{{'/'.join(numbers)}}}"
+
+    def _site_rates(self, site: Element | None) -> str:
+        text = ""
+        categories = int(self.number(site, "gammaCategoryCount", default=1))
+        shape, share = self.input(site, "shape"), self.input(site, "proportionInvariant")
+        self._note_role(shape, "alpha")
+        self._note_role(share, "p_invariant")
+        self._note_role(self.input(site, "mutationRate"), "part_rates")
+        if categories > 1:
+            fixed = self.value(site, "shape")
+            is_open = self.is_estimated(shape) or not fixed
+            text += f"+G{categories}" + ("" if is_open else f"{{{fixed}}}")
+        invariable = self.number(site, "proportionInvariant", default=0.0)
+        if self.is_estimated(share):
+            text += "+I"
+        elif invariable > 0.0:
+            text += f"+I{{{invariable:g}}}"
+        return text
+
+    # The clock.
+
+    def _clock(self, likelihoods: Sequence[Element]) -> dict[str, str]:
+        models = [self.input(one, "branchRateModel") for one in likelihoods]
+        known = [one for one in models if one is not None]
+        if not known:
+            self.priors["clock_rate"] = "Fixed(1)"
+            return {"clock": "strict"}
+        if any(one is not known[0] for one in known):
+            self.ignored.append("Parts have clocks of their own: the first one is used for all.")
+        clock, kind = known[0], self.spec(known[0])
+        options = {"clock": "strict"}
+        rate = self.input(clock, "clock.rate", "clockRate")
+        self._note_role(rate, "clock_rate")
+        if kind in ("UCRelaxedClockModel", "UCRelaxedClockModelORC", "OptimisedRelaxedClock"):
+            options = {"clock": self._relaxed(clock)}
+        elif kind != "StrictClockModel":
+            self.ignored.append(f"The clock {kind} is not known here: a strict one is used.")
+        if not self.is_estimated(rate):
+            fixed = self.number(clock, "clock.rate", "clockRate", default=1.0)
+            self.priors["clock_rate"] = f"Fixed({fixed:.10g})"
+        return options
+
+    def _relaxed(self, clock: Element) -> str:
+        distribution = self.input(clock, "distr")
+        kind = self.spec(distribution)
+        self._note_role(self.input(distribution, "S", "sigma"), "clock_spread")
+        mean = self.input(distribution, "M")
+        if self.is_estimated(mean):
+            self._note_role(mean, "clock_rate")
+        if kind in ("LogNormalDistributionModel", "LogNormal"):
+            return "ucln"
+        if kind == "Gamma":
+            return "ucgd"
+        self.ignored.append(f"Rates of branches are {kind} distributed: log-normal ones are used.")
+        return "ucln"
+
+    # The prior of the tree.
+
+    def _tree_prior(self, tree: Element | None) -> dict[str, str]:
+        for one in self.own():
+            kind = self.spec(one)
+            if kind not in _TREE_PRIORS:
+                continue
+            if (own := self.input(one, "tree")) is None:
+                own = self.input(self.input(one, "treeIntervals"), "tree")
+            if own is not None and own is not tree:
+                continue
+            return self._of_tree_prior(one, kind)
+        self.ignored.append("No prior of the tree is known here: the default is used.")
+        return {}
+
+    def _of_tree_prior(self, one: Element, kind: str) -> dict[str, str]:
+        if kind == "Coalescent":
+            population = self.input(one, "populationModel")
+            model = self.spec(population)
+            self._note_role(self.input(population, "popSize"), "population_size")
+            self._note_role(self.input(population, "growthRate"), "growth_rate")
+            if model == "ExponentialGrowth":
+                return {"tree_prior": "expgrowth"}
+            if model != "ConstantPopulation":
+                self.ignored.append(f"Population size {model} is not known here: it is constant.")
+            return {"tree_prior": "coalescent"}
+        if kind == "BayesianSkyline":
+            self.ignored.append("The Bayesian skyline is not known here: a skygrid is used.")
+            return {"tree_prior": "skygrid"}
+        if kind in ("YuleModel", "CalibratedYuleModel"):
+            self._note_role(self.input(one, "birthDiffRate", "birthRate"), "birth_rate")
+            if kind == "CalibratedYuleModel":
+                self.ignored.append("The calibrated Yule prior is not corrected for calibrations.")
+            return {"tree_prior": "yule"}
+        self._note_role(self.input(one, "birthDiffRate"), "birth_rate")
+        self._note_role(self.input(one, "relativeDeathRate"), "relative_death")
+        sampled = self.number(one, "sampleProbability", default=1.0)
+        if sampled != 1.0:
+            self.priors["sampling_fraction"] = f"Fixed({sampled:.10g})"
+        return {"tree_prior": "bd"}
+
+    # Dates and calibrations.
+
+    def _dates(self, tree: Element | None) -> tuple[dict[str, str], bool]:
+        dates: dict[str, str] = {}
+        are_ages = False
+        traits = [] if tree is None else self.inputs(tree, "trait")
+        traits += [one for one in self.own() if self.spec(one) == "TraitSet" and one not in traits]
+        for trait in traits:
+            kind = self.value(trait, "traitname", default="date")
+            if kind not in _DATE_TRAITS:
+                self.ignored.append(f"The trait {kind} of the tips is not taken over.")
+                continue
+            text = trait.get("value") or trait.text or ""
+            form = self.value(trait, "dateFormat")
+            are_ages = kind in ("date-backward", "age")
+            for pair in filter(str.strip, text.split(",")):
+                name, equals, date = (word.strip() for word in pair.partition("="))
+                if not equals or not date:
+                    raise InputError(f"a date is {pair.strip()!r}, not name=date", file=self.path)
+                dates[name] = self._date(date, form, name)
+            break
+        if len(set(dates.values())) == 1:
+            self.ignored.append("All tips have the same date.")
+            dates = {}
+        return dates, are_ages
+
+    def _date(self, text: str, form: str, name: str) -> str:
+        """A date as a decimal year where it has a form, ``dd/M/yyyy``."""
+        if not form:
+            return text
+        parts = ("yyyy", "%Y"), ("MM", "%m"), ("M", "%m"), ("dd", "%d"), ("d", "%d"), ("yy", "%y")
+        pattern, rest = "", form
+        while rest:
+            found = next(((len(k), p) for k, p in parts if rest.startswith(k)), (1, rest[0]))
+            pattern, rest = pattern + found[1], rest[found[0] :]
+        try:
+            day = datetime.strptime(text, pattern).date()
+        except ValueError:
+            raise InputError(f"date of {name}: {text!r} is not {form}", file=self.path) from None
+        return repr(round(year_of(day), 9))
+
+    def _calibrations(self, dates: dict[str, str], are_ages: bool) -> Iterator[str]:
+        """Lines of a table of calibrations; intervals of tips' dates go to ``dates``."""
+        for one in self.own():
+            if self.spec(one) != "MRCAPrior":
+                continue
+            taxa = self._taxa(self.input(one, "taxonset"))
+            name = self.name_of(one)
+            given = self.input(one, "distr")
+            is_forward = bool(dates) and not are_ages
+            text = "" if given is None else self._distribution(given, name, is_forward)
+            if text is None or not taxa:
+                continue
+            is_stem = self.value(one, "useOriginate").lower() == "true"
+            if self.value(one, "tipsonly").lower() == "true" or (len(taxa) == 1 and not is_stem):
+                self._tip_interval(taxa, text, dates, name)
+                continue
+            is_group = self.value(one, "monophyletic").lower() == "true"
+            words = ", ".join(["stem"] * is_stem + ["monophyletic"] * is_group)
+            if text or is_group:
+                cells = (name, ",".join(taxa), text or "?", words)
+                yield "\t".join(re.sub(r"[\t\n\r]", " ", cell) for cell in cells).rstrip("\t")
+
+    def _tip_interval(
+        self, taxa: Sequence[str], text: str, dates: dict[str, str], name: str
+    ) -> None:
+        """Take the interval of tips' dates over, if it is one."""
+        uniform = re.fullmatch(r"Uniform\(([^,]+), ([^)]+)\)", text)
+        if uniform is None:
+            self.ignored.append(f"{name}: {text or 'monophyly'} of tips' dates is not taken over.")
+            return
+        for taxon in taxa:
+            dates[taxon] = f"[{uniform[1]},{uniform[2]}]"
+
+    def _taxa(self, group: Element | None, depth: int = 0) -> list[str]:
+        """Names of the taxa of a set. Raises: InputError: it is in itself."""
+        if group is None:
+            return []
+        if depth > DEEPEST:
+            raise InputError("a set of taxa that is in itself", file=self.path)
+        found = []
+        for child in group:
+            taxon = self.resolved(child)
+            if self.spec(taxon) == "TaxonSet":
+                found += self._taxa(taxon, depth + 1)
+            elif child.tag == "taxon" or self.spec(taxon) == "Taxon":
+                found.append(str(taxon.get("id") or child.get("idref")))
+        data = self.input(group, "alignment")
+        return found or ([name for name, _ in self._sequences(data)] if data is not None else [])
+
+    # Priors.
+
+    def _distribution(self, given: Element, name: str, is_forward: bool = False) -> str | None:
+        """A distribution as a text; None, with a sentence, where it is not known here."""
+        kind = self.spec(given)
+        offset = self.number(given, "offset", default=0.0)
+        infinite = math.inf
+        if kind == "Uniform":
+            low = self._bound(given, "lower", 0.0) + offset
+            high = self._bound(given, "upper", 1.0 if not is_forward else infinite) + offset
+            if math.isfinite(high - low):
+                return f"Uniform({low:.10g}, {high:.10g})"
+            has_low = math.isfinite(low) and (low > 0 or is_forward)
+            return f"l({low:.10g})" if has_low else f"u({high:.10g})" if high < infinite else ""
+        if kind == "Normal":
+            mean = self.number(given, "mean", default=0.0) + offset
+            deviation = self.number(given, "sigma", default=1.0)
+            if tau := self.value(given, "tau"):
+                deviation = float(tau) ** -0.5
+            return f"Normal({mean:.10g}, {deviation:.10g})"
+        text = self._positive(given, kind)
+        if text is None:
+            self.ignored.append(f"{name}: the distribution {kind} is not taken over.")
+            return None
+        if is_forward:
+            self.ignored.append(f"{name}: {kind} of dates, not of ages, is not taken over.")
+            return None
+        return f"{offset:.10g} + {text}" if offset else text
+
+    def _bound(self, given: Element, name: str, default: float) -> float:
+        text = self.value(given, name).lower()
+        if "infinity" in text:
+            return -math.inf if text.startswith("-") else math.inf
+        return self.number(given, name, default=default)
+
+    def _positive(self, given: Element, kind: str) -> str | None:
+        """A distribution of positive numbers or of proportions; None for another one."""
+
+        def of(name: str, default: float) -> str:
+            return f"{self.number(given, name, default=default):.10g}"
+
+        text: str | None = None
+        if kind in ("LogNormalDistributionModel", "LogNormal"):
+            is_real = self.value(given, "meanInRealSpace").lower() == "true"
+            words = ("real_mean=", "deviation=") if is_real else ("", "")
+            text = f"LogNormal({words[0]}{of('M', 0.0)}, {words[1]}{of('S', 1.0)})"
+        elif kind == "Exponential":
+            text = f"Exponential(mean={of('mean', 1.0)})"
+        elif kind == "Gamma":
+            mode = self.value(given, "mode", default="ShapeScale")
+            which = {"ShapeScale": "scale", "ShapeRate": "rate", "ShapeMean": "mean"}.get(mode)
+            text = which and f"Gamma(shape={of('alpha', 2.0)}, {which}={of('beta', 2.0)})"
+        elif kind == "LaplaceDistribution":
+            text = f"Laplace({of('mu', 0.0)}, {of('scale', 1.0)})"
+        elif kind == "Beta":
+            text = f"Beta({of('alpha', 1.0)}, {of('beta', 1.0)})"
+        elif kind == "Dirichlet":
+            values = self.value(given, "alpha").split()
+            text = f"Dirichlet({values[0]})" if len(set(values)) == 1 else None
+        return text
+
+    def _priors(self) -> Iterator[tuple[str, str]]:
+        """Priors of parameters by their roles."""
+        for one in self.own():
+            if self.spec(one) not in ("Prior", "prior"):
+                continue
+            parameter = self.input(one, "x", "parameter")
+            given = self.input(one, "distr")
+            if given is None:
+                given = next((child for child in one if self.spec(child) != "RealParameter"), None)
+            if parameter is None or given is None or not self.is_estimated(parameter):
+                continue
+            name = str(parameter.get("id"))
+            role = self.roles.get(name)
+            if role is None:
+                self.ignored.append(f"The prior of {name} is not taken over.")
+                continue
+            text = self._distribution(given, name)
+            if role in ("frequencies", "exchangeabilities"):
+                if role == "frequencies" and self.spec(given) == "Uniform":
+                    text = "Dirichlet(1)"
+                if text is not None and not text.startswith("Dirichlet"):
+                    self.ignored.append(f"The prior of {name} is not taken over: {role} have a "
+                                        "Dirichlet distribution here.")  # fmt: skip
+                    text = None
+            if text:
+                yield role, text
+
+    def _tell_of_the_run(self) -> None:
+        """Say what of the chain is not taken over."""
+        run = next(self.root.iter("run"), None)
+        if run is not None:
+            length = f" ({run.get('chainLength')})" if run.get("chainLength") else ""
+            self.ignored.append(
+                f"Operators, loggers, starting values and the chain's length{length} are not taken "
+                "over."
+            )
+            if self.spec(run) != "MCMC":
+                self.ignored.append(f"The run {self.spec(run)} becomes a sample of the posterior.")
+
+
+_TREE_PRIORS = {
+    "Coalescent", "BayesianSkyline", "YuleModel", "CalibratedYuleModel",
+    "BirthDeathGernhard08Model",
+}  # fmt: skip
+_FILTER = re.compile(r"(?P<first>\d*)(?P<range>[-:](?P<last>\d*)(?:[:\\](?P<step>\d+))?)?")
+
+
+def _expand_plates(root: Element, path: str) -> None:
+    """Replace plates by copies of what they hold, with ``$(variable)`` replaced."""
+    copies = 0
+    while (found := next(_plates(root), None)) is not None:
+        above, plate = found
+        variable, values = f"$({plate.get('var')})", (plate.get("range") or "").split(",")
+        place = list(above).index(plate)
+        above.remove(plate)
+        for value in values:
+            for child in plate:
+                copies += 1
+                if copies > MOST_COPIES:
+                    raise InputError(f"plates make more than {MOST_COPIES:,} copies", file=path)
+                copy = deepcopy(child)
+                for one in copy.iter():
+                    for key, text in one.attrib.items():
+                        one.attrib[key] = text.replace(variable, value.strip())
+                    if one.text:
+                        one.text = one.text.replace(variable, value.strip())
+                above.insert(place, copy)
+                place += 1
+
+
+def _plates(root: Element) -> Iterator[tuple[Element, Element]]:
+    for above in root.iter():
+        for child in above:
+            if child.tag == "plate":
+                yield above, child
+
+
+# BEAST X.
+
+
+def _of_beast_x(root: Element, path: str) -> BeastAnalysis:
+    """Alignment and dates of BEAST X's XML."""
+    rows: dict[str, str] = {}
+    types, lines = [], []
+    for alignment in root.iter("alignment"):
+        if alignment.find("sequence") is None:
+            continue
+        start = max(map(len, rows.values()), default=0)
+        _append(rows, dict(_sequences_of_beast_x(alignment)), path)
+        types.append(alignment.get("dataType", "nucleotide"))
+        name = re.sub(r"[^\w.-]+", "_", alignment.get("id", f"part{len(types)}"))
+        word = {"amino-acid": "AA", "binary": "BIN"}.get(types[-1], "DNA")
+        lines.append(f"{word}, {name} = {start + 1}-{max(map(len, rows.values()))}\n")
+    dates: dict[str, str] = {}
+    are_ages = False
+    for taxon in root.iter("taxon"):
+        date = taxon.find("date")
+        if date is not None and date.get("value") and taxon.get("id"):
+            dates[str(taxon.get("id"))] = str(date.get("value"))
+            are_ages = date.get("direction") == "backwards"
+    ignored = "Of BEAST X's XML only alignment and dates are taken over: give models as options."
+    return BeastAnalysis(
+        _in_memory(rows, path), types[0], "".join(lines) if len(lines) > 1 else "", dates,
+        are_ages, (), {}, {}, (ignored,),
+    )  # fmt: skip
+
+
+def _sequences_of_beast_x(alignment: Element) -> Iterator[tuple[str, str]]:
+    for sequence in alignment.iter("sequence"):
+        taxon = sequence.find("taxon")
+        name = "" if taxon is None else taxon.get("idref") or taxon.get("id") or ""
+        yield name, "".join("".join(sequence.itertext()).split())
+
+
+def _append(rows: dict[str, str], more: Mapping[str, str], path: str) -> None:
+    """Put an alignment behind the others; taxa that it or they lack get gaps."""
+    lengths = set(map(len, more.values()))
+    if len(lengths) != 1:
+        raise InputError("sequences of different lengths", file=path)
+    start, (length,) = max(map(len, rows.values()), default=0), lengths
+    for name, row in more.items():
+        rows[name] = rows.get(name, "-" * start) + row
+    for name in set(rows) - set(more):
+        rows[name] += "-" * length
+
+
+def _in_memory(rows: Mapping[str, str], path: str) -> MemoryAlignment:
+    """The alignment. Raises: InputError: a sequence has letters that are no ASCII."""
+    try:
+        encoded = tuple(row.encode("ascii") for row in rows.values())
+    except UnicodeEncodeError:
+        raise InputError("a sequence has letters that are none", file=path) from None
+    return MemoryAlignment(tuple(rows), encoded, path)

@@ -1,0 +1,248 @@
+"""BEAST's XML: what BEAUti writes becomes data and options, and the rest is told."""
+
+import pytest
+
+from mltree.dating.beast_xml import is_beast_xml, read_beast_xml
+from mltree.system.errors import InputError
+
+HEAD = """<?xml version="1.0" encoding="UTF-8" standalone="no"?>
+<!-- made by hand -->
+<beast beautitemplate='Standard' namespace="beast.core:beast.evolution.alignment" version="2.6">
+<data id="dengue" spec="Alignment" name="alignment">
+ <sequence id="s1" spec="Sequence" taxon="a/1999" totalcount="4" value="ACGTACGT-N"/>
+ <sequence id="s2" spec="Sequence" taxon="b 2" totalcount="4" value="ACGAACGTAC"/>
+ <sequence id="s3" spec="Sequence" taxon="c" totalcount="4" value="ACCTACGTAC"/>
+ <sequence id="s4" spec="Sequence" taxon="d" totalcount="4"> ACGTA
+   CGTGC</sequence>
+</data>
+<map name="Uniform" >beast.math.distributions.Uniform</map>
+<map name="LogNormal" >beast.math.distributions.LogNormalDistributionModel</map>
+<map name="prior" >beast.math.distributions.Prior</map>
+"""
+
+BEAUTI = (
+    HEAD
+    + """
+<data id="first" spec="FilteredAlignment" data="@dengue" filter="1::3,2::3"/>
+<data id="third" spec="FilteredAlignment" data="@dengue" filter="3-10:3"/>
+<run id="mcmc" spec="MCMC" chainLength="10000000">
+ <state id="state" spec="State" storeEvery="5000">
+  <tree id="Tree.t:dengue" spec="beast.evolution.tree.Tree" name="stateNode">
+   <trait id="dateTrait" spec="TraitSet" traitname="date" dateFormat="dd/M/yyyy"
+     value="a/1999=01/1/1999,b 2=02/7/2004,c=1/1/2000,d=31/12/2001">
+    <taxa id="TaxonSet.all" spec="TaxonSet"><alignment idref="dengue"/></taxa>
+   </trait>
+   <taxonset idref="TaxonSet.all"/>
+  </tree>
+  <parameter id="kappa" spec="parameter.RealParameter" lower="0.0" name="stateNode">2.0</parameter>
+  <parameter id="shape" spec="parameter.RealParameter" name="stateNode">1.0</parameter>
+  <parameter id="ucldMean" spec="parameter.RealParameter" name="stateNode">1.0</parameter>
+  <parameter id="ucldStdev" spec="parameter.RealParameter" name="stateNode">0.1</parameter>
+  <parameter id="ePopSize" spec="parameter.RealParameter" name="stateNode">0.3</parameter>
+  <parameter id="growthRate" spec="parameter.RealParameter" name="stateNode">3.0E-4</parameter>
+  <parameter id="freqs" spec="RealParameter" dimension="4" name="stateNode">.25</parameter>
+ </state>
+ <distribution id="posterior" spec="util.CompoundDistribution">
+  <distribution id="prior" spec="util.CompoundDistribution">
+   <distribution id="CoalescentExponential" spec="Coalescent">
+    <populationModel id="growth" spec="ExponentialGrowth" growthRate="@growthRate"
+      popSize="@ePopSize"/>
+    <treeIntervals id="intervals" spec="TreeIntervals" tree="@Tree.t:dengue"/>
+   </distribution>
+   <prior id="KappaPrior" name="distribution" x="@kappa">
+    <LogNormal id="LN" name="distr">
+     <parameter id="M" spec="parameter.RealParameter" estimate="false" name="M">1.0</parameter>
+     <parameter id="S" spec="parameter.RealParameter" estimate="false" name="S">1.25</parameter>
+    </LogNormal>
+   </prior>
+   <prior id="MeanPrior" name="distribution" x="@ucldMean">
+    <Uniform id="U" name="distr" upper="0.1"/>
+   </prior>
+   <prior id="StdevPrior" name="distribution" x="@ucldStdev">
+    <Gamma id="G" spec="beast.math.distributions.Gamma" name="distr" alpha="0.5396" beta="0.3819"/>
+   </prior>
+   <prior id="PopPrior" name="distribution" x="@ePopSize">
+    <distr id="OneOnX" spec="beast.math.distributions.OneOnX"/>
+   </prior>
+   <distribution id="group.prior" spec="beast.math.distributions.MRCAPrior" monophyletic="true"
+     tree="@Tree.t:dengue">
+    <taxonset id="group" spec="TaxonSet">
+     <taxon id="a/1999" spec="Taxon"/><taxon id="c" spec="Taxon"/>
+    </taxonset>
+    <distr id="N" spec="beast.math.distributions.Normal" mean="1990" sigma="2.5"/>
+   </distribution>
+   <distribution id="root.prior" spec="beast.math.distributions.MRCAPrior" useOriginate="false"
+     tree="@Tree.t:dengue">
+    <taxonset idref="TaxonSet.all"/>
+    <Uniform id="U2" name="distr" lower="1900" upper="1980"/>
+   </distribution>
+   <distribution id="tip.prior" spec="beast.math.distributions.MRCAPrior" tipsonly="true"
+     tree="@Tree.t:dengue">
+    <taxonset id="tip" spec="TaxonSet"><taxon id="d" spec="Taxon"/></taxonset>
+    <Uniform id="U3" name="distr" lower="2001" upper="2002"/>
+   </distribution>
+   <distribution id="odd.prior" spec="beast.math.distributions.MRCAPrior" tree="@Tree.t:dengue">
+    <taxonset idref="group"/>
+    <LogNormal id="L2" name="distr" M="1" S="2"/>
+   </distribution>
+  </distribution>
+  <distribution id="likelihood" spec="util.CompoundDistribution">
+   <distribution id="l1" spec="ThreadedTreeLikelihood" data="@first" tree="@Tree.t:dengue">
+    <siteModel id="site1" spec="SiteModel" gammaCategoryCount="4" shape="@shape">
+     <substModel id="hky" spec="HKY" kappa="@kappa">
+      <frequencies id="f" spec="Frequencies" frequencies="@freqs"/>
+     </substModel>
+    </siteModel>
+    <branchRateModel id="clock" spec="beast.evolution.branchratemodel.UCRelaxedClockModel"
+      clock.rate="@ucldMean">
+     <LogNormal id="L" name="distr" S="@ucldStdev" meanInRealSpace="true"/>
+    </branchRateModel>
+   </distribution>
+   <distribution id="l3" spec="ThreadedTreeLikelihood" data="@third" tree="@Tree.t:dengue"
+     branchRateModel="@clock">
+    <siteModel id="site3" spec="SiteModel" gammaCategoryCount="1">
+     <parameter id="pinv" estimate="false" name="proportionInvariant">0.2</parameter>
+     <substModel id="jc" spec="JukesCantor"/>
+    </siteModel>
+   </distribution>
+  </distribution>
+ </distribution>
+ <operator id="scaler" spec="ScaleOperator" parameter="@kappa" weight="1.0"/>
+</run>
+</beast>
+"""
+)
+
+
+@pytest.fixture
+def read(tmp_path):
+    """read(text): the analysis of a file."""
+
+    def of(text, name="x.xml"):
+        file = tmp_path / name
+        file.write_bytes(text if isinstance(text, bytes) else text.encode())
+        return read_beast_xml(str(file))
+
+    return of
+
+
+def test_beauti_is_taken_over(read):
+    found = read(BEAUTI)
+    assert found.alignment.names == ("a/1999", "b 2", "c", "d")
+    assert found.alignment.rows[3] == b"ACGTACGTGC"
+    assert found.partitions == ("HKY+FO+G4, first = 1-10\\3, 2-10\\3\nJC+I{0.2}, third = 3-10\\3\n")
+    assert found.options == {"clock": "ucln", "tree_prior": "expgrowth"}
+    assert not found.are_ages
+    dates = {name: found.dates[name] for name in ("a/1999", "c", "d")}
+    assert dates == {"a/1999": "1999.0", "c": "2000.0", "d": "[2001,2002]"}
+    assert float(found.dates["b 2"]) == pytest.approx(2004.5, abs=1e-3)
+    assert found.calibrations == (
+        "group.prior\ta/1999,c\tNormal(1990, 2.5)\tmonophyletic",
+        "root.prior\ta/1999,b 2,c,d\tUniform(1900, 1980)",
+    )
+    assert found.priors == {
+        "kappa": "LogNormal(1, 1.25)",
+        "clock_rate": "Uniform(0, 0.1)",
+        "clock_spread": "Gamma(shape=0.5396, scale=0.3819)",
+    }
+    told = " ".join(found.ignored)
+    for word in ("OneOnX", "odd.prior", "10000000"):
+        assert word in told
+
+
+STRICT = (
+    HEAD
+    + """
+<tree id="tree" spec="beast.evolution.tree.Tree" taxonset="@all">
+ <trait spec="TraitSet" traitname="date-backward" value="a/1999=0, b 2=1.5, c=3, d=0"/>
+ <taxonset id="all" spec="TaxonSet" alignment="@dengue"/>
+</tree>
+<run id="mcmc" spec="MCMC">
+ <state><stateNode idref="tree"/></state>
+ <distribution id="prior" spec="CompoundDistribution">
+  <distribution spec="BirthDeathGernhard08Model" tree="@tree" sampleProbability="0.3"/>
+  <distribution id="p" spec="MRCAPrior" tree="@tree" useOriginate="true">
+   <taxonset spec="TaxonSet"><taxon id="c"/><taxon idref="d"/></taxonset>
+   <distr spec="Exponential" mean="4" offset="3.5"/>
+  </distribution>
+ </distribution>
+ <distribution spec="TreeLikelihood" data="@dengue" tree="@tree">
+  <siteModel spec="SiteModel"><substModel spec="GTR">
+   <frequencies spec="Frequencies" data="@dengue"/></substModel></siteModel>
+  <branchRateModel spec="StrictClockModel" clock.rate="0.02"/>
+ </distribution>
+</run></beast>"""
+)
+
+
+def test_ages_and_fixed_rates(read):
+    found = read(STRICT)
+    assert found.partitions == ""
+    assert found.options == {"model": "GTR+FC", "clock": "strict", "tree_prior": "bd"}
+    assert found.dates == {"a/1999": "0", "b 2": "1.5", "c": "3", "d": "0"}
+    assert found.are_ages
+    assert found.calibrations == ("p\tc,d\t3.5 + Exponential(mean=4)\tstem",)
+    assert found.priors == {"clock_rate": "Fixed(0.02)", "sampling_fraction": "Fixed(0.3)"}
+
+
+def test_plates_are_copied(read):
+    plate = (
+        '<plate var="n" range="one,two"><data id="$(n)" spec="FilteredAlignment" data="@dengue" '
+        'filter="1-5"/></plate><plate var="n" range="one,two"><distribution spec="TreeLikelihood" '
+        'data="@$(n)" tree="@tree"><siteModel spec="SiteModel"><substModel spec="JukesCantor"/>'
+        "</siteModel></distribution></plate></beast>"
+    )
+    found = read(HEAD + '<tree id="tree"/>' + plate)
+    assert found.partitions == "JC, one = 1-5\nJC, two = 1-5\n"
+
+
+def test_beast_x_gives_data_and_dates(read):
+    found = read("""<beast><taxa id="taxa">
+      <taxon id="A"><date value="2001.5" direction="forwards" units="years"/></taxon>
+      <taxon id="B"><date value="1999" direction="forwards" units="years"/></taxon></taxa>
+      <alignment id="x y" dataType="nucleotide"><sequence><taxon idref="A"/>ACGT</sequence>
+      <sequence><taxon idref="B"/>AC GA</sequence></alignment>
+      <alignment id="z" dataType="nucleotide"><sequence><taxon idref="B"/>TT</sequence></alignment>
+      </beast>""")
+    assert found.alignment.rows == (b"ACGT--", b"ACGATT")
+    assert found.partitions == "DNA, x_y = 1-4\nDNA, z = 5-6\n"
+    assert found.dates == {"A": "2001.5", "B": "1999"}
+
+
+BOMB = b"""<?xml version="1.0"?><!DOCTYPE beast [<!ENTITY a "aaaaaaaaaa"><!ENTITY b "&a;&a;&a;">]>
+<beast>&b;</beast>"""
+
+
+@pytest.mark.parametrize(
+    ("text", "message"),
+    [
+        (BOMB, "a document type or entities"),
+        (BOMB.decode().encode("utf-16"), "a document type or entities"),
+        (b'<!DOCTYPE beast SYSTEM "file:///etc/passwd"><beast/>', "a document type"),
+        (b"<beast>" + b"<a>" * 200 + b"</a>" * 200 + b"</beast>", "nested deeper than 100"),
+        (b"<beast><a></beast>", "broken XML"),
+        (b"", "broken XML"),
+        (b"\0\1\2", "is not read|broken XML"),
+        (b"<html/>", "not BEAST's XML"),
+        (b"<beast/>", "no likelihood of a tree in it"),
+        (HEAD.encode() + b'<plate var="n" range="' + b"1," * 12000 + b'"><a/></plate></beast>',
+         "plates make more than 10,000 copies"),
+        (STRICT.replace('value="ACGAACGTAC"', 'value="ACG"').encode(), "different lengths"),
+        (STRICT.replace("b 2=1.5", "b 2").encode(), "not name=date"),
+        (BEAUTI.replace('<taxon id="c" spec="Taxon"/>', '<taxonset idref="group"/>').encode(),
+         "a set of taxa that is in itself"),
+        (STRICT.replace('value="ACGAACGTAC"', 'value="\u00e9CGAACGTAC"').encode(), "letters"),
+        (BEAUTI.replace("1::3,2::3", "odd").encode(), "filter of sites 'odd'"),
+        (BEAUTI.replace("02/7/2004", "2004").encode(), "is not dd/M/yyyy"),
+    ],
+)  # fmt: skip
+def test_files_that_are_refused(read, text, message):
+    with pytest.raises(InputError, match=message):
+        read(text)
+
+
+def test_the_beginning_tells(tmp_path):
+    assert is_beast_xml(HEAD.encode()[:200])
+    assert is_beast_xml(b"\xef\xbb\xbf<beast>")
+    assert not is_beast_xml(b"<html><beast>")
+    assert not is_beast_xml(b">seq\nACGT")
