@@ -23,7 +23,8 @@ from mltree.program.ops.reduce import RELL, Reduce, Rell
 from mltree.program.ops.scan import TRIPLET, Scan, Triplets
 from mltree.program.ops.sites import Sites
 from mltree.program.ops.sweeps import SWEEP, Sweeps, chain_slots, chain_words
-from mltree.program.ops.time_sweeps import TimeShape, TimeSweeps
+from mltree.program.ops.time_sweeps import TimeSweeps
+from mltree.program.ops.time_trees import TimeShape
 from mltree.program.ops.walk import WALK, WALK_STEP, Walk
 from mltree.program.planner import Piece, ScanTasks
 from mltree.program.program import Program

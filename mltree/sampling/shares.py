@@ -21,7 +21,7 @@ from mltree.program import builders
 from mltree.program.engine import NO_CONTROL, ChainEngine, ChainRoom
 from mltree.program.ops.state import model_rows
 from mltree.program.ops.sweeps import chain_slots
-from mltree.program.ops.time_sweeps import TimeShape
+from mltree.program.ops.time_trees import TimeShape
 from mltree.program.program import Program
 from mltree.sampling.model_space import ModelSpace
 from mltree.system.arrays import Float64, Index

@@ -27,7 +27,7 @@ from mltree.program.contract import (
     TimeMove,
     TreePriorKind,
 )
-from mltree.program.ops.time_sweeps import (
+from mltree.program.ops.time_trees import (
     TimePriors,
     TimeShape,
     TimeTreeWords,
@@ -106,7 +106,7 @@ ROOM = 1.3
 
 
 class TimeData(Value, eq=False):
-    """What is known of the tips of time trees, and of the ages of groups."""
+    """Dates of the tips of time trees, and ages of groups."""
 
     taxa: tuple[str, ...]
     earliest: Float64
@@ -149,7 +149,7 @@ LEAST_TIPS = 3
 def time_data(
     taxa: Sequence[str], dates: str | None, calibrate: str | None, *, ages: bool
 ) -> tuple[TimeData, str]:
-    """What a source of dates and a table of calibrations tell, and a notice, most often none.
+    """Read a source of dates and a table of calibrations; returns a notice too, most often none.
 
     dates, calibrate  as ``--dates`` and ``--calibrate`` have them
     ages              True for numbers that count back from the present
@@ -310,7 +310,7 @@ class TimeSpace(TreeSpace):
         return words - 6 * self.shape.nodes - TIME_WORDS
 
     def write_windows(self, words: Float64, windows: Float64) -> None:
-        """Write all widths."""
+        """Write the widths of all moves."""
         first = self._time_at + TimeChain.WINDOWS
         words[:, first : first + self.moves] = windows
 

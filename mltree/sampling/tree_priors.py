@@ -56,7 +56,7 @@ def coalescent_log_density(tips: Float64, inner: Float64, warp: Warp, log_sizes:
 
 
 def growth_warp(size: float, growth: float) -> Warp:
-    """Of a population of ``size`` at present that has grown exponentially."""
+    """The warp of a population of ``size`` at present that has grown exponentially."""
 
     def warp(heights: Float64) -> Float64:
         grown = np.expm1(growth * heights) / growth if growth else heights
@@ -66,7 +66,7 @@ def growth_warp(size: float, growth: float) -> Warp:
 
 
 def grid_warp(log_sizes: Float64, width: float) -> Warp:
-    """Of a population whose size is constant in cells of a width, the last without an end."""
+    """The warp of a population whose size is constant in cells of a width, the last without an end."""
 
     def warp(heights: Float64) -> Float64:
         starts = width * np.arange(len(log_sizes))

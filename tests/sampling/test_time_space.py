@@ -18,7 +18,7 @@ from mltree.data.patterns import Patterns
 from mltree.device.session import Session
 from mltree.models.grammar import parse_model
 from mltree.models.partitioned import alone
-from mltree.program.ops.time_sweeps import TimeTreeWords
+from mltree.program.ops.time_trees import TimeTreeWords
 from mltree.sampling.calibrations import NodeCalibration
 from mltree.sampling.model_space import ModelSpace
 from mltree.sampling.priors import (

@@ -20,7 +20,7 @@ from mltree.models.eigen import p_matrices
 from mltree.models.grammar import parse_model
 from mltree.models.partitioned import alone
 from mltree.program.contract import Chain, Scalar
-from mltree.program.ops.time_sweeps import TimeTreeWords
+from mltree.program.ops.time_trees import TimeTreeWords
 from mltree.sampling.calibrations import NodeCalibration
 from mltree.sampling.model_space import ModelSpace
 from mltree.sampling.priors import GammaDistribution, LogNormal, Normal, Priors

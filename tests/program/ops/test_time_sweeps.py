@@ -20,8 +20,8 @@ from mltree.program.contract import (
 )
 from mltree.program.engine import NO_CONTROL, ReferenceEngine
 from mltree.program.ops.operation import Row
-from mltree.program.ops.time_sweeps import (
-    TimeReplica,
+from mltree.program.ops.time_sweeps import TimeReplica
+from mltree.program.ops.time_trees import (
     TimeShape,
     TimeTreeWords,
     empty_time_words,
