@@ -17,6 +17,7 @@ from mltree.sampling.priors import (
     Distribution,
     Exponential,
     ExponentialLengths,
+    Fixed,
     GammaDirichletLengths,
     GammaDistribution,
     GammaLengths,
@@ -102,10 +103,12 @@ def test_draws_of_lengths() -> None:
 
 def test_every_prior_is_proper() -> None:
     for name, value in vars(Priors()).items():
-        if isinstance(value, Distribution):
-            area = quad(lambda x, v=value: math.exp(v.log_density(np.array(x))), 1e-12,
-                        1.0 if name == "p_invariant" else np.inf)[0]  # fmt: skip
+        if isinstance(value, Distribution) and not isinstance(value, Fixed):
+            low, high = value.support
+            ends = (-np.inf if low < 0 else 1e-12, 1.0 if name == "p_invariant" else np.inf)
+            area = quad(lambda x, v=value: math.exp(v.log_density(np.array(x))), *ends)[0]
             assert area == pytest.approx(1, abs=1e-4), name
+            assert low < value.quantile(0.5) < high
 
 
 def test_priors_are_read_back_as_they_are_shown() -> None:
