@@ -120,8 +120,8 @@ are hard."""
 
 HARD_SPREAD_OF_FEW, FEW_SITES = 0.2, 1_000
 """The same up to so many sites, where a start costs a tenth of a second: of 40 sets of ten families
-seven ended more than 0.1 lnL below the best, and five with this and starts until ``hard_chance`` is
-0.03; both in less than half of IQ-TREE 2's time."""
+seven ended more than 0.1 lnL below the best, and five with this and more starts, in 0.7 of IQ-TREE
+2's time (bench/search-notebook.md)."""
 
 UNSURE_SPREAD, UNSURE_STARTS = 0.08, 18
 """Distance from ``hard_spread`` up to which that of six starts says too little, and parsimony trees
@@ -143,7 +143,7 @@ starts of 80 hard sets ended no lower than with 15 in 30, in 0.8 of the time."""
 HARD_AT_ONCE, HARD_IN_COMPANY = 4, 8
 """Starts that begin side by side where data are hard, on CPUs and elsewhere."""
 
-ALIKE_ENDS = 5.0
+ALIKE_ENDS = 2.0
 """lnL: starts that end so close to each other count as ended alike, since fusing and copies take
 the best of them on."""
 
@@ -272,7 +272,7 @@ class SearchSettings(Value):
     usual starts there too."""
     hard_spread: float = HARD_SPREAD
     """Mean distance of parsimony starts from which on data are hard."""
-    hard_chance: float = 0.03
+    hard_chance: float = 0.015
     """Where data are hard: ``chance``."""
     chance: float = 0.0
     """Chance that another start ends higher than those searched to their ends, as these tell;
@@ -404,7 +404,7 @@ class SearchSettings(Value):
 
 PRESETS: dict[str, SearchSettings] = {
     "fast": SearchSettings(starts_in_company=4, perturbation=PerturbationSettings(patience=0)),
-    "default": SearchSettings(parsimony_starts=6, hard_starts=(4, 28)),
+    "default": SearchSettings(parsimony_starts=6, hard_starts=(2, 30)),
     "thorough": SearchSettings(
         parsimony_starts=10,
         hard_starts=(4, 44),

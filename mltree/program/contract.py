@@ -309,7 +309,7 @@ class CalibrationWord(enum.IntEnum):
     A = 1
     B = 2
     OFFSET = 3
-    """What is taken from the height before the density."""
+    """Offset that is taken from the height before the density."""
     IS_STEM = 4
     """1 for the parent of the group's last common ancestor."""
     IS_GROUP = 5

@@ -140,7 +140,7 @@ class Box(Value):
 
     x: float
     y: float
-    """Its middle."""
+    """The middle of the box."""
     half_width: float
     half_height: float
     cos: float = 1.0
@@ -158,7 +158,7 @@ class Box(Value):
 
     @property
     def corners(self) -> list[Point]:
-        """Its four corners, in turn."""
+        """The four corners, in turn."""
         across = self.half_width * self.cos, self.half_width * self.sin
         down = -self.half_height * self.sin, self.half_height * self.cos
         return [

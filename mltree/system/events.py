@@ -795,6 +795,6 @@ class Sampled(Event):
     lnz: float
     """Natural log of the marginal likelihood; NaN where there is none."""
     error: float
-    """Its standard error."""
+    """Standard error of that."""
     unmet: tuple[str, ...]
     files: tuple[str, ...]

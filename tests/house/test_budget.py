@@ -6,13 +6,13 @@ import pytest
 from budget import ROOT, circles_of, count
 
 CEILINGS = {
-    "files": 185,
-    "lines": 65600,
+    "files": 195,
+    "lines": 71000,
     "rooms": 19,
     "files of the fullest room": 23,
     "loose modules": 1,
     "circles of imports": 0,
-    "modules whose only importer stands beside them": 3,
+    "modules whose only importer stands beside them": 4,
     "array aliases outside their module": 1,
     "lists of eight names or more written twice": 0,
     "parameters of the widest function of the command line": 4,
