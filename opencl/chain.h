@@ -1,10 +1,9 @@
-// A chain: a tree that hangs from tip 0, or has a root (ROOTED), its numbers (CHAIN_...), CLAs and P
-// matrices. Where there is a root, lnL is that of the tree without it: both branches of the root's
-// children have the length of the two together, and either child is what lies above the other.
-// A work-group
-// has a chain to itself, or a team of them where there are many patterns; all work-items take the
-// same decisions from the same sums. CLAs are made and read by the same work-items, so that only
-// numbers, P matrices and sums need a barrier.
+// A chain: a tree that hangs from tip 0, or has a root (ROOTED), its numbers (CHAIN_...), CLAs and
+// P matrices. Where there is a root, lnL is that of the tree without it: both branches of the
+// root's children have the length of the two together, and either child is what lies above the
+// other. A work-group has a chain to itself, or a team of them where there are many patterns; all
+// work-items take the same decisions from the same sums. CLAs are made and read by the same
+// work-items, so that only numbers, P matrices and sums need a barrier.
 #ifndef CHAIN_H
 #define CHAIN_H
 
@@ -24,7 +23,7 @@ typedef struct {
   int first_block, block_step;  // this work-group's blocks: ROWS of them at a time
   int team, member;             // work-groups of the chain, and this one's number
   int turn;                     // sums of the team so far
-  int side;                     // which of two places what is below nodes has, where there is a root
+  int side;  // which of two places what is below nodes has, where there is a root
   uint sweep;
   acc lnl, heat;
   acc total;  // tree length

@@ -93,8 +93,8 @@ static inline void move_root(chain_t *c, int number) {
   acc ratio = change_of_prior(c, root, height) + change_of_noises(c, root, height) + step;
   bool taken = height > low && ratio > -INFINITY;
   if (taken) {
-    const acc whole = reach(c, left, height_of(c, left), height) +
-                      reach(c, right, height_of(c, right), height);
+    const acc whole =
+        reach(c, left, height_of(c, left), height) + reach(c, right, height_of(c, right), height);
     change_length(c, SPARE(c, 0), bounded(c, whole));
     const acc lnl = at_edge(c, up_of(c, left), up_of(c, right), matrix_of(c, SPARE(c, 0))).lnl;
     taken = is_accepted(&stream, ratio + c->heat * (lnl - c->lnl));
@@ -133,8 +133,7 @@ static inline void keep_distance(chain_t *c, int v, int number) {
   bool taken = height > low && height < above;
   if (taken) {
     ratio += change_of_rate(c, left, height - height_of(c, left)) +
-             change_of_rate(c, right, height - height_of(c, right)) +
-             change_of_prior(c, v, height);
+             change_of_rate(c, right, height - height_of(c, right)) + change_of_prior(c, v, height);
     taken = is_accepted(&stream, ratio);
   }
   count_time_move(c, TIME_MOVE_DISTANCE, taken);

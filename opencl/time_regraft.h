@@ -69,8 +69,8 @@ static inline void try_above(chain_t *c, int u, int v, places_t *at, stream_t *s
     join(c, up_of(c, top), up_of(c, left), matrix_of(c, SPARE(c, 0)), up_of(c, right),
          matrix_of(c, SPARE(c, 1)));
   }
-  const acc whole = reach(c, top, height_of(c, top), at->height) +
-                    reach(c, v, height_of(c, v), at->height);
+  const acc whole =
+      reach(c, top, height_of(c, top), at->height) + reach(c, v, height_of(c, v), at->height);
   change_length(c, SPARE(c, 0), bounded(c, whole));
   add_place(c, at, top, at_edge(c, up_of(c, top), up_of(c, v), matrix_of(c, SPARE(c, 0))).lnl,
             stream);

@@ -91,8 +91,8 @@ static inline void walk_precision(chain_t *c, int round) {
   stream_t stream = time_stream(c, TIME_MOVE_PRECISION, round);
   const acc step = step_of(c, TIME_MOVE_PRECISION, &stream);
   const acc before = *scalar_of(c, SCALAR_PRECISION), after = before * exp(step);
-  const acc of_prior = scalar_log_prior(c, SCALAR_PRECISION, after) -
-                       scalar_log_prior(c, SCALAR_PRECISION, before);
+  const acc of_prior =
+      scalar_log_prior(c, SCALAR_PRECISION, after) - scalar_log_prior(c, SCALAR_PRECISION, before);
   const acc power = (acc)(cells_of(c) - 1) / 2 + 1;
   const acc ratio = of_prior + power * step - (after - before) / 2 * squared_steps(c);
   const bool taken = is_accepted(&stream, ratio);
@@ -126,8 +126,8 @@ static inline bool is_in_order(const chain_t *c) {
 }
 
 // The root's height above the oldest tip times e^step, and each other inner node at the same share
-// of the way from the oldest tip below it, its floor, to its parent. Floors are left among the spare
-// numbers. Where all tips have one date, all heights are multiplied by e^step.
+// of the way from the oldest tip below it, its floor, to its parent. Floors are left among the
+// spare numbers. Where all tips have one date, all heights are multiplied by e^step.
 static inline void stretch_heights(const chain_t *c, acc step) {
   const int root = root_of(c);
   __global acc *heights = HEIGHTS(c), *before = BEFORE(c), *floors = CHAIN_SPARES(c);
@@ -193,8 +193,8 @@ static inline void scale_all(chain_t *c, int move) {
   }
   const acc other = clock * exp(of_step);
   if (of_clock) put(c, scalar_of(c, SCALAR_CLOCK), other);
-  ratio += of_step + scalar_log_prior(c, SCALAR_CLOCK, other) -
-           scalar_log_prior(c, SCALAR_CLOCK, clock);
+  ratio +=
+      of_step + scalar_log_prior(c, SCALAR_CLOCK, other) - scalar_log_prior(c, SCALAR_CLOCK, clock);
   acc lnl = c->lnl;
   const bool leaves_lengths = move == TIME_MOVE_UP_DOWN && TIME(c)[TIME_IS_LEVEL] != 0;
   bool taken = is_in_order(c) && ratio > -INFINITY;
@@ -232,8 +232,8 @@ static inline void stretch(chain_t *c) {
   stream_t stream = time_stream(c, TIME_MOVE_STRETCH, 0);
   const acc step = step_of(c, TIME_MOVE_STRETCH, &stream);
   const acc before = *scalar_of(c, SCALAR_SPREAD), after = before * exp(step);
-  const acc ratio = scalar_log_prior(c, SCALAR_SPREAD, after) -
-                    scalar_log_prior(c, SCALAR_SPREAD, before) + step;
+  const acc ratio =
+      scalar_log_prior(c, SCALAR_SPREAD, after) - scalar_log_prior(c, SCALAR_SPREAD, before) + step;
   bool taken = ratio > -INFINITY;
   if (taken) {
     stretch_rates(c, before, after);

@@ -157,19 +157,19 @@ static inline void renew_up(const chain_t *c, int v) {
   acc sum = 0;                           \
   for (int i = 0; i < (count); ++i) sum += (term);
 #else
-#define SUM_OVER(c, sum, i, count, term)                                           \
-  acc sum = 0;                                                                     \
-  {                                                                                \
-    __local acc *strided = (__local acc *)((c)->lanes + TERMS * ROWS * LANES);     \
-    sync_group(CLK_LOCAL_MEM_FENCE);                                               \
-    for (int q = ITEM; q < REDUCE_WIDTH; q += GROUP_SIZE(ROWS)) {                  \
-      acc share = 0;                                                               \
-      for (int i = q; i < (count); i += REDUCE_WIDTH) share += (term);             \
-      strided[q] = share;                                                          \
-    }                                                                              \
-    sync_group(CLK_LOCAL_MEM_FENCE);                                               \
-    for (int q = 0; q < REDUCE_WIDTH; ++q) sum += strided[q];                      \
-    sync_group(CLK_LOCAL_MEM_FENCE);                                               \
+#define SUM_OVER(c, sum, i, count, term)                                       \
+  acc sum = 0;                                                                 \
+  {                                                                            \
+    __local acc *strided = (__local acc *)((c)->lanes + TERMS * ROWS * LANES); \
+    sync_group(CLK_LOCAL_MEM_FENCE);                                           \
+    for (int q = ITEM; q < REDUCE_WIDTH; q += GROUP_SIZE(ROWS)) {              \
+      acc share = 0;                                                           \
+      for (int i = q; i < (count); i += REDUCE_WIDTH) share += (term);         \
+      strided[q] = share;                                                      \
+    }                                                                          \
+    sync_group(CLK_LOCAL_MEM_FENCE);                                           \
+    for (int q = 0; q < REDUCE_WIDTH; ++q) sum += strided[q];                  \
+    sync_group(CLK_LOCAL_MEM_FENCE);                                           \
   }
 #endif
 

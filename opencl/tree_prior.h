@@ -1,6 +1,6 @@
-// Priors of a time tree: densities of numbers, of its heights, of its branches' rates, of the ages of
-// groups. Constants are left out: only ratios matter here. mltree/program/ops/time_sweeps.py has the
-// same in NumPy, mltree/sampling/tree_priors.py the whole densities.
+// Priors of a time tree: densities of numbers, of its heights, of its branches' rates, of the ages
+// of groups. Constants are left out: only ratios matter here. mltree/program/ops/time_sweeps.py has
+// the same in NumPy, mltree/sampling/tree_priors.py the whole densities.
 #ifndef TREE_PRIOR_H
 #define TREE_PRIOR_H
 
@@ -188,8 +188,7 @@ static inline int tips_below(const chain_t *c, int top, int most) {
 
 // The node whose height a calibration is about; -1 where its tips are to be a group and are none.
 static inline int calibrated_node(const chain_t *c, __global const acc *own) {
-  __global const acc *tips =
-      CALIBRATIONS(c) + (int)TIME(c)[TIME_CALIBRATIONS] * CALIBRATION_WORDS;
+  __global const acc *tips = CALIBRATIONS(c) + (int)TIME(c)[TIME_CALIBRATIONS] * CALIBRATION_WORDS;
   const int first = (int)own[CALIBRATION_FIRST], count = (int)own[CALIBRATION_COUNT];
   int top = (int)tips[first];
   for (int n = 1; n < count; ++n)
