@@ -28,6 +28,11 @@ DEEPEST, MOST_COPIES = 100, 10_000
 Element: TypeAlias = "ElementTree.Element[str]"
 
 
+NEARLY_FLAT = "LogNormal(0, 10)"
+"""A proper prior in place of 1/X: where X is 100 it lowers the mean of ln X by a twentieth of its
+variance."""
+
+
 class BeastAnalysis(Value):
     """An analysis of BEAST as data and options of ``mltree sample``."""
 
@@ -593,6 +598,9 @@ class _Analysis:
             text = f"Laplace({of('mu', 0.0)}, {of('scale', 1.0)})"
         elif kind == "Beta":
             text = f"Beta({of('alpha', 1.0)}, {of('beta', 1.0)})"
+        elif kind == "OneOnX":
+            text = NEARLY_FLAT
+            self.ignored.append(f"1/X is improper: {text} stands in, which is much like it.")
         elif kind == "Dirichlet":
             values = self.value(given, "alpha").split()
             text = f"Dirichlet({values[0]})" if len(set(values)) == 1 else None
