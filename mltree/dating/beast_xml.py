@@ -95,8 +95,7 @@ def _root(path: str) -> Element:
     except (ElementTree.ParseError, LookupError, ValueError) as error:
         line = getattr(error, "position", (None,))[0]
         raise InputError(f"broken XML: {error}", file=path, line=line) from None
-    if root is None:
-        raise InputError("broken XML: nothing in it", file=path)
+    assert root is not None  # a file without elements is an error above
     return root
 
 

@@ -128,7 +128,7 @@ class TimeData(Value, eq=False):
         if oldest > 0:
             return oldest
         hint = "--skygrid CELLS,WIDTH"
-        raise InputError("how much time is a skygrid's? Nothing tells of it", hint=hint)
+        raise InputError("nothing tells how much time a skygrid spans", hint=hint)
 
     @property
     def is_level(self) -> bool:
@@ -365,7 +365,7 @@ class TimeSpace(TreeSpace):
         for which, prior in self.scalars.items():
             kind, a, b, offset = kernel_prior(prior)
             if offset:
-                raise InputError(f"{prior} moves a scalar's prior, which only calibrations can be")
+                raise InputError(f"{prior} has an offset, as only a calibration can")
             tree.scalars[which] = prior.quantile(0.5), kind, a, b
         for number, one in enumerate(self.data.calibrations):
             prior = one.distribution or Fixed(0.0)

@@ -122,6 +122,7 @@ TABLES = {
     "young.tsv": "pair\tt0|2001.00,t1|2001.70\t[2003,2010]\n",
     "two.tsv": "in\tt0|2001.00,t1|2001.70\t[1900,1910]\nout\tt0|2001.00,t1|2001.70,t3|2003.10\t"
     "[1950,1960]\n",
+    "offset.toml": 'population_size = "1 + LogNormal(1, 3)"\n',
     "flat.toml": 'clock_rate = "Uniform(0, inf)"\n',
 }
 CLOCK = ("--clock", "strict", "--model", "JC")
@@ -133,7 +134,8 @@ REFUSED = [
     ((*CLOCK, "--dates", "names", "--calibrate", "two.tsv"), "at most"),
     ((*CLOCK, "--dates", "names", "--tree-prior", "yule"), "tips of one date"),
     ((*CLOCK, "--dates", "names", "--prior", "flat.toml"), "improper"),
-    ((*CLOCK, "--tree-prior", "skygrid"), "skygrid"),
+    ((*CLOCK, "--tree-prior", "skygrid"), "how much time a skygrid spans"),
+    ((*CLOCK, "--dates", "names", "--prior", "offset.toml"), "an offset, as only a calibration"),
     ((*CLOCK, "--tree-prior", "skygrid", "--skygrid", "1"), "cells"),
 ]
 

@@ -145,7 +145,9 @@ def test_the_log_has_head_and_foot(run: Run, primates: str) -> None:
     for option in ("seed = 3 (typed)", "tree = pars{6}", "moves = nni (typed)", "data_type = DNA"):
         assert f"Option:   {option}\n" in log
     assert log.count("] checkpoint ") <= 1
-    assert re.search(r"\] wall [\d.]+ s, CPU [\d.]+ s, device [\d.]+ s, peak memory \d+ MiB\n", log)
+    assert re.search(
+        r"\] wall [\d.]+ s, CPU [\d.]+ s, device [\d.]+ s, peak memory [\d,]+ MiB\n", log
+    )
     for words in ("newview", "\nMethods\n", "(random seed 3)", "Tavaré S (1986)", "Yang Z (1994)"):
         assert words in log
 

@@ -221,7 +221,7 @@ BOMB = b"""<?xml version="1.0"?><!DOCTYPE beast [<!ENTITY a "aaaaaaaaaa"><!ENTIT
         (BOMB.decode().encode("utf-16"), "a document type or entities"),
         (b'<!DOCTYPE beast SYSTEM "file:///etc/passwd"><beast/>', "a document type"),
         (b"<beast>" + b"<a>" * 200 + b"</a>" * 200 + b"</beast>", "nested deeper than 100"),
-        (b"<beast><a></beast>", "broken XML"),
+        (b"<beast><a></beast>", "broken XML: mismatched"),
         (b"", "broken XML"),
         (b"\0\1\2", "is not read|broken XML"),
         (b"<html/>", "not BEAST's XML"),
