@@ -286,7 +286,7 @@ class TimeSpace(TreeSpace):
             low, high = self.data.earliest[tip], self.data.latest[tip]
             yield f"height of {self.data.taxa[tip]}: Uniform({low:.6g}, {high:.6g})"
 
-    # What the sampler asks.
+    # Answers to the sampler.
 
     @property
     def windows(self) -> Float64:
@@ -530,7 +530,7 @@ class TimeSpace(TreeSpace):
         constant = -math.log(2 * math.pi) / 2 if self.clock == "ucln" else 0.0
         return sum(map(priors.of_rate, branches)) + len(branches) * constant
 
-    # What is told of samples.
+    # Reports of samples.
 
     def time_tree(self, words: Float64) -> TimeTree:
         """The time tree of a chain, with rates in substitutions per site and time."""

@@ -230,7 +230,7 @@ def total_evidence(tmp_path: Path) -> tuple[str, ...]:
 def test_data_types_side_by_side_on_any_number_of_devices(
     run: Run, total_evidence: tuple[str, ...]
 ) -> None:
-    """One device, two (the same twice), and a run that goes on with another number of them."""
+    """The same bytes on one device, on two (the same twice), and resumed on another number."""
     assert run(*total_evidence, "--stop", "12", "--prefix", "one").exit_code == 0
     two = ("--device", "0,0")
     assert run(*total_evidence, "--stop", "12", "--prefix", "two", *two).exit_code == 0

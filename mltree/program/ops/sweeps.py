@@ -116,11 +116,17 @@ class Sweeps(TableStage):
     kernel = Kernel("sweeps")
     function = Function.SWEEP
     line = "{sweeps} sweeps of the chain at {state}, {tips} tips, {case}"
+    passes_a_regraft = 1
+    """Kinds of regrafts: what prunes and scans as often."""
+
+    def replica(self, state: ReferenceState, chain: Row) -> Replica:
+        """A chain as the reference sweeps it."""
+        return Replica(state, chain)
 
     def formula(self, state: ReferenceState, chain: Row) -> None:
         if state.lengths[chain.state + Chain.PROPOSAL] == RESTS:
             return
-        replica = Replica(state, chain)
+        replica = self.replica(state, chain)
         replica.decide_model()
         for _ in range(chain.sweeps):
             replica.sweep(chain.regrafts)
@@ -141,7 +147,7 @@ class Sweeps(TableStage):
     @property
     def site_steps(self) -> int:
         each = self.records["tips"] * self.records["sweeps"] * 2
-        of_regrafts = 4 * (1 + self.records["regrafts"])
+        of_regrafts = 4 * self.passes_a_regraft * (1 + self.records["regrafts"])
         return int((each * (OPERATIONS_A_NODE + of_regrafts)).sum())
 
 

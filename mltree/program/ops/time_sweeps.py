@@ -51,64 +51,37 @@ from mltree.program.contract import (
     MOST_SHIFT,
     MOVE_STRIDE,
     PRIOR_WALKS,
-    RESTS,
     SPARE_LENGTHS,
     TEAM_WORDS,
     TIME_WORDS,
     CalibrationWord,
     Chain,
     ClockKind,
-    Function,
     PriorKind,
     Scalar,
     TimeChain,
     TimeMove,
     TreePriorKind,
 )
-from mltree.program.ops.operation import Kernel, LaunchShape, Row, TableStage
+from mltree.program.ops.operation import Kernel, Row
 from mltree.program.ops.state import ReferenceState, ScaledCla
-from mltree.program.ops.sweeps import OPERATIONS_A_NODE, SWEEP, EdgeSums, Replica, Side
+from mltree.program.ops.sweeps import EdgeSums, Replica, Side, Sweeps
 from mltree.program.ops.time_trees import TimePriors, TimeShape, TimeTreeWords
 from mltree.program.random_numbers import Stream
 from mltree.system.arrays import Float64
 
 
-class TimeSweeps(TableStage):
+class TimeSweeps(Sweeps):
     """Sweeps of Markov chains over trees with a time axis."""
 
     name = "TIME_SWEEPS"
     number = 10
-    layouts = (SWEEP,)
     kernel = Kernel("time_sweeps")
-    function = Function.SWEEP
     line = "{sweeps} sweeps of the time tree at {state}, {tips} tips, {case}"
+    passes_a_regraft = 2
 
-    def formula(self, state: ReferenceState, chain: Row) -> None:
-        if state.lengths[chain.state + Chain.PROPOSAL] == RESTS:
-            return
-        replica = TimeReplica(state, chain)
-        replica.decide_model()
-        for _ in range(chain.sweeps):
-            replica.sweep(chain.regrafts)
-        replica.finish()
-
-    def compute(self, state: ReferenceState) -> None:
-        for row in self.records:
-            self.formula(state, Row(row))
-
-    def jobs(self, shape: LaunchShape) -> int:
-        return int(self.records["team"].sum())
-
-    @property
-    def is_joint(self) -> bool:
-        """True where a chain has several work-groups."""
-        return int(self.records["team"].max(initial=1)) > 1
-
-    @property
-    def site_steps(self) -> int:
-        each = self.records["tips"] * self.records["sweeps"] * 2
-        of_regrafts = 4 * (2 + 2 * self.records["regrafts"])
-        return int((each * (OPERATIONS_A_NODE + of_regrafts)).sum())
+    def replica(self, state: ReferenceState, chain: Row) -> TimeReplica:
+        return TimeReplica(state, chain)
 
 
 class _Normal(NamedTuple):
