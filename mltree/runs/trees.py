@@ -505,7 +505,7 @@ def _fitting(
     fitting = settings.for_data(len(problem.taxa), problem.n_sites)
     if not company_pays(choose_devices(resources.device), problem.cla_size):
         return fitting.one_by_one(all_starts=not has_usual_starts)
-    return fitting.side_by_side() if has_usual_starts else fitting
+    return fitting.side_by_side(len(problem.taxa), usual_starts=has_usual_starts)
 
 
 def mark(

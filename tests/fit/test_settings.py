@@ -73,12 +73,23 @@ def test_one_by_one_as_many_copies_are_tried(name: str) -> None:
 
 def test_side_by_side_a_search_of_one_start_has_several_of_which_the_best_goes_on() -> None:
     fast = preset("fast")
-    beside = fast.for_data(700, 1_000).side_by_side()
+    beside = fast.for_data(700, 1_000).side_by_side(700)
     assert beside.parsimony_starts == fast.starts_in_company > 1 == beside.max_survivors
     few = fast.for_data(4, 1_000)
-    assert few.side_by_side() == few, "it has more anyway"
+    assert few.side_by_side(4) == few, "it has more anyway"
     for other in (preset("default"), preset("thorough"), SearchSettings(parsimony_starts=0)):
-        assert other.side_by_side() == other
+        assert other.side_by_side(100) == other
+    given = fast.for_data(700, 1_000).side_by_side(700, usual_starts=False)
+    assert given.parsimony_starts == fast.parsimony_starts
+
+
+def test_side_by_side_copies_of_large_trees_are_resolved_anew_with_more_patience() -> None:
+    usual = preset("default").perturbation
+    large = preset("default").side_by_side(101).perturbation
+    assert large.resolves
+    assert not usual.resolves
+    assert large.patience * usual.returns == large.returns * usual.patience
+    assert large.patience > usual.patience
 
 
 def test_an_unperturbed_search_has_its_rounds() -> None:
