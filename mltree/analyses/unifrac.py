@@ -261,7 +261,8 @@ class UnifracRun:
         options = self._options
         if options.matrix in {"hdf5", "npy"}:
             kind = f"{label}.{FORMATS[options.matrix]}"
-            draft = Draft(self._workspace.path(kind), options.matrix, problem)
+            is_read = bool(options.pcoa or options.page or self._tests or options.mantel)
+            draft = Draft(self._workspace.path(kind), options.matrix, problem, is_read)
             return draft, draft.matrix
         if options.matrix == "tsv" or options.subsamples > 1:
             return None, np.zeros((problem.samples.n_samples,) * 2, problem.kind)
@@ -277,7 +278,7 @@ class UnifracRun:
         self._emit(Notice(f"{len(draft.done):,} of {len(every):,} tiles are there: going on"))
         there = [tile for tile in every if name_of(tile) in draft.done]
         missing = [tile for tile in every if name_of(tile) not in draft.done]
-        old = ((tile, draft.matrix[tile]) for tile in there)
+        old = ((tile, draft.block(tile)) for tile in there)
         return chain(old, _computed(problem, engines, device, missing))
 
     def _rarefied(
