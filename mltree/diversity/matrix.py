@@ -382,6 +382,7 @@ def _begin_hdf5(path: Path, problem: UnifracProblem) -> None:
         plan.set_layout(module.h5d.CONTIGUOUS)
         plan.set_alloc_time(module.h5d.ALLOC_TIME_EARLY)
         plan.set_fill_time(module.h5d.FILL_TIME_NEVER)
+        plan.set_obj_track_times(False)
         kind = module.h5t.NATIVE_FLOAT if problem.single else module.h5t.NATIVE_DOUBLE
         shape = (problem.samples.n_samples,) * 2
         space = module.h5s.create_simple(shape)
