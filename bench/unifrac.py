@@ -184,7 +184,7 @@ def measure(
                                        "--pcoa", "0"]  # fmt: skip
                 with tempfile.TemporaryDirectory() as folder:  # the kernels are compiled before
                     _, *small = simulated(Path(folder), *SMOKE, 1)
-                    command = _command(*small, metric, precision, "none", device)
+                    command = _command(small[0], small[1], metric, precision, "none", device)
                     run_process(command, Path(folder), timeout)
                 for name, results in _in_turns(commands, threads, repetitions, timeout).items():
                     run.add({"contender": name, **shape, "matrix": matrix, **_times(results)})
