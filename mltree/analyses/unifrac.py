@@ -26,6 +26,7 @@ from mltree.diversity.matrix import (
     merged,
     name_of,
     read_matrix,
+    tiles_memory,
     tsv_lines,
 )
 from mltree.diversity.statistics import (
@@ -58,6 +59,7 @@ from mltree.runs.workspace import Workspace
 from mltree.system.arrays import Float64, Int64
 from mltree.system.errors import InputError
 from mltree.system.events import Emit, Notice, ResultWritten, UnifracComputed, UnifracTested
+from mltree.system.process import host_memory
 from mltree.system.ranks import current_ranks
 from mltree.system.values import Value
 
@@ -71,6 +73,9 @@ FORMATS = {"tsv": "tsv", "hdf5": "h5", "npy": "npy"}
 
 FAITH, BRANCHES, PAGE = "faith", "branches", "unifrac.html"
 """Kinds of files beside those of a metric."""
+
+SAID = 1_000_000_000
+"""Bytes of a matrix from which on the plan for it is said."""
 
 PAGE_AXES = 10
 """Axes that a page has, and a test of dispersion looks at, where none are asked for."""
@@ -258,14 +263,22 @@ class UnifracRun:
 
     def _begin(self, problem: UnifracProblem, label: str) -> tuple[Draft | None, Distances | None]:
         """The matrix in a file, or in memory, or nowhere."""
-        options = self._options
+        options, n_samples = self._options, problem.samples.n_samples
+        size = np.dtype(problem.kind).itemsize
         if options.matrix in {"hdf5", "npy"}:
+            if size * n_samples**2 > SAID:
+                tiles = tiles_memory(n_samples, size)
+                text = f"a matrix of {size * n_samples**2 / 1e9:,.1f} GB in the file; tiles take "
+                self._emit(Notice(text + f"{tiles / 1e9:,.1f} GB of memory at most"))
             kind = f"{label}.{FORMATS[options.matrix]}"
             is_read = bool(options.pcoa or options.page or self._tests or options.mantel)
             draft = Draft(self._workspace.path(kind), options.matrix, problem, is_read)
             return draft, draft.matrix
         if options.matrix == "tsv" or options.subsamples > 1:
-            return None, np.zeros((problem.samples.n_samples,) * 2, problem.kind)
+            if size * n_samples**2 > host_memory():
+                text = f"a matrix of {size * n_samples**2 / 1e9:,.1f} GB, which memory cannot hold"
+                raise InputError(text, hint="--matrix hdf5 has it in a file, --matrix none nowhere")
+            return None, np.zeros((n_samples,) * 2, problem.kind)
         return None, None
 
     def _tiles(

@@ -354,7 +354,7 @@ def whole_bands(n_samples: int, size: int) -> int:
     """Bands, the last of the matrix, whose tiles memory holds until they are written at once.
 
     Beside two bands, one that is computed and one that is written, memory holds the tiles above
-    and right of bands that are computed: a quarter of the square of all whole bands at most.
+    bands that are computed: a quarter of the square of all whole bands at most.
 
     size  bytes of a distance
     """
@@ -362,6 +362,14 @@ def whole_bands(n_samples: int, size: int) -> int:
     count = -(-n_samples // side)
     tiles = int(MEMORY_SHARE * host_memory()) // (side * side * size)
     return min(count, 2 * math.isqrt(max(0, tiles - 2 * count)))
+
+
+def tiles_memory(n_samples: int, size: int) -> int:
+    """Bytes of the tiles that are kept until they are written, at most."""
+    side = tile_side(n_samples)
+    bands = whole_bands(n_samples, size)
+    kept = bands**2 // 4 + 2 * -(-n_samples // side) if bands else AHEAD + 1
+    return kept * side * side * size
 
 
 def name_of(tile: Tile) -> str:
@@ -510,14 +518,24 @@ class Nearest:
             self._take(tile.columns, tile.rows, block.T, False)
 
     def _take(self, rows: slice, columns: slice, block: Distances, is_diagonal: bool) -> None:
-        values = np.array(block, np.float64)
-        if is_diagonal:
-            np.fill_diagonal(values, np.inf)
+        def take(strip: slice) -> None:
+            values = np.array(block[strip], np.float64)
+            if is_diagonal:
+                values[np.arange(len(values)), np.arange(strip.start, strip.stop)] = np.inf
+            self._take_rows(
+                slice(rows.start + strip.start, rows.start + strip.stop), columns, values
+            )
+
+        map_blocks(take, rows.stop - rows.start, STRIP)
+
+    def _take_rows(self, rows: slice, columns: slice, values: Float64) -> None:
         best, index = self._distance[rows], self._index[rows]
         limit = best[:, -1]
-        if self.k <= values.shape[1]:
+        if self.k <= values.shape[1] and not np.isfinite(limit).all():
             limit = np.minimum(limit, np.partition(values, self.k - 1, axis=1)[:, self.k - 1])
         row, column = np.nonzero((values <= limit[:, None]) & np.isfinite(values))
+        if not row.size:
+            return
         old_row = np.repeat(np.arange(len(best)), self.k)
         every_row = np.concatenate((old_row, row))
         every_index = np.concatenate((index.ravel(), column + columns.start))
