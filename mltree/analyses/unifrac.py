@@ -52,7 +52,7 @@ from mltree.diversity.unifrac import (
     metrics_of,
     tiles_of,
 )
-from mltree.report.diversity_page import MetricPage, page
+from mltree.report.diversity_page import MetricPage, ShownBranch, page
 from mltree.runs.calls import in_turn
 from mltree.runs.inputs import newick_of
 from mltree.runs.workspace import Workspace
@@ -530,12 +530,10 @@ SHOWN_BRANCHES, MUCH = 20, 1 << 31
 """Branches that a page lists; samples times branches beyond which it lists none."""
 
 
-def largest_branches(
-    samples: Samples, groups: Mapping[str, Sequence[str]]
-) -> list[tuple[str, ...]]:
+def largest_branches(samples: Samples, groups: Mapping[str, Sequence[str]]) -> list[ShownBranch]:
     """Branches that differ most between the first column's groups, or add most to all diversity.
 
-    A row each: tips, length, samples, share of all diversity, mean share of counts, η².
+    The former weigh η² times the mean share of counts.
     """
     branches = samples.branches
     if samples.n_samples * branches.count > MUCH:
@@ -543,19 +541,24 @@ def largest_branches(
     shares = BranchShares.of(samples, groups)
     diversity = shares.prevalence * branches.length
     diversity = diversity / max(float(diversity.sum()), 1e-300)
-    eta = next(iter(shares.eta.values()), np.zeros(branches.count))
+    column = next(iter(groups), "")
+    eta = shares.eta.get(column, np.zeros(branches.count))
     weight = eta * shares.weight if groups else diversity
-    rows: list[tuple[str, ...]] = []
+    names = np.unique(np.array(groups.get(column, [""]), str))
+    most_in = names[shares.group_means[column].argmax(axis=0)] if groups else None
+    shown = []
     for number in np.argsort(-weight, kind="stable")[:SHOWN_BRANCHES].tolist():
         first, last = branches.names[branches.first[number]], branches.names[branches.last[number]]
         count = int(branches.last[number] - branches.first[number]) + 1
         name = first if count == 1 else f"{first} … {last} ({count:,} tips)"
-        numbers = (
+        facts = [
             f"{branches.length[number]:.4g}", f"{shares.prevalence[number]:,}",
             f"{diversity[number]:.2%}", f"{shares.weight[number]:.2%}",
-        )  # fmt: skip
-        rows.append((name, *numbers, f"{eta[number]:.3f}" if groups else ""))
-    return rows
+        ]  # fmt: skip
+        if most_in is not None:
+            facts += [f"{eta[number]:.3f}", str(most_in[number])]
+        shown.append(ShownBranch(number, float(weight[number]), name, tuple(facts)))
+    return shown
 
 
 # From Python.

@@ -1,4 +1,4 @@
-"""UniFrac of published tables, which are not in the repository: ``UNIFRAC_DATA`` names their folder.
+"""UniFrac of published tables, which lie outside the repository: ``UNIFRAC_DATA`` is their folder.
 
 crawford.{biom,tre}, test.*.exp  tests of ``ssu`` (Crawford et al. 2009, PNAS 106:11276)
 gp500test.*, gp500-*.csv         tests of phyloseq, distances by PyCogent
