@@ -128,6 +128,9 @@ SORTED_SAMPLES = 1024
 """Samples whose entries are sorted together; their keys, with tips and places, fit 64 bits."""
 
 
+JOINED = "sum up the entries of the table that have the same sample and feature"
+
+
 def _in_order(table: CountTable, tip_of_feature: Int32, counts: Int64) -> tuple[Int32, Int64]:
     """Tips of all entries, rising within each sample, and their counts."""
     tips, ordered = np.empty(counts.size, np.int32), np.empty_like(counts)
@@ -143,7 +146,12 @@ def _in_order(table: CountTable, tip_of_feature: Int32, counts: Int64) -> tuple[
         tip = tip_of_feature[table.indices[entries]]
         keys = (sample * n_tips + tip) * longest + (np.arange(tip.size) - first)
         keys.sort()
-        place = keys % longest + first
+        things = keys // longest
+        again = np.flatnonzero(things[1:] == things[:-1])
+        if again.size:
+            twice = table.ids[rows.start + int(sample[again[0]])]
+            raise InputError(f"sample {twice!r} has counts of a feature twice", hint=JOINED)
+        place = keys - things * longest + first
         tips[entries], ordered[entries] = tip[place], counts[entries][place]
 
     map_blocks(sort, table.n_samples, SORTED_SAMPLES)

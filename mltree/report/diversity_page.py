@@ -184,12 +184,12 @@ def _tree(samples: Samples, shown: Sequence[ShownBranch], groups: Sequence[str])
     most = max(one.weight for one in shown) or 1.0
     lines, marks = [], []
     for number in drawn:
-        below = [height[child] for child in children.get(number, [])]
-        y = height.setdefault(number, sum(below) / max(len(below), 1))
+        heights = [height[child] for child in children.get(number, [])]
+        y = height.setdefault(number, sum(heights) / max(len(heights), 1))
         start, x = across(depth.get(parent[number], 0.0)), across(depth[number])
         lines.append(line(start, y, x, y, "axis"))
-        if below:
-            lines.append(line(x, min(below), x, max(below), "axis"))
+        if heights:
+            lines.append(line(x, min(heights), x, max(heights), "axis"))
         if number in rank:
             one = shown[rank[number]]
             thick = 2.0 + 8.0 * (max(one.weight, 0.0) / most) ** 0.5
@@ -199,7 +199,7 @@ def _tree(samples: Samples, shown: Sequence[ShownBranch], groups: Sequence[str])
             kind = colour.get(one.facts[-1], "bar-device")
             marks.append(bar(start, y - thick / 2, size, thick, kind, one.name + told))
             place = str(rank[number] + 1)
-            if not below:
+            if not heights:
                 marks.append(words(x + 6, y, f"{place}  {one.name}", "tick"))
             elif size >= LEAST_NUMBERED:
                 marks.append(words(start + size / 2, y - 9, place, "tick", "middle"))
