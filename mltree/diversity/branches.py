@@ -107,7 +107,7 @@ def placed(table: CountTable, parsed: ParsedTrees, file: str | None) -> Samples:
     nodes, parent = parsed.nodes_of(0)
     is_tip = np.bincount(parent[1:], minlength=parent.size)[: parent.size] == 0
     tip_nodes = np.flatnonzero(is_tip)
-    names = parsed.labels(nodes[tip_nodes])
+    names = _labels(parsed, nodes[tip_nodes])
     is_used = np.zeros(len(table.features), bool)
     is_used[table.indices] = True
     used = np.flatnonzero(is_used)
@@ -126,6 +126,24 @@ def placed(table: CountTable, parsed: ParsedTrees, file: str | None) -> Samples:
 
 SORTED_SAMPLES = 1024
 """Samples whose entries are sorted together; their keys, with tips and places, fit 64 bits."""
+
+
+BLANK, STAND_IN = 32, "\x01"
+"""The last of ASCII's blanks and control characters, and the one that numbers a name in quotes."""
+
+
+def _labels(parsed: ParsedTrees, gaps: Index) -> list[str]:
+    """Names of some gaps, cut from the text as it stands where blanks and coding allow."""
+    is_blank = (parsed.codes <= BLANK) & (parsed.codes != ord(STAND_IN))
+    is_compact = parsed.text.isascii() and not is_blank[: int(parsed.end[-1])].any()
+    if parsed.names is not None or not is_compact:
+        return parsed.labels(gaps)
+    text = parsed.text.decode("ascii")
+    starts, ends = parsed.start[gaps].tolist(), parsed.end[gaps].tolist()
+    names = [text[start:end] for start, end in zip(starts, ends, strict=True)]
+    if not parsed.quoted:
+        return names
+    return [parsed.quoted[int(one[1:])] if one[:1] == STAND_IN else one for one in names]
 
 
 JOINED = "sum up the entries of the table that have the same sample and feature"

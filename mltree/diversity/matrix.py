@@ -167,7 +167,7 @@ class RowsFile:
         self._through(data[stop:], at + stop)
 
     def close(self) -> None:
-        """Close the file."""
+        """Close both descriptors of the file."""
         os.close(self._file)
         if self._direct != NONE:
             os.close(self._direct)

@@ -59,9 +59,9 @@ class ShownBranch(Value):
 
     number: int
     weight: float
-    """What it is chosen by, above zero where it matters at all."""
+    """The larger, the more the branch matters; 0 where it does not."""
     name: str
-    """Its tips."""
+    """Names of the tips below, the first and the last."""
     facts: tuple[str, ...]
     """Cells of its row in the table, behind the name."""
 

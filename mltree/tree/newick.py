@@ -386,21 +386,7 @@ class ParsedTrees:
 
     def labels(self, gaps: Index) -> list[str]:
         """The names of some gaps."""
-        if self.names is not None or self._compact is None:
-            return list(map(self.name, self.cut(gaps)))
-        text, starts, ends = self._compact, self.start[gaps].tolist(), self.end[gaps].tolist()
-        names = [text[start:end] for start, end in zip(starts, ends, strict=True)]
-        if not self.quoted:
-            return names
-        return [self.quoted[int(one[1:])] if one[:1] == _STAND_IN else one for one in names]
-
-    @cached_property
-    def _compact(self) -> str | None:
-        """The text where a name is as it stands: ASCII, without blanks before its last mark."""
-        is_blank = (self.codes <= _BLANK) & (self.codes != ord(_STAND_IN))
-        if not self.text.isascii() or is_blank[: int(self.end[-1])].any():
-            return None
-        return self.text.decode("ascii")
+        return list(map(self.name, self.cut(gaps)))
 
     def line_of(self, tree: int) -> int:
         """The line of the file where a tree begins."""
