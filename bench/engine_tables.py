@@ -175,20 +175,25 @@ def golden(run: Run) -> str:
 
 def unifrac(run: Run) -> str:
     """Whole processes beside ``ssu``, and the kernels' seconds."""
-    head = ["table", "metric", "program", "wall", "CPU seconds", "common branches"]
-    head += ["terms a second", "share of integer operations"]
+    head = ["table", "metric", "program", "wall", "CPU seconds", "peak memory", "read, placed"]
+    head += ["common branches", "terms a second", "share of integer operations"]
     body = []
     for row in run.rows:
         name = [row["dataset"], f"{row['kind']}, {row['precision']}", row["contender"]]
+        host = engineering_time(row["read_s"] + row["place_s"]) if "read_s" in row else ""
         if row["status"] != "done":
-            body.append([*name, row["status"], "", "", "", ""])
-        elif row["contender"] == "kernels":
+            cells = [row["status"]]
+        elif "kernels_s" in row:
             spent = engineering_time(sum(row["kernels_s"].values()))
             share = row["share_of_integers"]
             common = f"{row['common']:,} of {row['branches']:,}"
             shown = "" if share is None else f"{share:.0%}"
-            body.append([*name, spent, "", common, f"{row['terms_per_s'] / 1e9:.1f} G", shown])
+            cells = [spent, "", "", host, common, f"{row['terms_per_s'] / 1e9:.1f} G", shown]
+        elif row["contender"] == "kernels":
+            cells = ["", "", "", host]
         else:
             wall, cpu = engineering_time(row["wall_s"]["median"]), row["cpu_s"]["median"]
-            body.append([*name, wall, f"{cpu:.1f}", "", "", ""])
+            peak = f"{row['peak_bytes'] / 1e9:.2f} GB" if "peak_bytes" in row else ""
+            cells = [wall, f"{cpu:.1f}", peak]
+        body.append([*name, *cells, *[""] * (7 - len(cells))])
     return markdown_table(head, body)

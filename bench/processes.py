@@ -39,6 +39,8 @@ class Finished:
     """The end of what it printed."""
     system: float = 0.0
     """CPU seconds of the process and its children, in the kernel."""
+    peak: int = 0
+    """Bytes of memory that the process, or the largest of its children, had at most."""
 
 
 def run(
@@ -68,7 +70,8 @@ def run(
     wall = time.perf_counter() - start
     status = "timeout" if late else "failed" if process.returncode else "done"
     printed = log.read_text(errors="replace")[-TAIL:]
-    return Finished(wall, usage.ru_utime, status, printed, usage.ru_stime)
+    peak = usage.ru_maxrss * 1024
+    return Finished(wall, usage.ru_utime, status, printed, usage.ru_stime, peak)
 
 
 def _wait(process: subprocess.Popen[bytes], timeout: float) -> tuple[bool, resource.struct_rusage]:

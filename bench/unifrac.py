@@ -12,6 +12,7 @@ import tempfile
 import time
 from collections import defaultdict
 from collections.abc import Sequence
+from concurrent.futures import ProcessPoolExecutor
 from pathlib import Path
 from typing import Any
 
@@ -43,6 +44,12 @@ SMOKE = (60, 400)
 
 ENVIRONMENTS, CLUSTER, DEPTH = 40, 25, 1_000
 """Pools of tips; tips of a cluster in a pool; counts of a sample."""
+
+SLAB = 1_000
+"""Samples that a process draws at a time."""
+
+TIMED = 60_000
+"""Samples up to which kernels alone are timed: they go over the matrix once more."""
 
 INTEGERS, OPERATIONS = 64, {4: 2, 8: 6}
 """32-bit integers that a compute unit of NVIDIA's takes in a cycle, and those that a minimum and a
@@ -90,39 +97,59 @@ def _write_table(rng: np.random.Generator, path: Path, samples: int, tips: int) 
         near = centres[:, None] + rng.integers(-40, 41, (centres.size, CLUSTER))
         pool = np.unique(np.clip(near, 0, tips - 1))
         pools.append((pool, np.exp(rng.normal(0, 2.5, pool.size))))
-    columns, counts, indptr = [], [], [0]
-    for _ in range(samples):
-        pool, abundance = pools[rng.integers(ENVIRONMENTS)]
-        weight = abundance * np.exp(rng.normal(0, 1.5, pool.size)) * (rng.random(pool.size) < 0.5)
-        weight[rng.integers(pool.size)] += 1e-9
-        drawn = rng.multinomial(DEPTH, weight / weight.sum())
-        found = np.flatnonzero(drawn)
-        columns.append(pool[found])
-        counts.append(drawn[found])
-        indptr.append(indptr[-1] + found.size)
-    used, indices = np.unique(np.concatenate(columns), return_inverse=True)
+    slabs = [(rng.integers(1 << 62), min(SLAB, samples - i)) for i in range(0, samples, SLAB)]
+    with ProcessPoolExecutor(initializer=_POOLS.extend, initargs=(pools,)) as workers:
+        drawn = list(workers.map(_drawn, slabs))
+    columns, counts, sizes = (np.concatenate(parts) for parts in zip(*drawn, strict=True))
+    indptr = np.concatenate(([0], np.cumsum(sizes)))
+    is_used = np.zeros(tips, bool)
+    is_used[columns] = True
+    used = np.flatnonzero(is_used)
+    indices = (np.cumsum(is_used, dtype=np.int32) - 1)[columns]
     module = h5py()
     with module.File(path, "w") as store:
         attributes: dict[str, Any] = {"id": "simulated", "type": "OTU table"}
         attributes["format-version"] = np.array([2, 1])
-        attributes |= {"shape": np.array([used.size, samples]), "nnz": indptr[-1]}
+        attributes |= {"shape": np.array([used.size, samples]), "nnz": len(indices)}
         attributes |= {"format-url": "http://biom-format.org", "generated-by": "mltree bench"}
         store.attrs.update({**attributes, "creation-date": "2026-01-01T00:00:00"})
-        entries = np.repeat(np.arange(samples), np.diff(indptr))
-        order = np.lexsort((entries, indices))
-        whole = np.concatenate(counts).astype(np.float64)
-        rows = np.searchsorted(indices[order], np.arange(used.size + 1))
+        keys = indices.astype(np.int64) * len(indices) + np.arange(len(indices))
+        keys.sort()
+        order = keys % len(indices)
+        entries = np.repeat(np.arange(samples, dtype=np.int32), sizes)
+        rows = np.concatenate(([0], np.cumsum(np.bincount(indices))))
         axes = (
-            ("sample", [f"S{i:06d}" for i in range(samples)], whole, indices, np.array(indptr)),
-            ("observation", [f"t{tip}" for tip in used], whole[order], entries[order], rows),
+            ("sample", [f"S{i:06d}" for i in range(samples)], counts, indices, indptr),
+            ("observation", [f"t{tip}" for tip in used], counts[order], entries[order], rows),
         )
         for axis, ids, data, inner, starts in axes:
             group = store.create_group(axis)
             group.create_dataset("ids", data=np.array(ids, object), dtype=module.string_dtype())
             group.create_group("metadata")
             group.create_group("group-metadata")
-            group["matrix/data"], group["matrix/indices"] = data, inner.astype(np.int32)
+            group["matrix/data"], group["matrix/indices"] = data.astype(np.float64), inner
             group["matrix/indptr"] = starts.astype(np.int32)
+
+
+_POOLS: list[tuple[Any, Any]] = []
+"""Tips and abundances of every environment, in a process that draws samples."""
+
+
+def _drawn(slab: tuple[int, int]) -> tuple[Any, Any, Any]:
+    """Tips and counts of so many samples, and how many tips each has; from a seed."""
+    seed, samples = slab
+    rng = np.random.default_rng(seed)
+    columns, counts, sizes = [], [], []
+    for _ in range(samples):
+        pool, abundance = _POOLS[rng.integers(ENVIRONMENTS)]
+        weight = abundance * np.exp(rng.normal(0, 1.5, pool.size)) * (rng.random(pool.size) < 0.5)
+        weight[rng.integers(pool.size)] += 1e-9
+        drawn = rng.multinomial(DEPTH, weight / weight.sum())
+        found = np.flatnonzero(drawn)
+        columns.append(pool[found].astype(np.int32))
+        counts.append(drawn[found].astype(np.int32))
+        sizes.append(found.size)
+    return np.concatenate(columns), np.concatenate(counts), np.array(sizes)
 
 
 def measure(
@@ -155,10 +182,15 @@ def measure(
                     commands["ssu"] = [ssu, "-i", str(table), "-t", str(tree), "-o", "y.h5",
                                        "-m", f"{metric}_{bits}", "-r", f"hdf5_{bits}",
                                        "--pcoa", "0"]  # fmt: skip
+                with tempfile.TemporaryDirectory() as folder:  # the kernels are compiled before
+                    _, *small = simulated(Path(folder), *SMOKE, 1)
+                    command = _command(small[0], small[1], metric, precision, "none", device)
+                    run_process(command, Path(folder), timeout)
                 for name, results in _in_turns(commands, threads, repetitions, timeout).items():
                     run.add({"contender": name, **shape, "matrix": matrix, **_times(results)})
                 run.add({"contender": "kernels", **shape, **kernel_times(
                     table, tree, metric, precision, device)})  # fmt: skip
+                run.save()
 
 
 def _command(
@@ -173,19 +205,17 @@ def _command(
 def _in_turns(
     commands: dict[str, list[str]], threads: int | None, repetitions: int, timeout: float
 ) -> dict[str, list[Finished]]:
-    """Each command as often as wanted, after one run of mltree that compiles kernels."""
+    """Each command as often as wanted, in a new folder each time: to remove a file takes time."""
     import os
 
     environment = dict(os.environ)
     if threads is not None:
         environment |= {"OMP_NUM_THREADS": str(threads), "POCL_MAX_PTHREAD_COUNT": str(threads)}
     results: dict[str, list[Finished]] = defaultdict(list)
-    with tempfile.TemporaryDirectory() as name:
-        folder = Path(name)
-        run_process(commands["mltree"], folder, timeout, environment)
-        for _ in range(repetitions):
-            for program, command in commands.items():
-                results[program].append(run_process(command, folder, timeout, environment))
+    for _ in range(repetitions):
+        for program, command in commands.items():
+            with tempfile.TemporaryDirectory() as folder:
+                results[program].append(run_process(command, Path(folder), timeout, environment))
     return results
 
 
@@ -197,6 +227,7 @@ def _times(results: Sequence[Finished]) -> Row:
         "status": "done",
         "wall_s": repeated([one.wall for one in results]),
         "cpu_s": repeated([one.user + one.system for one in results]),
+        "peak_bytes": max(one.peak for one in results),
     }
 
 
@@ -220,7 +251,14 @@ def kernel_times(table: Path, tree: Path, metric: str, precision: str, device: s
 
     A CPU has terms where a row has a common branch, a GPU of every row and common branch.
     """
-    samples = place(read_table(str(table)), str(tree))
+    start = time.perf_counter()
+    counts = read_table(str(table))
+    reading = time.perf_counter() - start
+    samples = place(counts, str(tree))
+    placing = time.perf_counter() - start - reading
+    parts = {"read_s": round(reading, 4), "place_s": round(placing, 4)}
+    if samples.n_samples > TIMED:
+        return {"status": "done", "branches": samples.branches.count, **parts}
     (chosen,) = metrics_of(metric)
     problem = UnifracProblem(samples, chosen, precision == "single")
     devices = choose_devices(device)
@@ -257,6 +295,7 @@ def kernel_times(table: Path, tree: Path, metric: str, precision: str, device: s
         "branches": samples.branches.count,
         "common": engine.n_common,
         "entries": engine._n_entries,
+        **parts,
         "load_s": round(loading, 4),
         "tiles_s": round(wall, 4),
         "kernels_s": {name: round(spent, 4) for name, spent in engine.seconds.items()},

@@ -26,6 +26,7 @@ from mltree.diversity.matrix import (
     merged,
     name_of,
     read_matrix,
+    tiles_memory,
     tsv_lines,
 )
 from mltree.diversity.statistics import (
@@ -51,13 +52,14 @@ from mltree.diversity.unifrac import (
     metrics_of,
     tiles_of,
 )
-from mltree.report.diversity_page import MetricPage, page
+from mltree.report.diversity_page import MetricPage, ShownBranch, page
 from mltree.runs.calls import in_turn
 from mltree.runs.inputs import newick_of
 from mltree.runs.workspace import Workspace
 from mltree.system.arrays import Float64, Int64
 from mltree.system.errors import InputError
 from mltree.system.events import Emit, Notice, ResultWritten, UnifracComputed, UnifracTested
+from mltree.system.process import host_memory
 from mltree.system.ranks import current_ranks
 from mltree.system.values import Value
 
@@ -71,6 +73,9 @@ FORMATS = {"tsv": "tsv", "hdf5": "h5", "npy": "npy"}
 
 FAITH, BRANCHES, PAGE = "faith", "branches", "unifrac.html"
 """Kinds of files beside those of a metric."""
+
+SAID = 1_000_000_000
+"""Bytes of a matrix from which on the plan for it is said."""
 
 PAGE_AXES = 10
 """Axes that a page has, and a test of dispersion looks at, where none are asked for."""
@@ -258,13 +263,22 @@ class UnifracRun:
 
     def _begin(self, problem: UnifracProblem, label: str) -> tuple[Draft | None, Distances | None]:
         """The matrix in a file, or in memory, or nowhere."""
-        options = self._options
+        options, n_samples = self._options, problem.samples.n_samples
+        size = np.dtype(problem.kind).itemsize
         if options.matrix in {"hdf5", "npy"}:
+            if size * n_samples**2 > SAID:
+                tiles = tiles_memory(n_samples, size)
+                text = f"a matrix of {size * n_samples**2 / 1e9:,.1f} GB in the file; tiles take "
+                self._emit(Notice(text + f"{tiles / 1e9:,.1f} GB of memory at most"))
             kind = f"{label}.{FORMATS[options.matrix]}"
-            draft = Draft(self._workspace.path(kind), options.matrix, problem)
+            is_read = bool(options.pcoa or options.page or self._tests or options.mantel)
+            draft = Draft(self._workspace.path(kind), options.matrix, problem, is_read)
             return draft, draft.matrix
         if options.matrix == "tsv" or options.subsamples > 1:
-            return None, np.zeros((problem.samples.n_samples,) * 2, problem.kind)
+            if size * n_samples**2 > host_memory():
+                text = f"a matrix of {size * n_samples**2 / 1e9:,.1f} GB, which memory cannot hold"
+                raise InputError(text, hint="--matrix hdf5 has it in a file, --matrix none nowhere")
+            return None, np.zeros((n_samples,) * 2, problem.kind)
         return None, None
 
     def _tiles(
@@ -277,7 +291,7 @@ class UnifracRun:
         self._emit(Notice(f"{len(draft.done):,} of {len(every):,} tiles are there: going on"))
         there = [tile for tile in every if name_of(tile) in draft.done]
         missing = [tile for tile in every if name_of(tile) not in draft.done]
-        old = ((tile, draft.matrix[tile]) for tile in there)
+        old = ((tile, draft.block(tile)) for tile in there)
         return chain(old, _computed(problem, engines, device, missing))
 
     def _rarefied(
@@ -516,12 +530,10 @@ SHOWN_BRANCHES, MUCH = 20, 1 << 31
 """Branches that a page lists; samples times branches beyond which it lists none."""
 
 
-def largest_branches(
-    samples: Samples, groups: Mapping[str, Sequence[str]]
-) -> list[tuple[str, ...]]:
+def largest_branches(samples: Samples, groups: Mapping[str, Sequence[str]]) -> list[ShownBranch]:
     """Branches that differ most between the first column's groups, or add most to all diversity.
 
-    A row each: tips, length, samples, share of all diversity, mean share of counts, η².
+    The former weigh η² times the mean share of counts.
     """
     branches = samples.branches
     if samples.n_samples * branches.count > MUCH:
@@ -529,19 +541,24 @@ def largest_branches(
     shares = BranchShares.of(samples, groups)
     diversity = shares.prevalence * branches.length
     diversity = diversity / max(float(diversity.sum()), 1e-300)
-    eta = next(iter(shares.eta.values()), np.zeros(branches.count))
+    column = next(iter(groups), "")
+    eta = shares.eta.get(column, np.zeros(branches.count))
     weight = eta * shares.weight if groups else diversity
-    rows: list[tuple[str, ...]] = []
+    names = np.unique(np.array(groups.get(column, [""]), str))
+    most_in = names[shares.group_means[column].argmax(axis=0)] if groups else None
+    shown = []
     for number in np.argsort(-weight, kind="stable")[:SHOWN_BRANCHES].tolist():
         first, last = branches.names[branches.first[number]], branches.names[branches.last[number]]
         count = int(branches.last[number] - branches.first[number]) + 1
         name = first if count == 1 else f"{first} … {last} ({count:,} tips)"
-        numbers = (
+        facts = [
             f"{branches.length[number]:.4g}", f"{shares.prevalence[number]:,}",
             f"{diversity[number]:.2%}", f"{shares.weight[number]:.2%}",
-        )  # fmt: skip
-        rows.append((name, *numbers, f"{eta[number]:.3f}" if groups else ""))
-    return rows
+        ]  # fmt: skip
+        if most_in is not None:
+            facts += [f"{eta[number]:.3f}", str(most_in[number])]
+        shown.append(ShownBranch(number, float(weight[number]), name, tuple(facts)))
+    return shown
 
 
 # From Python.

@@ -14,6 +14,7 @@ import numpy as np
 from mltree.diversity.table import CountTable, few, integer_counts
 from mltree.system.arrays import Bool, Float64, Index, Int32, Int64
 from mltree.system.errors import InputError
+from mltree.system.process import map_blocks
 from mltree.system.values import Value
 from mltree.tree.newick import ParsedTrees, parsed_trees, text_of
 from mltree.tree.topology import NONE
@@ -106,21 +107,73 @@ def placed(table: CountTable, parsed: ParsedTrees, file: str | None) -> Samples:
     nodes, parent = parsed.nodes_of(0)
     is_tip = np.bincount(parent[1:], minlength=parent.size)[: parent.size] == 0
     tip_nodes = np.flatnonzero(is_tip)
-    names = parsed.labels(nodes[tip_nodes])
-    used = np.unique(table.indices)
-    node_of_feature = np.full(len(table.features), NONE, np.int64)
-    tips = _tips_of([table.features[column] for column in used], names, file)
-    node_of_feature[used] = tip_nodes[tips]
+    names = _labels(parsed, nodes[tip_nodes])
+    is_used = np.zeros(len(table.features), bool)
+    is_used[table.indices] = True
+    used = np.flatnonzero(is_used)
+    tips = _tips_of([table.features[column] for column in used.tolist()], names, file)
     is_needed = np.zeros(parent.size, bool)
-    is_needed[node_of_feature[used]] = True
-    branches = _sheared(parsed, nodes, parent, is_needed, file)
+    is_needed[tip_nodes[tips]] = True
+    left = [names[tip] for tip in np.flatnonzero(is_needed[tip_nodes]).tolist()]
+    branches = _sheared(parsed, nodes, parent, is_needed, left, file)
 
-    rank = np.cumsum(is_needed) - 1
-    tip = rank[node_of_feature[table.indices]]
-    in_order = np.lexsort((tip, table.sample_of_entry))
+    tip_of_feature = np.full(len(table.features), NONE, np.int32)
+    tip_of_feature[used] = (np.cumsum(is_needed, dtype=np.int32) - 1)[tip_nodes[tips]]
     counts, shift = integer_counts(table.counts, float(table.totals.max()))
-    tips_in_order = tip[in_order].astype(np.int32)
-    return Samples(table.ids, branches, table.indptr, tips_in_order, counts[in_order], shift)
+    tip, counts = _in_order(table, tip_of_feature, counts)
+    return Samples(table.ids, branches, table.indptr, tip, counts, shift)
+
+
+SORTED_SAMPLES = 1024
+"""Samples whose entries are sorted together; their keys, with tips and places, fit 64 bits."""
+
+
+BLANK, STAND_IN = 32, "\x01"
+"""The last of ASCII's blanks and control characters, and the one that numbers a name in quotes."""
+
+
+def _labels(parsed: ParsedTrees, gaps: Index) -> list[str]:
+    """Names of some gaps, cut from the text as it stands where blanks and coding allow."""
+    is_blank = (parsed.codes <= BLANK) & (parsed.codes != ord(STAND_IN))
+    is_compact = parsed.text.isascii() and not is_blank[: int(parsed.end[-1])].any()
+    if parsed.names is not None or not is_compact:
+        return parsed.labels(gaps)
+    text = parsed.text.decode("ascii")
+    starts, ends = parsed.start[gaps].tolist(), parsed.end[gaps].tolist()
+    names = [text[start:end] for start, end in zip(starts, ends, strict=True)]
+    if not parsed.quoted:
+        return names
+    return [parsed.quoted[int(one[1:])] if one[:1] == STAND_IN else one for one in names]
+
+
+JOINED = "sum up the entries of the table that have the same sample and feature"
+
+
+def _in_order(table: CountTable, tip_of_feature: Int32, counts: Int64) -> tuple[Int32, Int64]:
+    """Tips of all entries, rising within each sample, and their counts."""
+    tips, ordered = np.empty(counts.size, np.int32), np.empty_like(counts)
+    n_tips, sizes = len(tip_of_feature) + 1, np.diff(table.indptr)
+    longest = int(sizes.max())
+
+    def sort(rows: slice) -> None:
+        """A key is a sample, a tip and the place of the entry: sorting keys sorts all."""
+        entries = slice(int(table.indptr[rows.start]), int(table.indptr[rows.stop]))
+        size = sizes[rows]
+        sample = np.repeat(np.arange(size.size), size)
+        first = (table.indptr[rows] - entries.start)[sample]
+        tip = tip_of_feature[table.indices[entries]]
+        keys = (sample * n_tips + tip) * longest + (np.arange(tip.size) - first)
+        keys.sort()
+        things = keys // longest
+        again = np.flatnonzero(things[1:] == things[:-1])
+        if again.size:
+            twice = table.ids[rows.start + int(sample[again[0]])]
+            raise InputError(f"sample {twice!r} has counts of a feature twice", hint=JOINED)
+        place = keys - things * longest + first
+        tips[entries], ordered[entries] = tip[place], counts[entries][place]
+
+    map_blocks(sort, table.n_samples, SORTED_SAMPLES)
+    return tips, ordered
 
 
 def _tips_of(features: Sequence[str], names: Sequence[str], file: str | None) -> Index:
@@ -155,9 +208,13 @@ def _tips_of(features: Sequence[str], names: Sequence[str], file: str | None) ->
 
 
 def _sheared(
-    parsed: ParsedTrees, nodes: Index, parent: Int32, is_needed: Bool, file: str | None
-) -> SampleBranches:
-    """The branches above tips that are needed; nodes stand parents before children."""
+    parsed: ParsedTrees, nodes: Index, parent: Int32, is_needed: Bool, names: Sequence[str],
+    file: str | None,
+) -> SampleBranches:  # fmt: skip
+    """The branches above tips that are needed; nodes stand parents before children.
+
+    names  of the tips that are needed
+    """
     in_postorder = np.argsort(nodes)
     post = np.empty(nodes.size, np.int64)
     post[in_postorder] = np.arange(nodes.size)
@@ -194,5 +251,5 @@ def _sheared(
         first=first[left].astype(np.int32),
         last=last[left].astype(np.int32),
         tip=number[tip_nodes],
-        names=tuple(parsed.labels(nodes[tip_nodes])),
+        names=tuple(names),
     )

@@ -1,7 +1,8 @@
 """Matrices of distances in files, tile by tile: NumPy's, HDF5 as ``ssu`` has it, parts, TSV.
 
 A matrix lies in a draft beside its file until it is whole. A line of the draft's journal for every
-tile lets a run that was killed go on.
+tile lets a run that was killed go on. Rows are written as a whole where memory holds the tiles so
+long: a system call for each row of a tile took longer than the distances.
 """
 
 from __future__ import annotations
@@ -9,9 +10,14 @@ from __future__ import annotations
 import errno
 import hashlib
 import json
+import math
+import mmap
 import os
+import shutil
+import time
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
+from contextlib import suppress
 from itertools import islice
 from pathlib import Path
 from queue import SimpleQueue
@@ -21,20 +27,40 @@ import numpy as np
 from numpy.typing import NDArray
 
 from mltree.diversity.table import few, h5py
-from mltree.diversity.unifrac import STRIP, Tile, UnifracEngine, UnifracProblem, tiles_of
+from mltree.diversity.unifrac import (
+    STRIP,
+    Tile,
+    UnifracEngine,
+    UnifracProblem,
+    tile_side,
+    tiles_of,
+)
 from mltree.system.arrays import Float64, Index
 from mltree.system.errors import InputError
 from mltree.system.files import naming
-from mltree.system.process import map_blocks
+from mltree.system.process import host_memory, map_blocks
 from mltree.system.values import Value
+from mltree.tree.topology import NONE
 
 Distances = NDArray[np.floating[Any]]
 
 DRAFT, JOURNAL = ".unfinished", ".tiles"
 """Endings of a matrix that is being written, and of the list of its tiles that are."""
 
+MEMORY_SHARE = 0.25
+"""Share of the machine's memory that tiles take until the rows of a band are whole."""
+
+WRITTEN_BYTES, LEAST_STRIP = 1 << 23, 16
+"""Bytes of rows that are written at once, and rows at least."""
+
+PAGE, LEAST_DIRECT, RETRIED = max(4096, mmap.PAGESIZE), 1 << 20, 32
+"""Bytes of a page; bytes that may be written past the system's cache; writes between two tries of
+the slower way."""
+
 AHEAD = 2
 """Tiles of a device that are computed or wait while one is written."""
+
+SMALLER = "--precision single takes half, --matrix none nothing: --nearest and --pcoa need none"
 
 SSU_FORMAT, SSU_VERSION = b"BDSM", b"2020.12"
 """Marks of the files of ``ssu`` 1.2."""
@@ -77,17 +103,98 @@ def digest(problem: UnifracProblem) -> str:
     total = hashlib.sha256(json.dumps([samples.ids, problem.metric.label, problem.single]).encode())
     arrays = samples.indptr, samples.tip, samples.counts, samples.branches.parent
     for array in (*arrays, samples.branches.length):
-        total.update(array.tobytes())
+        total.update(array.data)
     return total.hexdigest()[:20]
 
 
-class Draft:
-    """A square matrix in a file, as much of it as is written yet."""
+def empty_at(offset: int, shape: tuple[int, int], kind: np.dtype[Any]) -> Distances:
+    """An array that lies to pages of memory as its place in a file does to the file's."""
+    size = shape[0] * shape[1] * kind.itemsize
+    raw = np.empty(size + PAGE, np.uint8)
+    start = (offset - raw.ctypes.data) % PAGE
+    return raw[start : start + size].view(kind).reshape(shape)
 
-    def __init__(self, path: Path, kind: str, problem: UnifracProblem) -> None:
+
+class RowsFile:
+    """Writes rows of a matrix through the system's cache of files, or past it where that is faster.
+
+    The cache takes new memory, which on some virtual machines comes at 0.3 GB/s; disks differ too.
+    No page is written in both ways.
+    """
+
+    def __init__(self, path: Path, is_read: bool) -> None:
+        """``is_read``: soon, so that all goes through the cache."""
+        self._file, self._direct = os.open(path, os.O_WRONLY), NONE
+        if not is_read and hasattr(os, "O_DIRECT"):
+            with suppress(OSError):  # some file systems have a cache or nothing
+                self._direct = os.open(path, os.O_WRONLY | os.O_DIRECT)
+        self.is_direct = self._direct != NONE
+        """True while the file system takes writes past the cache."""
+        self._pace = {False: 0.0, True: 0.0}
+        """Seconds a byte, through the cache and past it; 0 before the first try."""
+        self._count = 0
+
+    def write(self, values: Distances, at: int) -> None:
+        """Write a contiguous array from :func:`empty_at` to a byte of the file and on."""
+        size = values.nbytes
+        if size < LEAST_DIRECT or not self.is_direct:
+            self._through(values.data.cast("B"), at)
+            return
+        self._count += 1
+        is_direct = self._pace[True] < self._pace[False]  # at first, so that both are tried
+        if self._count % RETRIED == 0:
+            is_direct = not is_direct
+        start = time.perf_counter()
+        (self._past if is_direct else self._through)(values.data.cast("B"), at)
+        pace, before = (time.perf_counter() - start) / size, self._pace[is_direct]
+        self._pace[is_direct] = (before + pace) / 2 if before else pace
+
+    def _through(self, data: memoryview, at: int) -> None:
+        _write_all(self._file, data, at)
+
+    def _past(self, data: memoryview, at: int) -> None:
+        """Whole pages past the cache, what is before and behind them through it."""
+        start = -at % PAGE
+        stop = start + (len(data) - start) // PAGE * PAGE
+        self._through(data[:start], at)
+        try:
+            _write_all(self._direct, data[start:stop], at + start)
+        except OSError as error:
+            if error.errno not in {errno.EINVAL, errno.EOPNOTSUPP}:
+                raise
+            self.is_direct = False
+            self._through(data[start:stop], at + start)
+        self._through(data[stop:], at + stop)
+
+    def close(self) -> None:
+        """Close both descriptors of the file."""
+        os.close(self._file)
+        if self._direct != NONE:
+            os.close(self._direct)
+
+
+def _write_all(file: int, data: memoryview, at: int) -> None:
+    while len(data):
+        count = os.pwrite(file, data, at)
+        if not count:
+            raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
+        data, at = data[count:], at + count
+
+
+class Draft:
+    """A square matrix in a file, as much of it as is written yet.
+
+    The rows of a side of tiles are a band. A band whose tiles all fit in memory is written at once,
+    others tile by tile. A tile is done when the file has its mirror image.
+    """
+
+    def __init__(
+        self, path: Path, kind: str, problem: UnifracProblem, is_read: bool = True
+    ) -> None:
         """Open the draft that a killed run has left, or begin one.
 
-        path  the file when it is whole;  kind  ``npy`` or ``hdf5``
+        path  the file when it is whole;  kind  ``npy`` or ``hdf5``;  is_read  True where the matrix
+        is read once it is written
 
         Raises:
             InputError: it cannot be written, or HDF5 needs h5py.
@@ -100,10 +207,22 @@ class Draft:
         with naming(self.draft):
             if not self.done:
                 self._begin(problem)
-            mapped = self._mapped(problem)
-            self.matrix: Distances = mapped
-            self._offset = mapped.offset
-            self._file = os.open(self.draft, os.O_WRONLY)
+            self._matrix = self._mapped(problem)
+            self._file = RowsFile(self.draft, is_read)
+        tiles = tiles_of(len(self._matrix))
+        self._bands = [tile.rows for tile in reversed(tiles) if tile.is_diagonal]
+        n_bands, n_whole = len(self._bands), whole_bands(len(self._matrix), self._matrix.itemsize)
+        self._first_whole = n_bands - n_whole
+        missing = [tile for tile in tiles if name_of(tile) not in self.done]
+        self._open = {band for tile in missing for band in self._numbers(tile)}
+        self._blocks: dict[int, dict[int, Distances]] = {}
+        self._writer = ThreadPoolExecutor(1, "matrix")
+        self._writing: Future[None] | None = None
+
+    def _numbers(self, tile: Tile) -> tuple[int, int]:
+        """The bands of a tile's rows and columns."""
+        side = self._bands[0].stop
+        return tile.rows.start // side, tile.columns.start // side
 
     def _tiles_done(self) -> set[str]:
         if not (self.draft.is_file() and self._journal.is_file()):
@@ -116,6 +235,13 @@ class Draft:
     def _begin(self, problem: UnifracProblem) -> None:
         shape = (problem.samples.n_samples,) * 2
         self.draft.unlink(missing_ok=True)
+        needed = shape[0] ** 2 * np.dtype(problem.kind).itemsize
+        free = shutil.disk_usage(self.path.absolute().parent)[2]
+        if free < needed:
+            text = (
+                f"a matrix of {needed / 1e9:,.1f} GB, and {free / 1e9:,.1f} GB of the disk are free"
+            )
+            raise InputError(text, file=str(self.path), hint=SMALLER)
         if self.kind == "npy":
             np.lib.format.open_memmap(self.draft, "w+", np.dtype(problem.kind), shape)
         else:
@@ -129,47 +255,121 @@ class Draft:
             offset, shape = store["matrix"].id.get_offset(), store["matrix"].shape
         return np.memmap(self.draft, problem.kind, "r+", offset, shape)
 
+    @property
+    def matrix(self) -> Distances:
+        """The matrix where it lies, once all that was added is there."""
+        self._wait()
+        return self._matrix
+
+    def block(self, tile: Tile) -> Distances:
+        """The distances of a tile that was done when the draft was opened."""
+        return np.ascontiguousarray(self._matrix[tile.columns, tile.rows].T)
+
     def add(self, tile: Tile, block: Distances) -> None:
-        """Write a tile, and note that it is written, unless it is there."""
-        if name_of(tile) in self.done:
-            return
-        block = np.ascontiguousarray(block, self.matrix.dtype)
-        first_row, first_column = tile.rows.start, tile.columns.start
+        """Write a tile and its mirror image, or keep it until its bands are whole.
+
+        All tiles are to be added, those that were done before too.
+        """
+        block = np.ascontiguousarray(block, self._matrix.dtype)
+        down, across = self._numbers(tile)
+        for band, other in {across: down, down: across}.items():
+            if band not in self._open:
+                continue
+            if band < self._first_whole:
+                self._write(band, {other: block})
+                continue
+            blocks = self._blocks.setdefault(band, {})
+            blocks[other] = block
+            if len(blocks) == len(self._bands):
+                self._wait()
+                del self._blocks[band]
+                self._writing = self._writer.submit(self._write_band, band, blocks)
+        if across < self._first_whole:
+            self._note([tile])
+
+    def _wait(self) -> None:
+        """Wait for the band that is being written."""
+        writing, self._writing = self._writing, None
+        if writing is not None:
+            writing.result()
+
+    def _write_band(self, band: int, blocks: dict[int, Distances]) -> None:
+        self._write(band, blocks)
+        self._note([Tile(rows, self._bands[band]) for rows in self._bands[: band + 1]])
+
+    def _note(self, tiles: Iterable[Tile]) -> None:
+        """Note that tiles are in the file."""
+        names = [name for tile in tiles if (name := name_of(tile)) not in self.done]
+        with naming(self._journal), self._journal.open("a", encoding="ascii") as journal:
+            journal.write("".join(f"{name}\n" for name in names))
+
+    def _write(self, band: int, blocks: dict[int, Distances]) -> None:
+        """Write blocks, by the band of their columns, into the rows of a band.
+
+        Pages that are mapped would each be fetched first.
+        """
+        matrix, rows = self._matrix, self._bands[band]
+        columns = slice(self._bands[min(blocks)].start, self._bands[max(blocks)].stop)
+        width = columns.stop - columns.start
 
         def write(strip: slice) -> None:
-            self._write(first_row + strip.start, first_column, block[strip])
+            first = (rows.start + strip.start) * matrix.shape[1] + columns.start
+            at = matrix.offset + first * matrix.itemsize
+            values = empty_at(at, (strip.stop - strip.start, width), matrix.dtype)
+            for other, block in blocks.items():
+                start = self._bands[other].start - columns.start
+                if other >= band:
+                    values[:, start : start + block.shape[1]] = block[strip]
+                    continue
+                for place in range(0, len(block), STRIP):
+                    part = block[place : place + STRIP, strip].T
+                    values[:, start + place : start + place + part.shape[1]] = part
+            if width == matrix.shape[1]:
+                self._file.write(values, at)
+            else:
+                for number, row in enumerate(values):
+                    self._file.write(row, at + number * matrix.strides[0])
 
-        def mirror(strip: slice) -> None:
-            rows = np.ascontiguousarray(block[:, strip].T)
-            self._write(first_column + strip.start, first_row, rows)
-
+        height = max(LEAST_STRIP, WRITTEN_BYTES // (width * matrix.itemsize))
         with naming(self.draft):
-            map_blocks(write, block.shape[0], STRIP)
-            if not tile.is_diagonal:
-                map_blocks(mirror, block.shape[1], STRIP)
-        with naming(self._journal), self._journal.open("a", encoding="ascii") as journal:
-            journal.write(name_of(tile) + "\n")
-
-    def _write(self, row: int, column: int, block: Distances) -> None:
-        """Write rows into the file: pages that are mapped would each be fetched first."""
-        size = block.dtype.itemsize
-        for number, values in enumerate(block, row):
-            place = self._offset + (number * self.matrix.shape[1] + column) * size
-            if os.pwrite(self._file, values.data, place) != values.nbytes:
-                raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
+            map_blocks(write, rows.stop - rows.start, height)
 
     def finish(self, more: Mapping[str, Any]) -> Path:
         """Give the matrix its name; ``more``: arrays that HDF5 has beside it."""
-        self.matrix = np.empty((0, 0))
-        os.close(self._file)
+        self._wait()
+        self._writer.shutdown()
+        self._matrix = np.memmap(self.draft, np.uint8, "r", shape=(1,))
+        self._file.close()
         with naming(self.path):
-            if self.kind == "hdf5":
+            if self.kind == "hdf5" and more:
                 with h5py().File(self.draft, "r+") as store:
                     for name, array in more.items():
                         store[name] = array
             self.draft.replace(self.path)
             self._journal.unlink(missing_ok=True)
         return self.path
+
+
+def whole_bands(n_samples: int, size: int) -> int:
+    """Bands, the last of the matrix, whose tiles memory holds until they are written at once.
+
+    Beside two bands, one that is computed and one that is written, memory holds the tiles above
+    bands that are computed: a quarter of the square of all whole bands at most.
+
+    size  bytes of a distance
+    """
+    side = tile_side(n_samples)
+    count = -(-n_samples // side)
+    tiles = int(MEMORY_SHARE * host_memory()) // (side * side * size)
+    return min(count, 2 * math.isqrt(max(0, tiles - 2 * count)))
+
+
+def tiles_memory(n_samples: int, size: int) -> int:
+    """Bytes of the tiles that are kept until they are written, at most."""
+    side = tile_side(n_samples)
+    bands = whole_bands(n_samples, size)
+    kept = bands**2 // 4 + 2 * -(-n_samples // side) if bands else AHEAD + 1
+    return kept * side * side * size
 
 
 def name_of(tile: Tile) -> str:
@@ -190,6 +390,7 @@ def _begin_hdf5(path: Path, problem: UnifracProblem) -> None:
         plan.set_layout(module.h5d.CONTIGUOUS)
         plan.set_alloc_time(module.h5d.ALLOC_TIME_EARLY)
         plan.set_fill_time(module.h5d.FILL_TIME_NEVER)
+        plan.set_obj_track_times(False)
         kind = module.h5t.NATIVE_FLOAT if problem.single else module.h5t.NATIVE_DOUBLE
         shape = (problem.samples.n_samples,) * 2
         space = module.h5s.create_simple(shape)
@@ -317,14 +518,24 @@ class Nearest:
             self._take(tile.columns, tile.rows, block.T, False)
 
     def _take(self, rows: slice, columns: slice, block: Distances, is_diagonal: bool) -> None:
-        values = np.array(block, np.float64)
-        if is_diagonal:
-            np.fill_diagonal(values, np.inf)
+        def take(strip: slice) -> None:
+            values = np.array(block[strip], np.float64)
+            if is_diagonal:
+                values[np.arange(len(values)), np.arange(strip.start, strip.stop)] = np.inf
+            self._take_rows(
+                slice(rows.start + strip.start, rows.start + strip.stop), columns, values
+            )
+
+        map_blocks(take, rows.stop - rows.start, STRIP)
+
+    def _take_rows(self, rows: slice, columns: slice, values: Float64) -> None:
         best, index = self._distance[rows], self._index[rows]
         limit = best[:, -1]
-        if self.k <= values.shape[1]:
+        if self.k <= values.shape[1] and not np.isfinite(limit).all():
             limit = np.minimum(limit, np.partition(values, self.k - 1, axis=1)[:, self.k - 1])
         row, column = np.nonzero((values <= limit[:, None]) & np.isfinite(values))
+        if not row.size:
+            return
         old_row = np.repeat(np.arange(len(best)), self.k)
         every_row = np.concatenate((old_row, row))
         every_index = np.concatenate((index.ravel(), column + columns.start))

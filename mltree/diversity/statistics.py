@@ -40,15 +40,16 @@ class Ordination(NamedTuple):
     """float64 [axes]: shares of the sum of all eigenvalues."""
 
 
-def _times(blocks: DistanceBlocks, matrix: Float64) -> Float64:
-    """-D²/2 times a matrix, D² the squares of the distances."""
-    product = np.zeros_like(matrix)
+def _times(blocks: DistanceBlocks, matrix: Float64) -> tuple[Float64, float]:
+    """-D²/2 times a matrix, D² the squares of the distances, and the sum of all D²."""
+    product, total = np.zeros_like(matrix), 0.0
     for tile, block in blocks:
         squares = block.astype(np.float64) ** 2
+        total += float(squares.sum()) * (1 if tile.is_diagonal else 2)
         product[tile.rows] += squares @ matrix[tile.columns]
         if not tile.is_diagonal:
             product[tile.columns] += squares.T @ matrix[tile.rows]
-    return -0.5 * product
+    return -0.5 * product, total
 
 
 def _centred(matrix: Float64) -> Float64:
@@ -71,25 +72,17 @@ def pcoa(blocks: DistanceBlocks, axes: int, seed: int = 1) -> Ordination:
         start = np.random.default_rng(seed).standard_normal((n_samples, width))
         basis = np.linalg.qr(_centred(start))[0]
         for _ in range(POWER_ROUNDS):
-            basis = np.linalg.qr(_centred(_times(blocks, _centred(basis))))[0]
-    product = _centred(_times(blocks, _centred(basis)))
-    small = basis.T @ product
+            basis = np.linalg.qr(_centred(_times(blocks, _centred(basis))[0]))[0]
+    product, total = _times(blocks, _centred(basis))
+    small = basis.T @ _centred(product)
     values, vectors = np.linalg.eigh((small + small.T) / 2)
     order = np.argsort(-values, kind="stable")[:axes]
     values, axes_of = np.maximum(values[order], 0.0), basis @ vectors[:, order]
     largest = np.abs(axes_of).argmax(axis=0)
     axes_of *= np.where(axes_of[largest, np.arange(len(order))] < 0, -1.0, 1.0)
-    trace = _trace(blocks)
+    trace = total / (2 * n_samples)  # of the centred matrix: the sum of all eigenvalues
     shares = values / trace if trace > 0 else np.zeros_like(values)
     return Ordination(axes_of * np.sqrt(values), values, shares)
-
-
-def _trace(blocks: DistanceBlocks) -> float:
-    """The trace of the centred matrix: the sum of all eigenvalues."""
-    total = 0.0
-    for tile, block in blocks:
-        total += float((block.astype(np.float64) ** 2).sum()) * (1 if tile.is_diagonal else 2)
-    return total / (2 * blocks.n_samples)
 
 
 class TestOfGroups(Value):
@@ -141,14 +134,15 @@ def permanova(
     within = np.zeros(permutations + 1)
     every = _permuted(codes, permutations, seed)
     sizes = np.bincount(codes)
-    total = _trace(blocks)
+    total = 0.0
     for start in range(0, len(every), BATCH):
         batch = every[start : start + BATCH]
         members = np.zeros((n_samples, len(batch), n_groups))
         for place, one in enumerate(batch):
             members[np.arange(n_samples), place, one] = 1
-        product = -2 * _times(blocks, members.reshape(n_samples, -1)).reshape(members.shape)
-        sums = np.einsum("npg,npg->pg", members, product)
+        product, squares = _times(blocks, members.reshape(n_samples, -1))
+        sums = -2 * np.einsum("npg,npg->pg", members, product.reshape(members.shape))
+        total = squares / (2 * n_samples)
         within[start : start + len(batch)] = (sums / (2 * sizes)).sum(axis=1)
     between = total - within
     freedom = n_samples - n_groups

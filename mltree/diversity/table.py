@@ -8,7 +8,7 @@ from __future__ import annotations
 import importlib
 import json
 import zipfile
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from io import BytesIO
 from pathlib import Path
 from typing import Any
@@ -64,17 +64,20 @@ class CountTable(Value):
             _refuse_duplicates(kind, texts, file)
         indptr, indices = np.asarray(indptr, np.int64), np.asarray(indices, np.int32)
         values = np.asarray(counts, np.float64)
-        is_wrong = ~np.isfinite(values) | (values < 0)
-        if is_wrong.any():
-            entry = int(np.flatnonzero(is_wrong)[0])
-            sample = names[0][int(np.searchsorted(indptr, entry, "right")) - 1]
-            problem = f"a count is {values[entry]:g} (sample {sample!r}): counts are 0 or more"
-            raise InputError(problem, file=file)
+        _refuse_unsound(indptr, indices, values, *map(len, names))
         if not len(names[0]):
             raise InputError("a table without samples", file=file)
-        is_there = values > 0
-        before = np.concatenate(([0], np.cumsum(is_there)))
-        table = cls(*names, before[indptr], indices[is_there], values[is_there])
+        if not (values.min(initial=1.0) > 0 and values.max(initial=1.0) < np.inf):
+            is_wrong = ~np.isfinite(values) | (values < 0)
+            if is_wrong.any():
+                entry = int(np.flatnonzero(is_wrong)[0])
+                sample = names[0][int(np.searchsorted(indptr, entry, "right")) - 1]
+                problem = f"a count is {values[entry]:g} (sample {sample!r}): counts are 0 or more"
+                raise InputError(problem, file=file)
+            is_there = values > 0
+            indptr = np.concatenate(([0], np.cumsum(is_there)))[indptr]
+            indices, values = indices[is_there], values[is_there]
+        table = cls(*names, indptr, indices, values)
         empty = [table.ids[row] for row in np.flatnonzero(np.diff(table.indptr) == 0)]
         if empty:
             verb = "sample has" if len(empty) == 1 else "samples have"
@@ -146,6 +149,18 @@ def few(names: Sequence[str]) -> str:
     return shown + (f" and {len(names) - LISTED:,} more" if len(names) > LISTED else "")
 
 
+def _refuse_unsound(
+    indptr: Int64, indices: Int32, counts: Float64, n_samples: int, n_features: int
+) -> None:
+    """Raise ValueError for arrays that are no sparse matrix of this shape."""
+    if indptr.shape != (n_samples + 1,) or indices.shape != counts.shape:
+        raise ValueError("arrays of a sparse matrix whose sizes differ")
+    if indptr[0] or indptr[-1] != indices.size or (np.diff(indptr) < 0).any():
+        raise ValueError("samples whose entries are not one after the other")
+    if indices.size and not 0 <= indices.min() <= indices.max() < n_features:
+        raise ValueError("an entry of a feature that there is not")
+
+
 def _text(name: object) -> str:
     return name.decode("utf-8", "replace") if isinstance(name, bytes) else str(name)
 
@@ -167,29 +182,45 @@ def read_table(path: str) -> CountTable:
     Raises:
         InputError: it cannot be read, or is not a sound table.
     """
+    if _is_hdf5(path):
+        return _naming(_biom2, path, path)
     content = read_bytes(path)
-    if content[:4] not in {HDF5_MAGIC, ZIP_MAGIC}:
-        content = unpacked(path)
-    return _parsed(content, path)
+    return _naming(_parsed, content if content[:4] == ZIP_MAGIC else unpacked(path), path)
 
 
-def _parsed(content: bytes, file: str) -> CountTable:
+def _is_hdf5(path: str) -> bool:
+    """True for an HDF5 file, which is read where it lies: through Python that takes far longer."""
     try:
-        if content[:4] == HDF5_MAGIC:
-            return _biom2(content, file)
-        if content[:4] == ZIP_MAGIC:
-            return _artifact(content, file)
-        if content.lstrip()[:1] == b"{":
-            return _biom1(content, file)
-        return _tsv(content.decode("utf-8-sig"), file)
+        if not Path(path).is_file():  # a pipe is read once
+            return False
+        with Path(path).open("rb") as file:
+            return file.read(4) == HDF5_MAGIC
+    except OSError:
+        return False
+
+
+def _naming(parse: Callable[[Any, str], CountTable], content: Any, file: str) -> CountTable:
+    """Parse a table. Raises: InputError: it is none."""
+    try:
+        return parse(content, file)
     except (KeyError, ValueError, TypeError, IndexError, OSError, zipfile.BadZipFile) as error:
         detail = " ".join(str(error).split()) or type(error).__name__
         raise InputError(f"not a table of counts: {detail}", file=file) from error
 
 
-def _biom2(content: bytes, file: str) -> CountTable:
+def _parsed(content: bytes, file: str) -> CountTable:
+    if content[:4] == HDF5_MAGIC:
+        return _biom2(BytesIO(content), file)
+    if content[:4] == ZIP_MAGIC:
+        return _artifact(content, file)
+    if content.lstrip()[:1] == b"{":
+        return _biom1(content, file)
+    return _tsv(content.decode("utf-8-sig"), file)
+
+
+def _biom2(source: str | BytesIO, file: str) -> CountTable:
     """BIOM 2.1: HDF5, whose group ``sample/matrix`` has the counts by sample."""
-    with h5py().File(BytesIO(content), "r") as store:
+    with h5py().File(source, "r") as store:
         if "sample/matrix/indptr" not in store:
             raise InputError("an HDF5 file, but no BIOM table: sample/matrix is missing", file=file)
         matrix = store["sample/matrix"]

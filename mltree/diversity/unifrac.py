@@ -347,14 +347,17 @@ def tile_side(n_samples: int) -> int:
 
 
 def tiles_of(n_samples: int, part: tuple[int, int] = (1, 1)) -> list[Tile]:
-    """Tiles of the upper triangle, column by column; of part i of n those with as many pairs.
+    """Tiles of the upper triangle, by columns, the last first; of part i of n as many pairs each.
+
+    The last rows of the matrix are whole when the last column is, which a file is glad of.
 
     part  i from 1 on, and n
     """
     side = tile_side(n_samples)
     starts = range(0, n_samples, side)
     spans = [slice(start, min(start + side, n_samples)) for start in starts]
-    tiles = [Tile(spans[i], spans[j]) for j in range(len(spans)) for i in range(j + 1)]
+    columns = reversed(range(len(spans)))
+    tiles = [Tile(spans[i], spans[j]) for j in columns for i in range(j + 1)]
     ends = np.cumsum([tile.pairs for tile in tiles])
     share = np.ceil(ends * part[1] / ends[-1] - 1e-9).astype(int)
     return [tile for tile, number in zip(tiles, share, strict=True) if number == part[0]]

@@ -6,6 +6,7 @@ ordination.js   the plot of principal coordinates
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
 from html import escape
 
@@ -29,6 +30,16 @@ from mltree.report.page import (
 )
 from mltree.system import __version__
 from mltree.system.values import Value
+from mltree.tree.topology import NONE
+
+COLOURS = (
+    "#0072b2", "#e69f00", "#009e73", "#cc79a7", "#d55e00", "#56b4e9", "#8a6d00", "#7f3c8d",
+    "#444444", "#11a579", "#b30000", "#80ba5a",
+)  # fmt: skip
+"""Colours of the values of a column, the most frequent first."""
+
+LEAST_NUMBERED = 16.0
+"""Points of an inner branch that has room for its number."""
 
 MOST_COLUMNS = 40
 """Columns of metadata that a page has."""
@@ -41,6 +52,22 @@ DIGITS = 6
 
 QUANTILES = (0.05, 0.25, 0.5, 0.75, 0.95)
 """Ends of whiskers and boxes, and the median."""
+
+
+class ShownBranch(Value):
+    """A branch that matters, for the table and the tree of a page."""
+
+    number: int
+    weight: float
+    """The larger, the more the branch matters; 0 where it does not."""
+    name: str
+    """Names of the tips below, the first and the last."""
+    facts: tuple[str, ...]
+    """Cells of its row in the table, behind the name."""
+
+
+BRANCH_FACTS = ("Length", "Samples", "Of all diversity", "Mean share", "η²", "Most in")
+"""Headings of a branch's facts; the last two where there are groups."""
 
 
 class MetricPage(Value):
@@ -67,9 +94,9 @@ class MetricPage(Value):
 
 def page(
     pages: Sequence[MetricPage], samples: Samples, metadata: Metadata | None,
-    groups: Mapping[str, Sequence[str]], branches: Sequence[Sequence[str]],
+    groups: Mapping[str, Sequence[str]], branches: Sequence[ShownBranch],
 ) -> str:  # fmt: skip
-    """The text of the HTML file; ``branches``: rows of those that matter most."""
+    """The text of the HTML file; ``branches``: those that matter most, the first before all."""
     columns = dict(list(groups.items())[:MOST_COLUMNS])
     for name, values in ({} if metadata is None else metadata.columns).items():
         if len(columns) < MOST_COLUMNS and name not in columns:
@@ -78,6 +105,7 @@ def page(
         "ids": samples.ids,
         "columns": columns,
         "coloured": next(iter(groups), ""),
+        "colours": COLOURS,
         "metrics": [
             {
                 "name": one.metric.label,
@@ -92,17 +120,20 @@ def page(
         made.append(("groups", "Groups", "".join(_groups(one) for one in pages)))
         made.append(("tests", "Tests", _tests(pages)))
     if branches:
-        names = ("Tips below", "Length", "Samples", "Of all diversity", "Mean share", "η²")
-        made.append(("branches", "Branches that matter most", html_table(names, branches)))
+        rows = [(str(i), one.name, *one.facts) for i, one in enumerate(branches, 1)]
+        table = html_table(("", "Tips below", *BRANCH_FACTS[: len(branches[0].facts)]), rows)
+        made.append(("branches", "Branches that matter most", table))
     links = [("ordination", "Ordination"), *((anchor, heading) for anchor, heading, _ in made)]
     count = f"{samples.n_samples:,} samples, {samples.branches.count:,} branches"
     return asset("diversity.html").format(
         policy=POLICY,
         title="UniFrac · mltree",
         name=f"UniFrac: {count}",
-        style=asset("page.css"),
+        style=asset("page.css")
+        + "".join(f".kind{place} {{ fill: {colour}; }}\n" for place, colour in enumerate(COLOURS)),
         links="".join(f'<a href="#{anchor}">{heading}</a>' for anchor, heading in links),
         still=_still(pages[0]) if pages else "",
+        tree=_tree(samples, branches, next(iter(groups.values()), ())) if branches else "",
         body="".join(
             f'<section id="{anchor}"><h2>{heading}</h2>{content}</section>'
             for anchor, heading, content in made
@@ -124,8 +155,59 @@ def _still(one: MetricPage) -> str:
         return ""
     low, high = points.min(axis=0), points.max(axis=0)
     across, up = Scale(low[0], high[0], 30, 570), Scale(low[1], high[1], 370, 30)
-    dots = [circle(across(x), up(y), 3, "bar") for x, y in points.tolist()]
+    dots = [circle(across(x), up(y), 3, "dot") for x, y in points.tolist()]
     return chart(600, 400, "The first two principal coordinates", dots)
+
+
+def _tree(samples: Samples, shown: Sequence[ShownBranch], groups: Sequence[str]) -> str:
+    """The branches that matter, thick, on the tree above them; others are left out.
+
+    Each has the colour of the group that it has most of.
+    """
+    ordered = Counter(groups).most_common(len(COLOURS))
+    colour = {name: f"kind{place}" for place, (name, _) in enumerate(ordered)}
+    parent, length = samples.branches.parent.tolist(), samples.branches.length.tolist()
+    rank = {one.number: place for place, one in enumerate(shown)}
+    children: dict[int, list[int]] = {}
+    for number in rank:
+        below, above = number, parent[number]
+        while above != NONE and below not in children.setdefault(above, []):
+            children[above].append(below)
+            below, above = above, parent[above]
+    drawn = sorted(children.keys() | rank.keys())  # children before parents
+    depth: dict[int, float] = {}
+    for number in reversed(drawn):
+        depth[number] = depth.get(parent[number], 0.0) + length[number]
+    leaves = [number for number in drawn if number not in children]
+    height = {number: 20.0 + 24 * place for place, number in enumerate(leaves)}
+    across = Scale(0.0, max(*depth.values(), 1e-300), 12.0, 330.0)
+    most = max(one.weight for one in shown) or 1.0
+    lines, marks = [], []
+    for number in drawn:
+        heights = [height[child] for child in children.get(number, [])]
+        y = height.setdefault(number, sum(heights) / max(len(heights), 1))
+        start, x = across(depth.get(parent[number], 0.0)), across(depth[number])
+        lines.append(line(start, y, x, y, "axis"))
+        if heights:
+            lines.append(line(x, min(heights), x, max(heights), "axis"))
+        if number in rank:
+            one = shown[rank[number]]
+            thick = 2.0 + 8.0 * (max(one.weight, 0.0) / most) ** 0.5
+            facts = zip(BRANCH_FACTS, one.facts, strict=False)
+            told = "".join(f"; {name}: {fact}" for name, fact in facts)
+            size = max(x - start, 3.0)
+            kind = colour.get(one.facts[-1], "bar-device")
+            marks.append(bar(start, y - thick / 2, size, thick, kind, one.name + told))
+            place = str(rank[number] + 1)
+            if not heights:
+                marks.append(words(x + 6, y, f"{place}  {one.name}", "tick"))
+            elif size >= LEAST_NUMBERED:
+                marks.append(words(start + size / 2, y - 9, place, "tick", "middle"))
+    drawing = chart(560, 30.0 + 24 * len(leaves), "Branches that matter most", lines + marks)
+    caption = "Branches that matter most, numbered as in the table below: thick ones matter more"
+    if groups:
+        caption += "; colours are those of the groups that have most of them"
+    return f"<figure>{drawing}<figcaption>{caption}</figcaption></figure>"
 
 
 def _scree(one: MetricPage) -> str:
@@ -138,7 +220,7 @@ def _scree(one: MetricPage) -> str:
     for axis, share in enumerate(shares.tolist()):
         x = 60 + axis * width
         title = f"axis {axis + 1}: {share:.1%}"
-        parts.append(bar(x + 2, up(share), max(width - 4, 1), 150 - up(share), "bar", title))
+        parts.append(bar(x + 2, up(share), max(width - 4, 1), 150 - up(share), "bar-device", title))
         parts.append(words(x + width / 2, 164, str(axis + 1), "tick", "middle"))
     drawing = chart(600, 180, f"Variation that each axis explains, {one.metric.label}", parts)
     caption = f"{one.metric.label}: share of all variation that each axis explains"
@@ -169,9 +251,9 @@ def _boxes(metric: Metric, column: str, spread: Spread) -> str:
         parts += [
             words(212, y, name, "tick", "end"),
             line(across(low), y, across(high), y, "axis"),
-            bar(across(first), y - 7, max(across(third) - across(first), 1), 14, "bar",
+            bar(across(first), y - 7, max(across(third) - across(first), 1), 14, "bubble",
                 f"{name}: median {middle:.4g}, half of the distances {first:.4g} to {third:.4g}"),
-            line(across(middle), y - 7, across(middle), y + 7, "axis"),
+            line(across(middle), y - 7, across(middle), y + 7, "median"),
         ]  # fmt: skip
     height = 40.0 + 22 * len(rows)
     for value in np.linspace(0, top, 5).tolist():

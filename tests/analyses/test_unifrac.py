@@ -6,17 +6,23 @@ import json
 import subprocess
 import sys
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pytest
 from launches import alone, launch, ran
 
 import mltree
+from mltree.analyses import unifrac as module
+from mltree.analyses.tree_options import UnifracOptions
 from mltree.analyses.unifrac import BranchShares
 from mltree.diversity.branches import place
 from mltree.diversity.matrix import read_matrix
 from mltree.diversity.table import read_table, table_of
 from mltree.diversity.unifrac import Metric, ReferenceUnifrac, UnifracProblem
+from mltree.runs.workspace import Workspace
+from mltree.system.errors import InputError
+from mltree.system.events import Notice
 
 ROOT = Path(__file__).parents[2]
 DATA = ROOT / "datasets"
@@ -238,3 +244,21 @@ def test_shares_of_branches() -> None:
     x = counts[:, 0] / counts.sum(axis=1)
     between = 2 * (x[:2].mean() - x.mean()) ** 2 + (x[2] - x.mean()) ** 2
     assert shares.eta["site"][0] == pytest.approx(between / ((x - x.mean()) ** 2).sum())
+
+
+def test_plans_are_said(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    problem = UnifracProblem(place(read_table(TABLE), TREE), Metric("unweighted"))
+    events: list[Any] = []
+
+    def begun(matrix: str) -> object:
+        options = UnifracOptions(table=TABLE, tree=TREE, matrix=matrix)
+        workspace = Workspace.of(str(tmp_path / "x"), TABLE)
+        return module.UnifracRun(options, workspace, [], events.append)._begin(problem, "x")
+
+    monkeypatch.setattr(module, "SAID", 100)
+    begun("npy")
+    text = "a matrix of 0.0 GB in the file; tiles take 0.0 GB of memory at most"
+    assert events == [Notice(text)]
+    monkeypatch.setattr(module, "host_memory", lambda: 100)
+    with pytest.raises(InputError, match="which memory cannot hold"):
+        begun("tsv")

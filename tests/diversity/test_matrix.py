@@ -2,11 +2,15 @@
 
 from __future__ import annotations
 
+import errno
+import os
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
 import numpy as np
 import pytest
 
+import mltree.diversity.matrix as matrix_module
 import mltree.diversity.unifrac as module
 from mltree.diversity.branches import place
 from mltree.diversity.matrix import (
@@ -14,10 +18,14 @@ from mltree.diversity.matrix import (
     Draft,
     Nearest,
     PartFile,
+    RowsFile,
     computed,
+    empty_at,
     merged,
+    name_of,
     read_matrix,
     tsv_lines,
+    whole_bands,
 )
 from mltree.diversity.table import table_of
 from mltree.diversity.unifrac import (
@@ -58,25 +66,34 @@ class Killed(Exception):
     """Stands for a signal."""
 
 
+@pytest.mark.parametrize("memory", [1 << 40, 9_000, 5_000, 0], ids=["all", "some", "few", "none"])
 @pytest.mark.parametrize("kind", ["npy", "hdf5"])
-def test_a_killed_run_goes_on(kind: str, problem: UnifracProblem, tmp_path: Path) -> None:
+def test_a_killed_run_goes_on(
+    kind: str, memory: int, problem: UnifracProblem, tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:  # fmt: skip
+    """Whatever memory holds: tiles are in the file when their band is."""
     if kind == "hdf5":
         pytest.importorskip("h5py")
+    monkeypatch.setattr(matrix_module, "host_memory", lambda: 4 * memory)
     path = tmp_path / "matrix"
     engine, tiles = ReferenceUnifrac(problem), tiles_of(45)
     assert len(tiles) == 21
     first = Draft(path, kind, problem)
-    for tile in tiles[:5]:
+    for tile in tiles[:10]:
         first.add(tile, engine.tile(*tile))
+    first.matrix  # noqa: B018  # waits
     with first._journal.open("a") as journal:
         journal.write("8 1")  # a line that was not finished
+    is_whole = whole_bands(45, np.dtype(problem.kind).itemsize) > 0
     del first
+    monkeypatch.setattr(matrix_module, "host_memory", lambda: 4 * (memory // 2))
     again = Draft(path, kind, problem)
-    assert len(again.done) == 5
+    assert len(again.done) == (6 if is_whole else 10)
     assert not path.exists()
     for tile in tiles:
-        block = np.full((1, 1), np.nan) if tile in tiles[:5] else engine.tile(*tile)
-        again.add(tile, block)
+        is_done = name_of(tile) in again.done
+        again.add(tile, again.block(tile) if is_done else engine.tile(*tile))
     again.finish({"pcoa_method": np.array([b"FSVD"])})
     assert [file.name for file in tmp_path.iterdir()] == ["matrix"]
     if kind == "npy":
@@ -88,9 +105,66 @@ def test_a_killed_run_goes_on(kind: str, problem: UnifracProblem, tmp_path: Path
     assert (stored == whole(problem)).all()
 
 
+def test_bands_fit_in_memory(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(module, "SMALLEST_TILE", 256)
+    for gigabytes, bands in ((1, 0), (12, 6), (24, 14), (64, 16)):
+        monkeypatch.setattr(matrix_module, "host_memory", lambda size=gigabytes: size << 30)
+        assert whole_bands(50_085, 8) == bands
+
+
+def test_a_full_disk_is_told_of_first(
+    problem: UnifracProblem, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(matrix_module.shutil, "disk_usage", lambda _: (1, 1, 100))
+    with pytest.raises(InputError, match=r"a matrix of 0\.0 GB, and 0\.0 GB of the disk are free"):
+        Draft(tmp_path / "m.npy", "npy", problem)
+
+
+@pytest.mark.parametrize("is_refused", [False, True])
+def test_rows_past_the_cache(
+    is_refused: bool, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Ways of writing, tried in turns, make one matrix; a file system may know one alone."""
+    monkeypatch.setattr(matrix_module, "LEAST_DIRECT", 1)
+    monkeypatch.setattr(matrix_module, "RETRIED", 2)
+    values = np.random.default_rng(1).random((2_000, 301))
+    path = tmp_path / "rows"
+    path.write_bytes(bytes(100 + values.nbytes))
+    file = RowsFile(path, is_read=False)
+    if not file.is_direct:
+        pytest.skip("a file system without O_DIRECT")
+    if is_refused:
+        own, real = file._direct, os.pwrite
+
+        def refuse(number: int, data: memoryview, at: int) -> int:
+            if number == own:
+                raise OSError(errno.EINVAL, "refused")
+            return real(number, data, at)
+
+        monkeypatch.setattr(os, "pwrite", refuse)
+
+    def write(first: int) -> None:
+        rows = values[first : first + 23]
+        at = 100 + first * 301 * 8
+        strip = empty_at(at, rows.shape, rows.dtype)
+        strip[:] = rows
+        file.write(strip, at)
+
+    with ThreadPoolExecutor(4) as pool:
+        list(pool.map(write, range(0, 2_000, 23)))
+    assert is_refused or all(file._pace.values())
+    assert file.is_direct != is_refused
+    file.close()
+    assert path.read_bytes() == bytes(100) + values.tobytes()
+
+
 def test_a_draft_of_something_else_is_not_used(problem: UnifracProblem, tmp_path: Path) -> None:
     path = tmp_path / "matrix"
-    Draft(path, "npy", problem).add(tiles_of(45)[0], np.zeros((8, 8)))
+    draft = Draft(path, "npy", problem)
+    for tile in tiles_of(45)[:6]:
+        draft.add(tile, ReferenceUnifrac(problem).tile(*tile))
+    draft.matrix  # noqa: B018  # waits
+    assert len(Draft(path, "npy", problem).done) == 6
     other = UnifracProblem(problem.samples, Metric("unweighted"), problem.single)
     assert not Draft(path, "npy", other).done
 

@@ -120,9 +120,9 @@ class Counted:
 def test_distances_pass_by_few_times() -> None:
     blocks = Counted(distances(points(5, 600)))
     permanova(blocks, groups_of(600), 63)
-    assert blocks.passes == 2
+    assert blocks.passes == 1
     pcoa(blocks, 3)
-    assert blocks.passes <= 8
+    assert blocks.passes <= 6
 
 
 def test_spread_has_all_pairs() -> None:

@@ -140,6 +140,42 @@ def test_wrong_tables(text: str, message: str, tmp_path: Path) -> None:
     assert "\n" not in error.value.message
 
 
+@pytest.mark.parametrize(
+    ("indptr", "indices", "message"),
+    [
+        ([0, 2, 4], [0, 2, 1, 7], "an entry of a feature that there is not"),
+        ([0, 2, 4], [0, -1, 1, 2], "an entry of a feature that there is not"),
+        ([0, 3, 2], [0, 2, 1, 2], "samples whose entries are not one after the other"),
+        ([0, 2, 4, 4], [0, 2, 1, 2], "arrays of a sparse matrix whose sizes differ"),
+        ([0, 2, 4], [0, 2, 1], "arrays of a sparse matrix whose sizes differ"),
+        ([0, 2, 4], [0, 2, 1, 1], "sample 's2' has counts of a feature twice"),
+    ],
+)
+def test_broken_sparse_tables(
+    indptr: list[int], indices: list[int], message: str, tmp_path: Path
+) -> None:
+    h5py = pytest.importorskip("h5py")
+    path = biom2(tmp_path / "table.biom")
+    with h5py.File(path, "r+") as store:
+        for name, values in (("indptr", indptr), ("indices", indices)):
+            del store[f"sample/matrix/{name}"]
+            store[f"sample/matrix/{name}"] = values
+    with pytest.raises(InputError, match=message):
+        place(read_table(str(path)), "((a:1,'b:x y':2):1,c:3);")
+
+
+def test_entries_in_any_order(tmp_path: Path) -> None:
+    h5py = pytest.importorskip("h5py")
+    path = biom2(tmp_path / "table.biom")
+    before = place(read_table(str(path)), "((a:1,'b:x y':2):1,c:3);")
+    with h5py.File(path, "r+") as store:
+        store["sample/matrix/indices"][...] = [2, 0, 2, 1]
+        store["sample/matrix/data"][...] = [1.0, 3.0, 5.0, 2.0]
+    after = place(read_table(str(path)), "((a:1,'b:x y':2):1,c:3);")
+    assert (before.tip == after.tip).all()
+    assert (before.counts == after.counts).all()
+
+
 def test_no_samples() -> None:
     with pytest.raises(InputError, match="a table without samples"):
         table_of((np.zeros((0, 3)), [], FEATURES))

@@ -13,7 +13,7 @@ from mltree.diversity.branches import place
 from mltree.diversity.statistics import pcoa, permanova
 from mltree.diversity.table import Metadata, table_of
 from mltree.diversity.unifrac import MatrixBlocks, Metric, ReferenceUnifrac, UnifracProblem
-from mltree.report.diversity_page import MetricPage, page
+from mltree.report.diversity_page import MetricPage, ShownBranch, page
 
 # The least of a browser that the plot needs: elements with children, a canvas that counts dots.
 BROWSER = """
@@ -67,7 +67,12 @@ def written_page(groups: dict[str, list[str]]) -> str:
     tests = [(column, permanova(blocks, names, 19)) for column, names in groups.items()]
     one = MetricPage.of(metric, pcoa(blocks, 4), blocks, groups, tests)
     columns = {"pH": {name: str(5 + i / 7) for i, name in enumerate(samples.ids)}}
-    return page([one], samples, Metadata(columns), groups, [["a … b", "1", "2", "3", "4", "5"]])
+    facts = "1", "2", "3", "4", "5", "gut"
+    shown = [
+        ShownBranch(2, 0.5, "a … b", facts), ShownBranch(0, 0.1, "a & b", facts),
+        ShownBranch(7, 0.2, "e", facts),
+    ]  # fmt: skip
+    return page([one], samples, Metadata(columns), groups, shown)
 
 
 GROUPS = {"site": ["gut"] * 10 + ["skin & <b>"] * 10}
@@ -102,6 +107,21 @@ def test_charts_and_tables() -> None:
     assert "gut – skin" in text
     assert text.count("PERMANOVA") == 1
     assert "a … b" in text
+
+
+def test_the_tree_has_the_branches_that_matter() -> None:
+    text = written_page(GROUPS)
+    start = text.index('aria-label="Branches that matter most"')
+    drawing = text[start : text.index("</svg>", start)]
+    assert drawing.count("<rect") == 3
+    assert "2  a &amp; b" in drawing
+    assert "3  e" in drawing
+    assert ">1</text>" in drawing  # of an inner branch
+    assert drawing.count('class="kind0"') == 3  # the colour of the gut in the plot
+    assert "a … b; Length: 1; Samples: 2" in drawing
+    thick = [float(part.split('"')[0]) for part in drawing.split('height="')[1:]]
+    assert max(thick) == 10.0
+    assert len(set(thick)) == 3
 
 
 def test_a_page_without_groups() -> None:

@@ -4,8 +4,7 @@
   const data = JSON.parse(document.getElementById("data").textContent);
   const byId = (id) => document.getElementById(id);
   const canvas = byId("plot");
-  const COLOURS = ["#0072b2", "#e69f00", "#009e73", "#cc79a7", "#d55e00", "#56b4e9", "#8a6d00",
-    "#7f3c8d", "#444444", "#11a579", "#b30000", "#80ba5a"];
+  const COLOURS = data.colours;
   const GREY = "#777777";
   const MARGIN = 46;
   let view = null;  // [left, right, bottom, top] of the coordinates that are seen
