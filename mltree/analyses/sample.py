@@ -52,7 +52,6 @@ from mltree.sampling.sampler import (
     FIRST_RUNGS,
     LEAST_RUNGS,
     MOST_STEPS,
-    STEP_WIDTH,
     Sample,
     Sampler,
     SamplerSettings,
@@ -123,10 +122,6 @@ TIME_MOVE_NAMES = {
     move: move.name.lower().replace("_", " ") for move in TimeMove if move != TimeMove.TOUR
 }
 """Names of the moves of time trees."""
-
-TIME_STEP_WIDTH = 2
-"""Coordinates of a group for each of its steps where trees have a clock. Their sweeps need fewer to
-forget a tree: RSV2's kappa had an ESS a fourth of that of the clock's rate with steps of 4."""
 
 PAIRS_OF_REGRAFTS = 2
 """Regrafts at the same height, and as many at others, that a sweep of a time tree has."""
@@ -418,7 +413,6 @@ class _SampleRun:
             sweeps=1 if self._on_gpu else sweeps_at_once(work_of_all * (1 + is_timed)),
             rests=not self._on_gpu,
             most_steps=1 if self._on_gpu else MOST_STEPS,
-            step_width=TIME_STEP_WIDTH if is_timed else STEP_WIDTH,
         )
         return Sampler(
             shares, data, self._priors, settings, self._starts(settings), left_out, self._time

@@ -94,13 +94,11 @@ class SamplerSettings(Value):
     most_steps: int = MOST_STEPS
     """Steps of a group of parameters in an iteration at most. Each has a launch of its own, and the
     host makes models for it: on a GPU that takes longer than a sweep."""
-    step_width: int = STEP_WIDTH
-    """Coordinates of a group for each of its steps."""
 
     def steps_of(self, group: slice) -> int:
         """Steps of a group of coordinates in an iteration."""
         width: int = group.stop - group.start
-        return min(-(-width // self.step_width), self.most_steps)
+        return min(-(-width // STEP_WIDTH), self.most_steps)
 
 
 class Sample(NamedTuple):
@@ -382,11 +380,11 @@ class Sampler:
         for group in self._schedule:
             assert group is not None
             counters, self.attempts = self._counters, self.attempts + 1
-            proposed = self.walks.propose(self.points, counters, self.rungs, group)
-            ratio = self.space.log_prior(proposed) - self.space.log_prior(self.points)
+            proposed, ratio, walks = self.walks.propose(self.points, counters, self.rungs, group)
+            ratio += self.space.log_prior(proposed) - self.space.log_prior(self.points)
             taken = self._decide(left_out, due, self.words, ratio, proposed, group)
             self.points[taken] = proposed[taken]
-            self.walks.tell(self.rungs[due], group, taken[due], adapts=adapts)
+            self.walks.tell(self.rungs[due], group, taken[due], walks[due], adapts=adapts)
         self._stretch(left_out, due)
         self._launch(self.settings.sweeps, due)
 
@@ -551,14 +549,14 @@ class Sampler:
 
     def _step(self, sweeps: int, group: int, due: Bool, *, adapts: bool) -> None:
         """Propose a step of a group of parameters for every chain, decide on it, and sweep."""
-        proposed = self.walks.propose(self.points, self._counters, self.rungs, group)
-        ratio = self.space.log_prior(proposed) - self.space.log_prior(self.points)
+        proposed, ratio, walks = self.walks.propose(self.points, self._counters, self.rungs, group)
+        ratio += self.space.log_prior(proposed) - self.space.log_prior(self.points)
         self.words[:, Chain.RATIO] = np.maximum(ratio, IMPOSSIBLE)
         self.words[:, Chain.ATTEMPT] = self.attempts % MOVE_STRIDE
         self.attempts += 1
         taken = self._launch(sweeps, due, proposed, group)
         self.points[taken] = proposed[taken]
-        self.walks.tell(self.rungs[due], group, taken[due], adapts=adapts)
+        self.walks.tell(self.rungs[due], group, taken[due], walks[due], adapts=adapts)
 
     def _launch(
         self, sweeps: int, due: Bool, proposed: Float64 | None = None, group: int = 0
