@@ -1,9 +1,10 @@
 """Proposals of model parameters, fitted to each rung of a ladder in burn-in.
 
-One time in four a group of coordinates takes a normal step of the covariance that its rung has
-shown (Haario, Saksman and Tamminen 2001, Bernoulli 7:223-242), of a size that has 0.234 of the
-steps accepted (0.44 of a lone coordinate); otherwise it is drawn anew, from Student's distribution
-of that covariance and mean. Afterwards all of that stays as it is. Letters: N rungs, C chains.
+A group of coordinates takes a normal step of the covariance that its rung has shown (Haario,
+Saksman and Tamminen 2001, Bernoulli 7:223-242), of a size that has 0.234 of the steps accepted
+(0.44 of a lone coordinate); or it is drawn anew, from Student's distribution of that covariance and
+mean, as often as such draws have been accepted. Afterwards all of that stays as it is. Letters: N
+rungs, C chains.
 """
 
 from __future__ import annotations
@@ -30,8 +31,8 @@ FREEDOM = 5
 """Degrees of freedom of the distribution that a group is drawn from: its tails are heavier than
 those of most posteriors, so that no chain stays far out for long."""
 
-LEAST_DRAW = -0.6745
-"""The quarter of the standard normal distribution for which a group takes a step."""
+FIRST_SHARE, LEAST_SHARE = 0.5, 0.1
+"""Share of draws among proposals until it is known how many are accepted, and at least."""
 
 SLOWING = 0.6
 """Steps of a size's adaptation fall as number^-SLOWING."""
@@ -65,6 +66,10 @@ class Walks:
         self.tried, self.taken = np.zeros((2, rungs, len(widths)))
         """f64[N, groups]: steps, and those accepted."""
         self._told = np.zeros((rungs, len(widths)))
+        self.share = np.full((rungs, len(widths)), FIRST_SHARE)
+        """f64[N, groups]: share of draws among proposals."""
+        self._draws = np.zeros((2, rungs, len(widths)))
+        """f64[2, N, groups]: draws, and those accepted, since the last fit."""
         self.forget()
 
     def forget(self) -> None:
@@ -83,10 +88,11 @@ class Walks:
         """
         span = self.groups[group]
         width, move = span.stop - span.start, HostMove.PROPOSAL * MOVE_STRIDE + group
-        drawn = normals(self._seed, counters, move, width + FREEDOM + 1)
+        drawn = normals(self._seed, counters, move, width + FREEDOM + 2)
         steps, tails, coins = np.split(drawn, [width, width + FREEDOM], axis=1)
         roots, mean = np.linalg.cholesky(self._covariance[group])[rungs], self._mean[group][rungs]
-        walks = (coins[:, 0] < LEAST_DRAW) | np.isnan(mean[:, 0])
+        uniform = np.exp(-(coins**2).sum(axis=1) / 2)
+        walks = (uniform > self.share[rungs, group]) | np.isnan(mean[:, 0])
         size = np.where(walks, self.size[rungs, group], 1 / np.sqrt((tails**2).mean(axis=1)))
         before, proposed = points[:, span], points.copy()
         centre = np.where(walks[:, None], before, mean)
@@ -104,6 +110,8 @@ class Walks:
         np.add.at(self.tried[:, group], rungs, 1)
         np.add.at(self.taken[:, group], rungs, taken)
         if adapts:
+            np.add.at(self._draws[0, :, group], rungs, ~walks)
+            np.add.at(self._draws[1, :, group], rungs, taken & ~walks)
             rungs, taken = rungs[walks], taken[walks]
             np.add.at(self._told[:, group], rungs, 1)
             gain = self._told[rungs, group] ** -SLOWING
@@ -128,12 +136,17 @@ class Walks:
             self._mean[number] = np.where(self._count[:, None] > 0, mean, self._mean[number])
             self._covariance[number] = (scatter + OWN_WEIGHT * before) / (count + OWN_WEIGHT)
         self._told[:] = np.minimum(self._told, OWN_WEIGHT)
+        drawn, taken = self._draws
+        self.share = np.where(drawn > 0, (taken + 1) / (drawn + 2), self.share)
+        self.share = np.maximum(self.share, LEAST_SHARE)
+        self._draws[:] = 0
         self.forget()
 
     def of_rungs(self, rungs: Int64) -> Walks:
         """The walks of other rungs, each as that of the rung i64[N] whose number it has here."""
         walks = Walks(self.groups, len(rungs), self._seed)
         walks.size, walks._told = self.size[rungs], self._told[rungs]
+        walks.share = self.share[rungs]
         walks._covariance = [each[rungs] for each in self._covariance]
         walks._mean = [each[rungs] for each in self._mean]
         return walks
@@ -141,7 +154,7 @@ class Walks:
     def state(self) -> dict[str, Any]:
         """All that a resumed run needs."""
         every = {"size": self.size, "tried": self.tried, "taken": self.taken, "told": self._told}
-        every["count"] = self._count
+        every |= {"share": self.share, "draws": self._draws, "count": self._count}
         for number in range(len(self.groups)):
             every[f"covariance{number}"] = self._covariance[number]
             every[f"mean{number}"] = self._mean[number]
@@ -153,6 +166,7 @@ class Walks:
         """Go on from a state."""
         self.size, self.tried, self.taken = state["size"], state["tried"], state["taken"]
         self._told, self._count = state["told"], state["count"]
+        self.share, self._draws = state["share"], state["draws"]
         numbers = range(len(self.groups))
         self._covariance = [state[f"covariance{number}"] for number in numbers]
         self._mean = [state[f"mean{number}"] for number in numbers]

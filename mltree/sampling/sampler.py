@@ -91,14 +91,15 @@ class SamplerSettings(Value):
     """Sweeps of an iteration."""
     rests: bool = False
     """True where hot chains sweep less often (`RESTING`)."""
-    most_steps: int = MOST_STEPS
-    """Steps of a group of parameters in an iteration at most. Each has a launch of its own, and the
-    host makes models for it: on a GPU that takes longer than a sweep."""
+    takes_turns: bool = False
+    """True where groups of parameters take turns, one step an iteration. Each step has a launch of
+    its own but for the last, and the host makes models for it: on a GPU that takes longer than a
+    sweep."""
 
     def steps_of(self, group: slice) -> int:
         """Steps of a group of coordinates in an iteration."""
         width: int = group.stop - group.start
-        return min(-(-width // STEP_WIDTH), self.most_steps)
+        return min(-(-width // STEP_WIDTH), MOST_STEPS)
 
 
 class Sample(NamedTuple):
@@ -267,7 +268,7 @@ class Sampler:
             for number, group in enumerate(self.space.groups)
             for _ in range(settings.steps_of(group))
         ]
-        """The group of parameters of each step of an iteration."""
+        """The group of parameters of each step of an iteration, or of as many iterations."""
         self.ladders: Ladders
         self.iteration = 0
         self.attempts, self.launches = 0, 0
@@ -360,7 +361,10 @@ class Sampler:
 
     def _iterate(self, due: Bool, *, adapts: bool) -> None:
         """Take steps of parameters, the last one in the launch of the sweeps."""
-        *others, last = self._schedule or [None]
+        steps = self._schedule or [None]
+        if self.settings.takes_turns:
+            steps = [steps[self.iteration % len(steps)]]
+        *others, last = steps
         for group in others:
             assert group is not None
             self._step(0, group, due, adapts=adapts)
