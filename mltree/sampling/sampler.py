@@ -48,8 +48,9 @@ LEAST_ROUNDS, MOST_ROUNDS = 4, 12
 LEAST_RUNGS, FIRST_RUNGS, CHOOSING_ROUND = 4, 8, 2
 """Rungs at least, and to begin with, where their number is chosen; the rounds after which it is."""
 
-SETTLED = 0.7
-"""Largest difference of mean lnL, between runs or halves of a round, over lnL's deviation."""
+SETTLED = 0.35
+"""Largest deviation between mean lnL of runs, and of halves of a round, over that of lnL. Their
+range would grow with the number of runs."""
 
 FIRST_WINDOW = 0.5
 """Width of ln(factor) of all lengths, before it is adapted."""
@@ -499,7 +500,7 @@ class Sampler:
         first, second = np.array_split(self.trace[len(self.trace) // 3 :], 2)
         deviation = float(second.std(axis=0).mean())
         means = np.array([first.mean(axis=0), second.mean(axis=0)])
-        return float(np.ptp(means)) <= SETTLED * deviation
+        return float(means.std()) <= SETTLED * deviation
 
     def fit(self, rungs: int) -> None:
         """Fit heats of so many rungs, walks and windows to what was met since the last fit."""
