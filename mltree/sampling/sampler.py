@@ -45,12 +45,15 @@ FIRST_ROUND = 50
 LEAST_ROUNDS, MOST_ROUNDS = 4, 12
 """Rounds of a burn-in that ends by itself."""
 
+MANY_RUNS, LEAST_OF_MANY = 16, 3
+"""Runs of one rung that show within fewer rounds how their parameters vary, and those rounds."""
+
 LEAST_RUNGS, FIRST_RUNGS, CHOOSING_ROUND = 4, 8, 2
 """Rungs at least, and to begin with, where their number is chosen; the rounds after which it is."""
 
-SETTLED = 0.35
-"""Largest deviation between mean lnL of runs, and of halves of a round, over that of lnL. Their
-range would grow with the number of runs."""
+SETTLED = 0.5
+"""Largest change of the mean log-density from a half of a round to the other, and deviation between
+runs' means, over the density's own deviation."""
 
 FIRST_WINDOW = 0.5
 """Width of ln(factor) of all lengths, before it is adapted."""
@@ -87,7 +90,7 @@ class SamplerSettings(Value):
     barrier_a_rung: float = BARRIER_A_RUNG
     """Mean barrier between rungs that are chosen: with 1 half of the swaps are taken."""
     burn_in: int | None = None
-    """Iterations of burn-in; None to end it once lnL has settled."""
+    """Iterations of burn-in; None to end it once densities have settled."""
     sweeps: int = 1
     """Sweeps of an iteration."""
     rests: bool = False
@@ -280,7 +283,7 @@ class Sampler:
         self.last_barrier = 0.0
         """Communication barrier in the last round."""
         self.trace: Float64 = np.zeros((0, runs))
-        """f64[iterations of the round, R]: lnL on the first rungs."""
+        """f64[iterations of the round, R]: lnL plus log-prior of trees on the first rungs."""
         self.window: Float64 = np.tile(self.trees.windows, (rungs, 1))
         """f64[N, moves]: widths of proposals on each rung."""
         self.stretch: Float64 = np.full(rungs, FIRST_WINDOW)
@@ -458,7 +461,8 @@ class Sampler:
             self.ladders.begin()
             self.counts[:], self.stretched[:] = 0, 0
         self.iterate(adapts=True)
-        self.trace = np.vstack([self.trace, self.words[self.cold, Chain.LNL]])
+        densities = [row[Chain.LNL] + self.trees.log_prior(row) for row in self.words[self.cold]]
+        self.trace = np.vstack([self.trace, densities])
         self.in_round += 1
         limit = self.settings.burn_in
         if self.in_round == length or self.iteration == limit:
@@ -472,7 +476,9 @@ class Sampler:
         if self.settings.most_rungs and self.round == CHOOSING_ROUND:
             rungs = self._wanted_rungs()
         self.fit(rungs)
-        is_over = self.round >= LEAST_ROUNDS and (self.is_settled or self.round >= MOST_ROUNDS)
+        is_many = rungs == 1 and self.settings.runs >= MANY_RUNS
+        least = LEAST_OF_MANY if is_many else LEAST_ROUNDS
+        is_over = self.round >= least and (self.is_settled or self.round >= MOST_ROUNDS)
         if is_over if limit is None else self.iteration >= limit:
             self.is_sampling = True
             self.ladders.begin()
@@ -496,11 +502,15 @@ class Sampler:
 
     @property
     def is_settled(self) -> bool:
-        """True where runs, and both halves of the last round, have about the same mean lnL."""
+        """True where both halves of the last round, and all runs, have about the same mean density.
+
+        The first third is left out. The change from half to half is that of all runs on average.
+        """
         first, second = np.array_split(self.trace[len(self.trace) // 3 :], 2)
-        deviation = float(second.std(axis=0).mean())
-        means = np.array([first.mean(axis=0), second.mean(axis=0)])
-        return float(means.std()) <= SETTLED * deviation
+        most = SETTLED * float(second.std(axis=0).mean())
+        change = abs(float(second.mean() - first.mean()))
+        between = float(((first.mean(axis=0) + second.mean(axis=0)) / 2).std())
+        return max(change, between) <= most
 
     def fit(self, rungs: int) -> None:
         """Fit heats of so many rungs, walks and windows to what was met since the last fit."""
