@@ -9,10 +9,10 @@ SPREAD, SIZE, GROWTH, FRACTION, PRECISION, CELL
 CLOCK         The clock times e^s: e^s.
 TREE          How much each inner node is older than its older child, times e^s: e^(ns) for n inner
               nodes. Where tips have one date, all heights are multiplied by e^s.
-UP_DOWN       The same, the clock times W / W', W being the duration of all branches, and sizes of
-              populations (births' rate) divided (multiplied) by as much: e^(ns), for both factors
-              cancel; times W / W' where the size is fixed or a rate is multiplied, and of a
-              skygrid, whose sizes are logs.
+UP_DOWN       The same, the clock times F = W / W', W being the duration of all branches, and the
+              population size divided by F, or the rate of births times F: e^(ns), of births F^2
+              times that; F times that where the size is known, and of a skygrid, whose sizes are
+              logs.
 STRETCH       The spread of log-normal rates times e^s, every rate as many deviations from the mean
               as before: of the prior's ratio only the spread's own is left, times e^s.
 REGRAFT       CHOOSE: a subtree is pruned, and one of the branches that are there at the height that
