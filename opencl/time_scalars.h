@@ -125,36 +125,24 @@ static inline bool is_in_order(const chain_t *c) {
   return is;
 }
 
-// The root's height above the oldest tip times e^step, and each other inner node at the same share
-// of the way from the oldest tip below it, its floor, to its parent. Floors are left among the
-// spare numbers. Where all tips have one date, all heights are multiplied by e^step.
+// How much a node is older than its older child, times e^step, for all inner nodes: with all tips of
+// one date all heights times e^step.
 static inline void stretch_heights(const chain_t *c, acc step) {
   const int root = root_of(c);
-  __global acc *heights = HEIGHTS(c), *before = BEFORE(c), *floors = CHAIN_SPARES(c);
+  __global acc *heights = HEIGHTS(c), *before = BEFORE(c);
+  const acc factor = exp(step);
   settle(c);
   if (LEADS(c)) {
     for (int v = leftmost_tip(c, root);; v = next_up(c, v)) {
       before[v] = heights[v];
-      floors[v] = v < c->tips ? heights[v] : fmax(floors[left_of(c, v)], floors[right_of(c, v)]);
+      if (v >= c->tips) {
+        const acc gap = before[v] - fmax(before[left_of(c, v)], before[right_of(c, v)]);
+        heights[v] = older_child(c, v) + gap * factor;
+      }
       if (v == root) break;
-    }
-    heights[root] = floors[root] + (before[root] - floors[root]) * exp(step);
-    for (int v = left_of(c, root); v >= 0; v = next_above(c, v, -INFINITY)) {
-      if (v < c->tips) continue;
-      const int u = parent_of(c, v);
-      const acc share = (before[v] - floors[v]) / (before[u] - floors[v]);
-      heights[v] = floors[v] + share * (heights[u] - floors[v]);
     }
   }
   settle(c);
-}
-
-// ln of that map's derivatives, but for the root's.
-static inline acc stretched_by(const chain_t *c, int v) {
-  if (v == root_of(c)) return 0;
-  const int u = parent_of(c, v);
-  const acc floor_of_v = CHAIN_SPARES(c)[v];
-  return log((HEIGHTS(c)[u] - floor_of_v) / (BEFORE(c)[u] - floor_of_v));
 }
 
 // The durations of all branches together.
@@ -175,21 +163,59 @@ static inline acc whole_log_prior(const chain_t *c) {
   return heights_log_prior(c) + ages_log_prior(c) + noise_log_prior(c);
 }
 
-// All heights, the clock, or the clock against all heights, so that the tree's length stays: the
-// clock times W / W', where W is the duration of all branches, has the derivative W / W'.
+static inline acc log_size_prior(const chain_t *c) {
+  __global const acc *first = scalar_of(c, SCALAR_SIZE);
+  if (tree_kind(c) != TREE_PRIOR_SKYGRID) return scalar_log_prior(c, SCALAR_SIZE, *first);
+  return scalar_log_prior(c, SCALAR_SIZE, exp(CELLS(c)[0])) + CELLS(c)[0];
+}
+
+// Population sizes as many times larger, births as many times rarer, as time is longer. Cells are
+// kept where their waiting is counted.
+static inline void scale_sizes(const chain_t *c, acc step) {
+  const int cells = cells_of(c);
+  const bool is_rate = tree_kind(c) == TREE_PRIOR_BIRTH_DEATH;
+  settle(c);
+  if (LEADS(c)) {
+    if (cells == 0) *scalar_of(c, SCALAR_SIZE) *= exp(is_rate ? -step : step);
+    for (int g = 0; g < cells; ++g) {
+      CELLS(c)[cells + g] = CELLS(c)[g];
+      CELLS(c)[g] += step;
+    }
+  }
+  settle(c);
+}
+
+static inline void restore_sizes(const chain_t *c, acc size) {
+  const int cells = cells_of(c);
+  put(c, scalar_of(c, SCALAR_SIZE), size);
+  if (LEADS(c))
+    for (int g = 0; g < cells; ++g) CELLS(c)[g] = CELLS(c)[cells + g];
+  settle(c);
+}
+
+// The clock, all heights, or time: heights, the clock and sizes of populations together, so that
+// the tree's length and the coalescent's events stay. With W the duration of all branches, a clock
+// of W / W' and a size of W' / W times what they were have derivatives whose product is 1.
 static inline void scale_all(chain_t *c, int move) {
   const bool of_clock = move != TIME_MOVE_TREE, of_heights = move != TIME_MOVE_CLOCK;
   if (of_clock && !is_free(c, SCALAR_CLOCK)) return;
+  const bool of_size = of_clock && of_heights && is_free(c, SCALAR_SIZE);
   stream_t stream = time_stream(c, move, 0);
   const acc step = step_of(c, move, &stream), clock = clock_of(c);
-  acc of_step = of_clock ? step : 0, ratio = of_heights ? step : 0;
+  const acc size = *scalar_of(c, SCALAR_SIZE);
+  acc of_step = of_clock ? step : 0, ratio = of_heights ? step * (c->tips - 1) : 0;
   ratio -= of_heights ? whole_log_prior(c) : noise_log_prior(c);
   if (of_heights) {
     const acc duration = of_clock ? whole_duration(c) : 1;
     stretch_heights(c, step);
-    SUM_OVER(c, of_map, n, c->tips - 1, stretched_by(c, c->tips + n))
-    ratio += of_map;
     if (of_clock) of_step = log(duration / whole_duration(c));
+  }
+  if (of_size) {
+    const bool is_scalar = tree_kind(c) != TREE_PRIOR_SKYGRID;
+    ratio -= log_size_prior(c);
+    scale_sizes(c, -of_step);
+    ratio += log_size_prior(c);
+    if (is_scalar) ratio += tree_kind(c) == TREE_PRIOR_BIRTH_DEATH ? of_step : -of_step;
   }
   const acc other = clock * exp(of_step);
   if (of_clock) put(c, scalar_of(c, SCALAR_CLOCK), other);
@@ -212,6 +238,7 @@ static inline void scale_all(chain_t *c, int move) {
     return;
   }
   if (of_heights) restore_heights(c);
+  if (of_size) restore_sizes(c, size);
   if (of_clock) put(c, scalar_of(c, SCALAR_CLOCK), clock);
   if (is_tried) turn_back(c);
 }

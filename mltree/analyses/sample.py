@@ -51,8 +51,6 @@ from mltree.sampling.priors import Priors, read_priors
 from mltree.sampling.sampler import (
     FIRST_RUNGS,
     LEAST_RUNGS,
-    MOST_STEPS,
-    STEP_WIDTH,
     Sample,
     Sampler,
     SamplerSettings,
@@ -88,8 +86,9 @@ if TYPE_CHECKING:
 
 LOG, STATE, RESULT = "sampleLog", "sampleState", "sample.json"
 
-CPU_RUNS, GPU_RUNS = 2, 4
-"""Runs where their number is not given."""
+CPU_RUNS, GPU_RUNS, TIMED_GPU_RUNS = 2, 4, 32
+"""Runs where their number is not given. Trees with a clock have runs of one chain each: a GPU has
+as many side by side as it has compute units, and all of them are sampled."""
 
 CPU_RUNGS, GPU_RUNGS = 16, 64
 """Rungs at most where their number is not given."""
@@ -123,10 +122,6 @@ TIME_MOVE_NAMES = {
     move: move.name.lower().replace("_", " ") for move in TimeMove if move != TimeMove.TOUR
 }
 """Names of the moves of time trees."""
-
-TIME_STEP_WIDTH = 2
-"""Coordinates of a group for each of its steps where trees have a clock. Their sweeps need fewer to
-forget a tree: RSV2's kappa had an ESS a fourth of that of the clock's rate with steps of 4."""
 
 PAIRS_OF_REGRAFTS = 2
 """Regrafts at the same height, and as many at others, that a sweep of a time tree has."""
@@ -314,10 +309,11 @@ class _SampleRun:
         self._time = _time_space(options, self._problem, priors, self._emit)
         self._mark = self._fingerprint(model)
         self._is_done = self._seen_before()
-        self._runs = options.runs or (GPU_RUNS if self._on_gpu else CPU_RUNS)
+        on_gpu = GPU_RUNS if self._time is None else TIMED_GPU_RUNS
+        self._runs = options.runs or (on_gpu if self._on_gpu else CPU_RUNS)
         self._rungs = options.number_of("rungs")
-        if self._rungs is None and self._time is not None and not self._on_gpu:
-            self._rungs = 1
+        if self._time is not None:
+            self._rungs = self._rungs or 1
         self._most_rungs = GPU_RUNGS if self._on_gpu else CPU_RUNGS
         self._patterns = joined_patterns(self._problem.groups)
         self._sampler = self._new_sampler()
@@ -400,6 +396,8 @@ class _SampleRun:
         elsewhere = partial(_engines_of_a_rank, options.resources, replace(work, kept=kept))
         shares = ChainShares(_sweeping(engines), data, current_ranks(), elsewhere)
         fits = shares.chains_that_fit(data.slots)
+        if options.runs is None:
+            runs = max(CPU_RUNS, min(runs, fits // (rungs or LEAST_RUNGS)))
         if fits < runs * (rungs or LEAST_RUNGS):
             raise DeviceError(
                 f"no memory for {runs} x {rungs or LEAST_RUNGS} chains: {fits} fit",
@@ -417,8 +415,7 @@ class _SampleRun:
             burn_in=options.number_of("burnin"),
             sweeps=1 if self._on_gpu else sweeps_at_once(work_of_all * (1 + is_timed)),
             rests=not self._on_gpu,
-            most_steps=1 if self._on_gpu else MOST_STEPS,
-            step_width=TIME_STEP_WIDTH if is_timed else STEP_WIDTH,
+            takes_turns=self._on_gpu,
         )
         return Sampler(
             shares, data, self._priors, settings, self._starts(settings), left_out, self._time

@@ -109,7 +109,8 @@ class SampleOptions(SeedOptions, ExactOptions, kw_only=True):
         int | None,
         Option(
             "--runs N",
-            "Independent runs, which have to agree. Default: 2 on a CPU, 4 on a GPU.",
+            "Independent runs, which have to agree. Default: 2 on a CPU; 4 on a GPU, "
+            "32 with a clock.",
             least=1,
         ),
     ] = None
@@ -118,7 +119,7 @@ class SampleOptions(SeedOptions, ExactOptions, kw_only=True):
         Option(
             "--rungs N|auto",
             "Chains of a run, from the posterior to the prior, 1 to sample without the others; "
-            "auto: as many as chains need to change places, on a CPU 1 for trees with a clock.",
+            "auto: as many as chains need to change places, 1 for trees with a clock.",
         ),
     ] = AUTO
     stop: Annotated[

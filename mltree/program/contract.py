@@ -183,7 +183,8 @@ class TimeMove(enum.IntEnum):
     CLOCK = 8
     """The clock's rate."""
     UP_DOWN = 9
-    """All inner heights are stretched, and the clock slows so that the tree's length stays."""
+    """All inner heights are stretched; the clock slows so that the tree's length stays, and
+    population sizes grow."""
     SPREAD = 10
     """How much branches' rates differ."""
     SIZE = 11

@@ -45,11 +45,15 @@ FIRST_ROUND = 50
 LEAST_ROUNDS, MOST_ROUNDS = 4, 12
 """Rounds of a burn-in that ends by itself."""
 
+MANY_RUNS, LEAST_OF_MANY = 16, 3
+"""Runs of one rung that show within fewer rounds how their parameters vary, and those rounds."""
+
 LEAST_RUNGS, FIRST_RUNGS, CHOOSING_ROUND = 4, 8, 2
 """Rungs at least, and to begin with, where their number is chosen; the rounds after which it is."""
 
-SETTLED = 0.7
-"""Largest difference of mean lnL, between runs or halves of a round, over lnL's deviation."""
+SETTLED = 0.5
+"""Largest change of the mean log-density from a half of a round to the other, and deviation between
+runs' means, over the density's own deviation."""
 
 FIRST_WINDOW = 0.5
 """Width of ln(factor) of all lengths, before it is adapted."""
@@ -86,21 +90,20 @@ class SamplerSettings(Value):
     barrier_a_rung: float = BARRIER_A_RUNG
     """Mean barrier between rungs that are chosen: with 1 half of the swaps are taken."""
     burn_in: int | None = None
-    """Iterations of burn-in; None to end it once lnL has settled."""
+    """Iterations of burn-in; None to end it once densities have settled."""
     sweeps: int = 1
     """Sweeps of an iteration."""
     rests: bool = False
     """True where hot chains sweep less often (`RESTING`)."""
-    most_steps: int = MOST_STEPS
-    """Steps of a group of parameters in an iteration at most. Each has a launch of its own, and the
-    host makes models for it: on a GPU that takes longer than a sweep."""
-    step_width: int = STEP_WIDTH
-    """Coordinates of a group for each of its steps."""
+    takes_turns: bool = False
+    """True where groups of parameters take turns, one step an iteration. Each step has a launch of
+    its own but for the last, and the host makes models for it: on a GPU that takes longer than a
+    sweep."""
 
     def steps_of(self, group: slice) -> int:
         """Steps of a group of coordinates in an iteration."""
         width: int = group.stop - group.start
-        return min(-(-width // self.step_width), self.most_steps)
+        return min(-(-width // STEP_WIDTH), MOST_STEPS)
 
 
 class Sample(NamedTuple):
@@ -269,7 +272,7 @@ class Sampler:
             for number, group in enumerate(self.space.groups)
             for _ in range(settings.steps_of(group))
         ]
-        """The group of parameters of each step of an iteration."""
+        """The group of parameters of each step of an iteration, or of as many iterations."""
         self.ladders: Ladders
         self.iteration = 0
         self.attempts, self.launches = 0, 0
@@ -280,7 +283,7 @@ class Sampler:
         self.last_barrier = 0.0
         """Communication barrier in the last round."""
         self.trace: Float64 = np.zeros((0, runs))
-        """f64[iterations of the round, R]: lnL on the first rungs."""
+        """f64[iterations of the round, R]: lnL plus log-prior of trees on the first rungs."""
         self.window: Float64 = np.tile(self.trees.windows, (rungs, 1))
         """f64[N, moves]: widths of proposals on each rung."""
         self.stretch: Float64 = np.full(rungs, FIRST_WINDOW)
@@ -362,7 +365,10 @@ class Sampler:
 
     def _iterate(self, due: Bool, *, adapts: bool) -> None:
         """Take steps of parameters, the last one in the launch of the sweeps."""
-        *others, last = self._schedule or [None]
+        steps = self._schedule or [None]
+        if self.settings.takes_turns:
+            steps = [steps[self.iteration % len(steps)]]
+        *others, last = steps
         for group in others:
             assert group is not None
             self._step(0, group, due, adapts=adapts)
@@ -382,11 +388,11 @@ class Sampler:
         for group in self._schedule:
             assert group is not None
             counters, self.attempts = self._counters, self.attempts + 1
-            proposed = self.walks.propose(self.points, counters, self.rungs, group)
-            ratio = self.space.log_prior(proposed) - self.space.log_prior(self.points)
+            proposed, ratio, walks = self.walks.propose(self.points, counters, self.rungs, group)
+            ratio += self.space.log_prior(proposed) - self.space.log_prior(self.points)
             taken = self._decide(left_out, due, self.words, ratio, proposed, group)
             self.points[taken] = proposed[taken]
-            self.walks.tell(self.rungs[due], group, taken[due], adapts=adapts)
+            self.walks.tell(self.rungs[due], group, taken[due], walks[due], adapts=adapts)
         self._stretch(left_out, due)
         self._launch(self.settings.sweeps, due)
 
@@ -455,7 +461,8 @@ class Sampler:
             self.ladders.begin()
             self.counts[:], self.stretched[:] = 0, 0
         self.iterate(adapts=True)
-        self.trace = np.vstack([self.trace, self.words[self.cold, Chain.LNL]])
+        densities = [row[Chain.LNL] + self.trees.log_prior(row) for row in self.words[self.cold]]
+        self.trace = np.vstack([self.trace, densities])
         self.in_round += 1
         limit = self.settings.burn_in
         if self.in_round == length or self.iteration == limit:
@@ -469,7 +476,9 @@ class Sampler:
         if self.settings.most_rungs and self.round == CHOOSING_ROUND:
             rungs = self._wanted_rungs()
         self.fit(rungs)
-        is_over = self.round >= LEAST_ROUNDS and (self.is_settled or self.round >= MOST_ROUNDS)
+        is_many = rungs == 1 and self.settings.runs >= MANY_RUNS
+        least = LEAST_OF_MANY if is_many else LEAST_ROUNDS
+        is_over = self.round >= least and (self.is_settled or self.round >= MOST_ROUNDS)
         if is_over if limit is None else self.iteration >= limit:
             self.is_sampling = True
             self.ladders.begin()
@@ -493,11 +502,15 @@ class Sampler:
 
     @property
     def is_settled(self) -> bool:
-        """True where runs, and both halves of the last round, have about the same mean lnL."""
+        """True where both halves of the last round, and all runs, have about the same mean density.
+
+        The first third is left out. The change from half to half is that of all runs on average.
+        """
         first, second = np.array_split(self.trace[len(self.trace) // 3 :], 2)
-        deviation = float(second.std(axis=0).mean())
-        means = np.array([first.mean(axis=0), second.mean(axis=0)])
-        return float(np.ptp(means)) <= SETTLED * deviation
+        most = SETTLED * float(second.std(axis=0).mean())
+        change = abs(float(second.mean() - first.mean()))
+        between = float(((first.mean(axis=0) + second.mean(axis=0)) / 2).std())
+        return max(change, between) <= most
 
     def fit(self, rungs: int) -> None:
         """Fit heats of so many rungs, walks and windows to what was met since the last fit."""
@@ -551,14 +564,14 @@ class Sampler:
 
     def _step(self, sweeps: int, group: int, due: Bool, *, adapts: bool) -> None:
         """Propose a step of a group of parameters for every chain, decide on it, and sweep."""
-        proposed = self.walks.propose(self.points, self._counters, self.rungs, group)
-        ratio = self.space.log_prior(proposed) - self.space.log_prior(self.points)
+        proposed, ratio, walks = self.walks.propose(self.points, self._counters, self.rungs, group)
+        ratio += self.space.log_prior(proposed) - self.space.log_prior(self.points)
         self.words[:, Chain.RATIO] = np.maximum(ratio, IMPOSSIBLE)
         self.words[:, Chain.ATTEMPT] = self.attempts % MOVE_STRIDE
         self.attempts += 1
         taken = self._launch(sweeps, due, proposed, group)
         self.points[taken] = proposed[taken]
-        self.walks.tell(self.rungs[due], group, taken[due], adapts=adapts)
+        self.walks.tell(self.rungs[due], group, taken[due], walks[due], adapts=adapts)
 
     def _launch(
         self, sweeps: int, due: Bool, proposed: Float64 | None = None, group: int = 0

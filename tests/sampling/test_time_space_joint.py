@@ -1,17 +1,23 @@
-"""Geweke's joint test of time trees: chains keep their prior while their data are drawn anew.
+"""Time trees and data together: Geweke's joint test, and calibration by simulation.
 
-Chains without data first; then each chain's data are drawn under its present tree before each
-iteration, and all means have to stay (see ``test_sampler_joint.py``).
+Joint test: chains without data first; then each chain's data are drawn under its present tree
+before each iteration, and all means have to stay (see ``test_sampler_joint.py``).
+
+Calibration (Talts, Betancourt, Simpson, Vehtari and Gelman 2018): each chain draws a state from the
+prior and data under it, and samples the posterior from another start. The rank of the first state
+among the samples is equally likely to be any.
 """
 
 from __future__ import annotations
 
 import itertools
+import math
 from typing import Any
 
 import numpy as np
 import pytest
 from conftest import DEVICES, FUZZING, layout_of
+from scipy import stats
 
 from mltree.data.alphabet import DNA
 from mltree.data.patterns import Patterns
@@ -19,7 +25,7 @@ from mltree.device.session import Session
 from mltree.models.eigen import p_matrices
 from mltree.models.grammar import parse_model
 from mltree.models.partitioned import alone
-from mltree.program.contract import Chain, Scalar
+from mltree.program.contract import CHAIN_WORDS, Chain, Scalar
 from mltree.program.ops.time_trees import TimeTreeWords
 from mltree.sampling.calibrations import NodeCalibration
 from mltree.sampling.model_space import ModelSpace
@@ -57,7 +63,8 @@ def all_patterns() -> Patterns:
 class Joint:
     """Chains over time trees that have a row of weights each."""
 
-    def __init__(self, tree_prior: str, clock: str, seed: int) -> None:
+    def __init__(self, tree_prior: str, clock: str, seed: int, count: int = CHAINS) -> None:
+        self.count = count
         self.rng, self.patterns = np.random.default_rng(seed), all_patterns()
         model = alone(parse_model("HKY{3}+FU{0.4/0.3/0.2/0.1}", DNA))
         dates = np.zeros((2, TIPS)) if tree_prior == "yule" else (EARLIEST, LATEST)
@@ -78,10 +85,10 @@ class Joint:
         shares = ChainShares([self.engine], chains)
         (share,) = shares._own._shares
         for sweeps in (0, 1):  # each chain has weights of its own
-            program = share._program(CHAINS, sweeps, 0)
-            program.stages[0].records["weights"] = np.arange(CHAINS)
-            program.cases["weights"] = np.arange(CHAINS)
-        settings = SamplerSettings(runs=CHAINS, rungs=1, seed=seed)
+            program = share._program(self.count, sweeps, 0)
+            program.stages[0].records["weights"] = np.arange(self.count)
+            program.cases["weights"] = np.arange(self.count)
+        settings = SamplerSettings(runs=self.count, rungs=1, seed=seed)
         self.sampler = Sampler(shares, chains, PRIORS, settings, (), None, self.space)
         self.without_data()
         for _ in range(40):
@@ -93,17 +100,17 @@ class Joint:
         return [TimeTreeWords(row, self.space.shape) for row in self.sampler.words]
 
     def without_data(self) -> None:
-        self.engine.load_weights(np.zeros((CHAINS, 4**TIPS)))
+        self.engine.load_weights(np.zeros((self.count, 4**TIPS)))
         self.sampler.words[:, Chain.LNL] = 0
 
     def draw_data(self) -> None:
-        rows = np.empty((CHAINS, 4**TIPS))
+        rows = np.empty((self.count, 4**TIPS))
         for row, tree in zip(rows, self.trees, strict=True):
             shares = self.chances(tree)
             assert shares.sum() == pytest.approx(1, abs=1e-9)
             row[:] = self.rng.multinomial(SITES, shares / shares.sum())
         self.engine.load_weights(rows)
-        self.sampler._launch(0, np.ones(CHAINS, np.bool_))
+        self.sampler._launch(0, np.ones(self.count, np.bool_))
 
     def chances(self, tree: TimeTreeWords) -> Float64:
         """Probabilities f64[L] of all patterns, from the root down."""
@@ -175,3 +182,54 @@ def test_a_jacobian_of_the_clock_that_is_forgotten_is_noticed() -> None:
     error = (prior.var(axis=0, ddof=1) + found.var(axis=0, ddof=1)) / CHAINS
     z = (found.mean(axis=0) - prior.mean(axis=0)) / np.sqrt(np.maximum(error, 1e-24))
     assert abs(z[Scalar.CLOCK]) > FURTHEST
+
+
+SETS, THINNING = (1000, 10) if FUZZING else (100, 3)
+SAMPLES, FORGETTING = 49, 40
+"""Samples of each set of data, THINNING iterations apart, and iterations left out before: samples
+that are alike cover too little, a tip's date of 1,000 sets by 3 % where they are 3 apart."""
+
+NINE_TENTHS = slice(SAMPLES // 20 + 1, SAMPLES - SAMPLES // 20)
+"""Ranks of the middle nine tenths, of 0 .. SAMPLES."""
+
+
+def ranks(shift: float = 0.0) -> Float64:
+    """f64[SETS, q]: ranks of states that made the data; samples have another prior of the clock."""
+    joint = Joint("coalescent", "ucln", 6, SETS)
+    joint.means(draws_data=False, iterations=3)
+    first = joint.statistics()
+    joint.draw_data()
+    words = joint.sampler.words
+    words[:, CHAIN_WORDS:] = np.roll(words[:, CHAIN_WORDS:], 1, axis=0)
+    for tree in joint.trees:
+        tree.scalars[Scalar.CLOCK, 2] += shift
+    found = np.zeros_like(first)
+    for iteration in range(FORGETTING + SAMPLES * THINNING):
+        joint.sampler.iterate()
+        if iteration >= FORGETTING and iteration % THINNING == 0:
+            found += joint.statistics() < first
+    varies = first.std(axis=0) > 0
+    is_continuous = np.array([len(np.unique(column)) > SETS // 2 for column in first.T])
+    return found[:, varies & is_continuous]
+
+
+def least_chance(found: Float64) -> float:
+    """The least probability that ranks of any column are as far from equally frequent."""
+    bins = [
+        np.bincount((column * 10 // (SAMPLES + 1)).astype(int), minlength=10) for column in found.T
+    ]
+    return float(min(stats.chisquare(one).pvalue for one in bins))
+
+
+def test_intervals_cover_what_made_the_data() -> None:
+    found = ranks()
+    assert found.shape[1] > 8
+    within = (found >= NINE_TENTHS.start) & (found < NINE_TENTHS.stop)
+    share = (NINE_TENTHS.stop - NINE_TENTHS.start) / (SAMPLES + 1)
+    bound = 3.2 * math.sqrt(share * (1 - share) / SETS)  # 0.03 of 1,000 sets
+    assert np.abs(within.mean(axis=0) - share).max() < bound
+    assert least_chance(found) > 1e-4
+
+
+def test_another_prior_than_that_of_the_data_is_noticed() -> None:
+    assert least_chance(ranks(shift=-0.6)) < 1e-6

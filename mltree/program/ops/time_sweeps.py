@@ -7,12 +7,12 @@ L(x)^heat prior(x) what it is. Ratios beside that of posteriors:
 SPREAD, SIZE, GROWTH, FRACTION, PRECISION, CELL
               A scalar times e^s, s uniform: e^s; a real scalar, or the log of a size, plus s: 1.
 CLOCK         The clock times e^s: e^s.
-TREE          The root's height above the oldest tip times e^s, every other node at the same share
-              of the way from the oldest tip below it (floor f) to its parent, whose height goes
-              from H to H': e^s times the product of (H' - f) / (H - f). Where tips have one date,
-              all heights are multiplied by e^s.
-UP_DOWN       The same, and the clock times W / W', W being the duration of all branches: its ratio
-              too.
+TREE          How much each inner node is older than its older child, times e^s: e^(ns) for n inner
+              nodes. Where tips have one date, all heights are multiplied by e^s.
+UP_DOWN       The same, the clock times F = W / W', W being the duration of all branches, and the
+              population size divided by F, or the rate of births times F: e^(ns), of births F^2
+              times that; F times that where the size is known, and of a skygrid, whose sizes are
+              logs.
 STRETCH       The spread of log-normal rates times e^s, every rate as many deviations from the mean
               as before: of the prior's ratio only the spread's own is left, times e^s.
 REGRAFT       CHOOSE: a subtree is pruned, and one of the branches that are there at the height that
@@ -258,7 +258,7 @@ class TimeReplica(Replica):
         self._tell(TimeMove.CELL, taken=taken)
 
     def scale_all(self, move: TimeMove) -> None:
-        """All heights, the clock, or the clock against all heights."""
+        """All heights, the clock, or time: heights, the clock and population sizes together."""
         of_clock, of_heights = move != TimeMove.TREE, move != TimeMove.CLOCK
         if of_clock and not self._is_free(Scalar.CLOCK):
             return
@@ -267,9 +267,11 @@ class TimeReplica(Replica):
         jacobian, of_clock_step = 0.0, step if of_clock else 0.0
         if of_heights:
             whole = tree.whole_duration
-            jacobian = step + self.stretch_heights(step)
+            jacobian = self.stretch_heights(step)
             if of_clock:
                 of_clock_step = math.log(whole / tree.whole_duration)
+        if of_clock and of_heights and self._is_free(Scalar.SIZE):
+            jacobian += self.scale_sizes(-of_clock_step)
         tree.scalars[Scalar.CLOCK, 0] *= math.exp(of_clock_step)
         jacobian += of_clock_step
         inner = range(tree.tips, tree.nodes)
@@ -285,24 +287,22 @@ class TimeReplica(Replica):
         self._tell(move, taken=taken)
 
     def stretch_heights(self, step: float) -> float:
-        """Stretch the root's height above the oldest tip, others at their share of the way to it.
+        """Scale by how much nodes are older than their older child; return ln of the Jacobian."""
+        tree, before = self.tree, self.tree.heights.copy()
+        for v in reversed([v for v in tree.preorder() if v >= tree.tips]):
+            gap = before[v] - max(before[int(tree.left[v])], before[int(tree.right[v])])
+            tree.heights[v] = tree.older_child(v) + gap * math.exp(step)
+        return step * (tree.tips - 1)
 
-        A node is at a share of the way from the oldest tip below it to its parent, which it keeps.
-        Returns the natural log of the map's derivatives, but for the root's.
-        """
-        tree, before, total = self.tree, self.tree.heights.copy(), 0.0
-        for v in tree.preorder():
-            if v < tree.tips:
-                continue
-            floor = max(before[tip] for tip in tree.preorder(v) if tip < tree.tips)
-            if v == tree.root:
-                tree.heights[v] = floor + (before[v] - floor) * math.exp(step)
-                continue
-            u = int(tree.parent[v])
-            factor = (tree.heights[u] - floor) / (before[u] - floor)
-            tree.heights[v] = floor + (before[v] - floor) * factor
-            total += math.log(factor)
-        return total
+    def scale_sizes(self, step: float) -> float:
+        """Scale population sizes, or how rare births are; return ln of the Jacobian."""
+        self.tree.cells[0] += step
+        if self.tree.shape.cells:
+            return 0.0
+        is_rate = int(self.tree.time[TimeChain.TREE_KIND]) == TreePriorKind.BIRTH_DEATH
+        of_size = -step if is_rate else step
+        self.tree.scalars[Scalar.SIZE, 0] *= math.exp(of_size)
+        return of_size
 
     def stretch(self) -> None:
         """The spread of log-normal rates, and all deviations from their mean."""

@@ -158,10 +158,9 @@ def test_a_device_sweeps_as_the_reference_does(
 # the states, the Jacobian from finite differences of the move itself, its random numbers kept.
 
 
-def replica_of(words: Float64, problem: Any) -> TimeReplica:
+def replica_of(words: Float64, shape: TimeShape, problem: Any) -> TimeReplica:
     engine = ReferenceEngine(problem.patterns, problem.categories, BOUNDS)
     engine.load_models([problem.model] * 2)
-    shape = words_of(1, "growth", ClockKind.LOG_NORMAL)[1]
     program = builders.time_sweeps(1, shape, 1, 1, 1)
     engine.begin(program.cases, 1, 0, 0)
     engine.lengths = words
@@ -180,24 +179,29 @@ MAPS: dict[str, Callable[[TimeReplica], None]] = {
 }
 
 
+_MAPPED = [Scalar.CLOCK, Scalar.SPREAD, Scalar.SIZE]
+
+
 def coordinates(replica: TimeReplica) -> Float64:
     """A copy of all that the maps change."""
     tree = replica.tree
-    scalars = tree.scalars[[Scalar.CLOCK, Scalar.SPREAD], 0]
-    return np.concatenate([scalars, tree.heights[tree.tips :], tree.rates])
+    scalars = tree.scalars[_MAPPED, 0]
+    return np.concatenate([scalars, tree.cells[0], tree.heights[tree.tips :], tree.rates])
 
 
 def take(replica: TimeReplica, x: Float64) -> None:
     tree = replica.tree
-    inner = tree.nodes - tree.tips
-    tree.scalars[[Scalar.CLOCK, Scalar.SPREAD], 0] = x[:2]
-    tree.heights[tree.tips :], tree.rates[:] = x[2 : 2 + inner], x[2 + inner :]
+    ends = np.cumsum([len(_MAPPED), tree.shape.cells, tree.nodes - tree.tips])
+    scalars, tree.cells[0], tree.heights[tree.tips :], tree.rates[:] = np.split(x, ends)
+    tree.scalars[_MAPPED, 0] = scalars
 
 
-def ratio_and_expectation(move: str, problem: Any, seed: int) -> tuple[float, float]:
-    words = words_of(1, "growth", ClockKind.LOG_NORMAL, seed=seed)[0][0]
+def ratio_and_expectation(
+    move: str, problem: Any, seed: int, prior: str = "growth"
+) -> tuple[float, float]:
+    (words,), shape = words_of(1, prior, ClockKind.LOG_NORMAL, seed=seed)
     words[Chain.HEAT] = 0.6
-    replica = replica_of(words, problem)
+    replica = replica_of(words, shape, problem)
     ratios: list[float] = []
 
     def accept(_: object, log_ratio: float) -> bool:
@@ -226,23 +230,28 @@ def ratio_and_expectation(move: str, problem: Any, seed: int) -> tuple[float, fl
     return ratio, after - before + float(np.linalg.slogdet(np.array(columns))[1])
 
 
-@pytest.mark.parametrize("move", MAPS)
+@pytest.mark.parametrize(
+    ("move", "prior"), [*((move, "growth") for move in MAPS), *(("up_down", p) for p in TREES)]
+)
 @pytest.mark.cases(1, 20)
-def test_ratio_of_maps(make_problem: Callable[..., Any], move: str, case: int) -> None:
-    ratio, expected = ratio_and_expectation(move, make_problem(TIPS, 12), 30 + case)
+def test_ratio_of_maps(make_problem: Callable[..., Any], move: str, prior: str, case: int) -> None:
+    ratio, expected = ratio_and_expectation(move, make_problem(TIPS, 12), 30 + case, prior)
     assert ratio == pytest.approx(expected, abs=1e-5)
 
 
-@pytest.mark.parametrize("move", ["tree", "up_down"])
-def test_a_factor_of_heights_that_is_dropped_is_noticed(
-    make_problem: Callable[..., Any], monkeypatch: pytest.MonkeyPatch, move: str
+FACTORS = [("tree", "stretch_heights"), ("up_down", "stretch_heights"), ("up_down", "scale_sizes")]
+
+
+@pytest.mark.parametrize(("move", "part"), FACTORS)
+def test_a_factor_that_is_dropped_is_noticed(
+    make_problem: Callable[..., Any], monkeypatch: pytest.MonkeyPatch, move: str, part: str
 ) -> None:
-    whole = TimeReplica.stretch_heights
+    whole = getattr(TimeReplica, part)
 
     def forgetful(self: TimeReplica, step: float) -> float:
         whole(self, step)
         return 0.0
 
-    monkeypatch.setattr(TimeReplica, "stretch_heights", forgetful)
+    monkeypatch.setattr(TimeReplica, part, forgetful)
     ratio, expected = ratio_and_expectation(move, make_problem(TIPS, 12), 30)
     assert abs(ratio - expected) > 1e-2
