@@ -516,8 +516,9 @@ class _SampleRun:
         lowest = min(ess, key=lambda v: v.value, default=None)
         if lowest is not None and not lowest.is_met:
             self._tell_of_standstill(lowest)
-        missing = LEAST_ESS / max(lowest.value, 1.0) if lowest else MOST_GROWTH
-        growth = min(max(missing, LEAST_GROWTH), MOST_GROWTH)
+        growth = MOST_GROWTH
+        if lowest is not None and lowest.value * growth > LEAST_ESS:  # not of too few, either
+            growth = max(LEAST_ESS / lowest.value, LEAST_GROWTH)
         self._next_check = math.ceil(self._samples * growth)
         self._emit(
             SamplesChecked(
