@@ -35,25 +35,17 @@ typedef struct {
   double cos, sin;
 } plane_t;
 
-static inline plane_t plane_of(int pair, int round, int states, __local const double *angles) {
-  const int players = states + (states & 1);
-  const int a = player(pair, round, players), b = player(players - 1 - pair, round, players);
-  const int low = min(a, b), high = max(a, b);
-  const plane_t plane = {low, high < states ? high : -1, angles[2 * pair], angles[2 * pair + 1]};
-  return plane;
-}
-
-static inline void rotate(const plane_t *by, double *one, double *other, long zero) {
+static inline void rotate(__local const plane_t *by, double *one, double *other, long zero) {
   const double x = *one, y = *other;
   *one = times(by->cos, x, zero) - times(by->sin, y, zero);
   *other = times(by->sin, x, zero) + times(by->cos, y, zero);
 }
 
-// matrices  f64 [n, S, S], which are lost; `work` as many
+// matrices  f64 [n, S, S], which are lost; `work` as many, vectors as rows
 // values    f64 [n, S], ascending; vectors f64 [n, S, S], a column each
 __kernel void eigen_systems(__global double *matrices, __global double *work,
                             __global double *values, __global double *vectors, int states,
-                            long zero, __local double *angles, __local int *turned) {
+                            long zero, __local plane_t *planes, __local int *turned) {
   const size_t size = (size_t)states * states;
   __global double *a = matrices + get_group_id(0) * size, *u = work + get_group_id(0) * size;
   __global double *sorted = vectors + get_group_id(0) * size;
@@ -68,18 +60,20 @@ __kernel void eigen_systems(__global double *matrices, __global double *work,
     if (ITEM == 0) *turned = 0;
     SYNC;
     FOR_ITEMS(k, pairs) {
-      const plane_t at = plane_of(k, round, states, angles);
-      const double off = at.other < 0 ? 0.0 : a[at.one * states + at.other];
+      const int x = player(k, round, 2 * pairs), y = player(2 * pairs - 1 - k, round, 2 * pairs);
+      const int one = min(x, y), other = max(x, y) < states ? max(x, y) : -1;
+      const double off = other < 0 ? 0.0 : a[one * states + other];
       double tangent = 0.0;
       if (fabs(off) > negligible) {
-        const double p = a[at.one * states + at.one], q = a[at.other * states + at.other];
+        const double p = a[one * states + one], q = a[other * states + other];
         const double cotangent = (q - p) / (2.0 * off) + 0.0;  // no zero below 0
         const double root = sqrt(times(cotangent, cotangent, zero) + 1.0);
         tangent = copysign(1.0, cotangent) / (fabs(cotangent) + root);
         *turned = 1;
       }
-      angles[2 * k] = 1.0 / sqrt(times(tangent, tangent, zero) + 1.0);
-      angles[2 * k + 1] = tangent * angles[2 * k];
+      const double cosine = 1.0 / sqrt(times(tangent, tangent, zero) + 1.0);
+      const plane_t plane = {one, other, cosine, tangent * cosine};
+      planes[k] = plane;
     }
     SYNC;
     const bool is_turned = *turned;
@@ -87,34 +81,34 @@ __kernel void eigen_systems(__global double *matrices, __global double *work,
     SYNC;
     if (!is_turned) continue;
     FOR_ITEMS(block, pairs * pairs) {
-      const plane_t row = plane_of(block / pairs, round, states, angles);
-      const plane_t column = plane_of(block % pairs, round, states, angles);
+      __local const plane_t *row = planes + block / pairs, *column = planes + block % pairs;
       double b[2][2] = {{0.0, 0.0}, {0.0, 0.0}};
       for (int i = 0; i < 2; ++i)
         for (int j = 0; j < 2; ++j) {
-          const int x = i ? row.other : row.one, y = j ? column.other : column.one;
+          const int x = i ? row->other : row->one, y = j ? column->other : column->one;
           if (x >= 0 && y >= 0) b[i][j] = a[x * states + y];
         }
-      const double off = row.sin != 0.0 ? 0.0 : b[0][1];
-      if (column.other >= 0)
-        for (int i = 0; i < 2; ++i) rotate(&column, &b[i][0], &b[i][1], zero);
-      if (row.other >= 0)
-        for (int j = 0; j < 2; ++j) rotate(&row, &b[0][j], &b[1][j], zero);
+      const double off = row->sin != 0.0 ? 0.0 : b[0][1];
+      if (column->other >= 0)
+        for (int i = 0; i < 2; ++i) rotate(column, &b[i][0], &b[i][1], zero);
+      if (row->other >= 0)
+        for (int j = 0; j < 2; ++j) rotate(row, &b[0][j], &b[1][j], zero);
       if (block / pairs == block % pairs) b[0][1] = b[1][0] = off;
       for (int i = 0; i < 2; ++i)
         for (int j = 0; j < 2; ++j) {
-          const int x = i ? row.other : row.one, y = j ? column.other : column.one;
+          const int x = i ? row->other : row->one, y = j ? column->other : column->one;
           if (x >= 0 && y >= 0) a[x * states + y] = b[i][j];
         }
     }
     FOR_ITEMS(n, states * pairs) {
-      const plane_t column = plane_of(n % pairs, round, states, angles);
-      __global double *row = u + n / pairs * states;
-      if (column.other < 0) continue;
-      double x = row[column.one], y = row[column.other];
-      rotate(&column, &x, &y, zero);
-      row[column.one] = x;
-      row[column.other] = y;
+      __local const plane_t *plane = planes + n / states;
+      if (plane->other < 0) continue;
+      __global double *one = u + plane->one * states + n % states;
+      __global double *other = u + plane->other * states + n % states;
+      double x = *one, y = *other;
+      rotate(plane, &x, &y, zero);
+      *one = x;
+      *other = y;
     }
     SYNC;
   }
@@ -127,7 +121,7 @@ __kernel void eigen_systems(__global double *matrices, __global double *work,
       rank += other < own || (m < n && other == own);
     }
     values[get_group_id(0) * states + rank] = own;
-    for (int i = 0; i < states; ++i) sorted[i * states + rank] = u[i * states + n];
+    for (int i = 0; i < states; ++i) sorted[i * states + rank] = u[n * states + i];
   }
 }
 

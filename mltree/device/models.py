@@ -21,6 +21,9 @@ from mltree.system.arrays import Float64
 GROUP = 64
 """Work-items of a GPU's group that has a matrix, or as many quantiles."""
 
+PLANE_BYTES = 24
+"""Bytes of a rotation: two indices, a cosine and a sine."""
+
 WORTH = 0.1
 """Seconds of NumPy that are worth a device's 60 ms of loading kernels."""
 
@@ -62,7 +65,7 @@ class DeviceModels:
             memory.reserve(name, a.nbytes)
         memory.reserve("values", a.nbytes // states)
         buffers = memory.several("matrices", "work", "values", "vectors")
-        local = cl.LocalMemory(8 * (states + 1)), cl.LocalMemory(4)
+        local = cl.LocalMemory(PLANE_BYTES * (states + 1) // 2), cl.LocalMemory(4)
         self._launch("eigen_systems", count, *buffers, np.int32(states), np.int64(0), *local)
         values = memory.fetch("values", (count, states), np.float64)
         return values, memory.fetch("vectors", (count, states, states), np.float64)
