@@ -15,7 +15,6 @@ from mltree.data.patterns import Patterns
 from mltree.device.build import build_kernels, context_on, is_nvidia, worker_of
 from mltree.device.layout import Blocks, Layout, add_lanes, chain_room, longest_walk, splits_lanes
 from mltree.device.memory import LEAST, Memory, NamingDevice, raise_fault, room_on
-from mltree.device.models import speed_up_models
 from mltree.device.timing import Breakdown, DeviceTimes
 from mltree.device.worker import BUFFERS, BackgroundBuild, Dispatch, Launch, Plan, Worker
 from mltree.models.eigen import ModelArrays
@@ -101,7 +100,6 @@ class Session:
         self._naming = NamingDevice(device)
         self._background = background
         self._context = context_on(device)
-        speed_up_models(device)
         profiling = cl.command_queue_properties.PROFILING_ENABLE
         properties = (profiling,) if self.times.from_events else ()
         self._queue = cl.CommandQueue(self._context, device, *properties)
