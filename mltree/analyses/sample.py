@@ -37,7 +37,7 @@ from mltree.runs.logged_run import begin_log, command_result, deliver, load, ope
 from mltree.runs.problem import Problem
 from mltree.runs.workspace import Workspace
 from mltree.sampling import beast_files
-from mltree.sampling.diagnostics import Verdict
+from mltree.sampling.diagnostics import LEAST_ESS, Verdict
 from mltree.sampling.model_space import ModelSpace
 from mltree.sampling.mrbayes_files import (
     files_of,
@@ -97,17 +97,17 @@ GPU_BARRIER = 0.5
 """Mean barrier between rungs on a GPU, where chains side by side cost little: two a barrier of 1
 are what a chain needs to go up and down freely (Syed et al. 2022)."""
 
-FIRST_CHECK, CHECK_GROWTH = 200, 1.3
-"""Samples at the first look whether they have converged, and how their number grows."""
+FIRST_CHECK = 200
+"""Samples at the first look whether they have converged."""
+
+LEAST_GROWTH, MOST_GROWTH = 1.05, 1.5
+"""Growth of their number from one look to the next, which comes when their lowest ESS may do."""
 
 PAUSE = 10.0
 """Seconds between two writings of samples and state."""
 
 TOLD = 10.0
 """Seconds between two lines on where a run stands."""
-
-STANDSTILL = 4
-"""Checks in a row, from the first to the last of which samples double."""
 
 LEAST_TAXA, MOST_RUNS = 4, 100
 """Taxa at least; numbers of runs whose files are looked for."""
@@ -328,8 +328,8 @@ class _SampleRun:
         self._verdicts: Sequence[Verdict] = ()
         self._checked = 0
         """Samples at the last check."""
-        self._lowest: list[float] = []
-        """Lowest ESS at each check."""
+        self._lowest: dict[int, float] = {}
+        """Lowest ESS at each number of samples that was checked."""
         self._next_check = FIRST_CHECK
 
     @property
@@ -438,6 +438,7 @@ class _SampleRun:
             self._sampler.restore(state)
             self._samples = int(state["samples"])
             self._next_check = int(state["next_check"])
+            self._checked = int(state["checked"])
             self._files.cut(state["sizes"].tolist())
             self._emit(Notice(f"goes on behind {self._sampler.iteration:,} iterations"))
             return True
@@ -459,7 +460,7 @@ class _SampleRun:
         sampler, every = self._sampler, self._options.every
         saved = told = began = time.monotonic()
         first = sampler.iteration
-        if self._is_done is not None and sampler.is_sampling and self._samples >= FIRST_CHECK:
+        if self._samples and self._samples == self._checked:  # it was stopped at a check
             self._check(0.0)
         while not self.is_over:
             was_sampling, round_before = sampler.is_sampling, sampler.round
@@ -474,9 +475,8 @@ class _SampleRun:
                 self._emit(Busy(self._where()))
             is_due = self._samples >= self._next_check
             if is_due or now - saved > PAUSE:
-                self._next_check = (
-                    math.ceil(self._samples * CHECK_GROWTH) if is_due else (self._next_check)
-                )
+                if is_due:
+                    self._checked = self._samples
                 self.save()
                 saved = time.monotonic()
             if is_due:
@@ -511,8 +511,12 @@ class _SampleRun:
         rhat = [v.value for v in self._verdicts if v.rule.startswith("R-hat")]
         asdsf = [v.value for v in self._verdicts if v.rule == "ASDSF"]
         lowest = min(ess, key=lambda v: v.value, default=None)
-        if not lowest or not lowest.is_met:
+        if lowest is not None and not lowest.is_met:
             self._tell_of_standstill(lowest)
+        growth = MOST_GROWTH
+        if lowest is not None and lowest.value * growth > LEAST_ESS:  # not of too few, either
+            growth = max(LEAST_ESS / lowest.value, LEAST_GROWTH)
+        self._next_check = math.ceil(self._samples * growth)
         self._emit(
             SamplesChecked(
                 samples=self._samples,
@@ -526,19 +530,17 @@ class _SampleRun:
             )
         )
 
-    def _tell_of_standstill(self, lowest: Verdict | None) -> None:
+    def _tell_of_standstill(self, lowest: Verdict) -> None:
         """Say so once samples have doubled, and their lowest ESS has not risen."""
-        if lowest is None:
-            return
-        self._lowest.append(lowest.value)
-        if len(self._lowest) == STANDSTILL and lowest.value <= self._lowest[0]:
+        before = [ess for count, ess in self._lowest.items() if 2 * count <= self._samples]
+        self._lowest[self._samples] = lowest.value
+        if before and lowest.value <= before[-1]:
             self._emit(
                 Notice(
                     f"the ESS of {lowest.where} does not rise ({lowest.value:.0f}): the chains "
                     "hardly mix, and --stop auto may not end; give more --rungs, or --stop N"
                 )
             )
-        self._lowest = self._lowest[-STANDSTILL + 1 :]
 
     @property
     def _unmet(self) -> tuple[str, ...]:
@@ -553,7 +555,7 @@ class _SampleRun:
         with uninterrupted():
             sizes = self._files.flush()
             more = {"mark": self._mark, "samples": self._samples, "sizes": sizes}
-            more |= {"next_check": self._next_check}
+            more |= {"next_check": self._next_check, "checked": self._checked}
             _write_state(self._workspace.path(STATE), self._sampler.state() | more)
 
     def values(self) -> dict[str, Any]:

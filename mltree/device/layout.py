@@ -81,6 +81,10 @@ TEAM_ROUNDS = 8
 """Rounds of blocks of each work-group that shares a chain, at least: a barrier of the team costs as
 much as one."""
 
+FEW_IN_TEAM, LARGE_TEAM_ROUNDS = 16, 32
+"""Work-groups from which on each needs more rounds. A GPU takes four chains at once in teams of 32,
+so that eight of a large alignment keep two GPUs as busy as one."""
+
 WALKS_A_UNIT = 1.5
 """Fewer walks per compute unit than this: walk subtrees apart."""
 
@@ -344,7 +348,9 @@ def chain_room(layout: Layout, compute_units: int, blocks: int) -> ChainRoom:
     """See :attr:`mltree.program.engine.ChainEngine.chains`; a work-group fills a compute unit."""
     if layout.lanes == 1:
         return ChainRoom()
-    team = max(1, min(MOST_TEAM, blocks // layout.rows // TEAM_ROUNDS, compute_units))
+    rounds = blocks // layout.rows
+    team = max(min(FEW_IN_TEAM, rounds // TEAM_ROUNDS), rounds // LARGE_TEAM_ROUNDS)
+    team = max(1, min(MOST_TEAM, team, compute_units))
     return ChainRoom(team, max(1, compute_units // team))
 
 

@@ -365,6 +365,8 @@ class _Points(NamedTuple):
     of_row: Int64
     """i64 [M]: place of each point's model."""
     values: _Values
+    moves: bool
+    """True where points differ in their matrices."""
 
     @classmethod
     def of(cls, which: list[int], models: Sequence[Model], points: Sequence[Float64]) -> _Points:
@@ -372,19 +374,14 @@ class _Points(NamedTuple):
         members = [models[n] for n in which]
         of_row = np.repeat(np.arange(len(members)), [len(points[n]) for n in which])
         every = np.concatenate([points[n] for n in which])
-        return cls(which, members, of_row, _values(members, every, of_row))
+        *of_matrices, _, _, _ = sizes(members[0])
+        return cls(which, members, of_row, _values(members, every, of_row), any(of_matrices))
 
     @property
     def spans(self) -> list[slice]:
         """The points of every model."""
         counts = np.bincount(self.of_row, minlength=len(self.models))
         return [slice(*span) for span in pairwise([0, *np.cumsum(counts).tolist()])]
-
-    @property
-    def moves(self) -> bool:
-        """True where points differ in their matrices."""
-        *of_matrices, _, _, _ = sizes(self.models[0])
-        return any(of_matrices)
 
     @property
     def matrices(self) -> Matrices:

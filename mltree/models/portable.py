@@ -14,7 +14,7 @@ from functools import cache
 
 import numpy as np
 
-from mltree.system.arrays import Bool, Float64, Index
+from mltree.system.arrays import Bool, Float64, Index, Int32
 
 Pairs = tuple[Index, Index]
 
@@ -31,11 +31,23 @@ _LN2_HIGH, _LN2_LOW = float.fromhex("0x1.62e42feep-1"), float.fromhex("0x1.a39ef
 _FARTHEST = 746.0
 """Largest exponent: e^x overflows above it, and is 0 below its negative, in doubles."""
 
-_FACTORIALS = [1.0 / math.factorial(n) for n in range(14)]
+FACTORIALS = [1.0 / math.factorial(n) for n in range(14)]
 """Coefficients of Taylor's series, to 2^-57 where |r| is at most ln 2 / 2."""
 
-_ODD = [2.0 / n for n in range(3, 24, 2)]
+LOG_TERMS = [2.0 / n for n in range(3, 24, 2)]
 """Coefficients of the series of 2 artanh, to 2^-60 where m is within a root of 2 of 1."""
+
+
+Formula = Callable[..., tuple[Float64, Float64]]
+"""A function of arrays, whose bits depend on them alone."""
+
+on_device: Callable[..., tuple[Float64, Float64]] | None = None
+"""A device's way to compute a `Formula` (:mod:`mltree.device.models`), once one is open."""
+
+
+def computed(formula: Formula, *arrays: Float64) -> tuple[Float64, Float64]:
+    """A formula of arrays, by a device where there is one: the bits are the same."""
+    return formula(*arrays) if on_device is None else on_device(formula, *arrays)
 
 
 def elementwise(function: Callable[[float], float], x: Float64) -> Float64:
@@ -54,19 +66,32 @@ def log(x: Float64) -> Float64:
 
 
 def exp_of_many(x: Float64) -> Float64:
-    """e^x elementwise, to 2 units in the last place: x = k ln 2 + r, and Taylor's series of e^r."""
+    """e^x elementwise, to 2 units in the last place."""
+    rest, doublings = _exponential(x)
+    rest += FACTORIALS[0]
+    return np.ldexp(rest, doublings)
+
+
+def expm1_of_many(x: Float64) -> Float64:
+    """e^x - 1 elementwise, to 2 units in the last place."""
+    rest, doublings = _exponential(x)
+    change: Float64 = np.ldexp(rest, doublings) + (np.ldexp(1.0, doublings) - 1.0)
+    return change
+
+
+def _exponential(x: Float64) -> tuple[Float64, Int32]:
+    """Return e^r - 1 by Taylor's series, and k: x = k ln 2 + r."""
     rest = np.clip(x, -_FARTHEST, _FARTHEST)
     doublings = np.divide(rest, _LN2)
     np.rint(doublings, out=doublings)
     part = doublings * _LN2_HIGH
     rest -= part
     rest -= np.multiply(doublings, _LN2_LOW, out=part)
-    total = rest * _FACTORIALS[-1]
-    for share in reversed(_FACTORIALS[1:-1]):
+    total = rest * FACTORIALS[-1]
+    for share in reversed(FACTORIALS[1:-1]):
         total += share
         total *= rest
-    total += _FACTORIALS[0]
-    return np.ldexp(total, doublings.astype(np.int32))
+    return total, doublings.astype(np.int32)
 
 
 def expm1(x: Float64) -> Float64:
@@ -85,8 +110,8 @@ def log_of_many(x: Float64) -> Float64:
     doublings = doublings - is_low
     ratio = (share - 1.0) / (share + 1.0)
     square = ratio * ratio
-    series = np.full_like(ratio, _ODD[-1])
-    for odd in reversed(_ODD[:-1]):
+    series = np.full_like(ratio, LOG_TERMS[-1])
+    for odd in reversed(LOG_TERMS[:-1]):
         series *= square
         series += odd
     near = ratio * square * series + (2.0 * ratio + doublings * _LN2_LOW)
@@ -108,8 +133,15 @@ def eigensystem(a: Float64) -> tuple[Float64, Float64]:
     round at once: a tournament in which every index meets every other one in S - 1 rounds.
     """
     states = a.shape[-1]
-    # Matrices lie along the last axis, so that many small ones fill the processor's lanes.
     flat = a.reshape(math.prod(a.shape[:-2]), states, states)
+    values, vectors = computed(jacobi, flat)
+    return values.reshape(a.shape[:-1]), vectors.reshape(a.shape)
+
+
+def jacobi(flat: Float64) -> tuple[Float64, Float64]:
+    """Eigenvalues f64[n, S] and vectors f64[n, S, S] of f64[n, S, S]."""
+    states = flat.shape[-1]
+    # Matrices lie along the last axis, so that many small ones fill the processor's lanes.
     rotated = np.moveaxis(flat, 0, -1).copy()
     vectors = np.broadcast_to(np.eye(states)[..., None], rotated.shape).copy()
     negligible = NEGLIGIBLE * np.abs(rotated).max(axis=(0, 1), initial=0.0)
@@ -120,8 +152,7 @@ def eigensystem(a: Float64) -> tuple[Float64, Float64]:
     values = rotated[np.arange(states), np.arange(states)].T
     order = np.argsort(values, axis=-1, kind="stable")
     values = np.take_along_axis(values, order, -1)
-    vectors = np.take_along_axis(np.moveaxis(vectors, -1, 0), order[:, None, :], -1)
-    return values.reshape(a.shape[:-1]), vectors.reshape(a.shape)
+    return values, np.take_along_axis(np.moveaxis(vectors, -1, 0), order[:, None, :], -1)
 
 
 def _rotate(a: Float64, vectors: Float64, pairs: Pairs, negligible: Float64) -> bool:
@@ -132,7 +163,7 @@ def _rotate(a: Float64, vectors: Float64, pairs: Pairs, negligible: Float64) -> 
     if not is_turned.any():
         return False
     # tan of the smaller of the two angles: t^2 + 2 t cot(2 phi) = 1
-    cot = (a[q, q] - a[p, p]) / np.where(is_turned, 2.0 * off, 1.0)
+    cot = (a[q, q] - a[p, p]) / np.where(is_turned, 2.0 * off, 1.0) + 0.0  # no zero below 0
     tan = np.copysign(1.0, cot) / (np.abs(cot) + np.sqrt(cot * cot + 1.0))
     tan = np.where(is_turned, tan, 0.0)
     cos = 1.0 / np.sqrt(tan * tan + 1.0)

@@ -15,7 +15,15 @@ from typing import Literal, NamedTuple
 import numpy as np
 from numpy.typing import ArrayLike
 
-from mltree.models.portable import elementwise, exp, expm1, log
+from mltree.models.portable import (
+    computed,
+    elementwise,
+    exp,
+    exp_of_many,
+    expm1_of_many,
+    log,
+    log_of_many,
+)
 from mltree.system.arrays import Float64, Int64
 from mltree.system.errors import ModelError
 from mltree.system.values import Value
@@ -144,6 +152,9 @@ NEGLIGIBLE = 2.0**-54
 CLOSE = 1e-6
 """Step in log x whose cube, the size of Halley's next step, is less than a rounding."""
 
+NOISE = 2.0**-50
+"""Size of a step that may be rounding alone, by that of log x."""
+
 LEAST_DIVISOR = 0.5
 """Lower bound of the divisor of Newton's step in Halley's, which diverges far from the quantile."""
 
@@ -160,18 +171,29 @@ STIRLING = (1 / 12, -1 / 360, 1 / 1260, -1 / 1680, 1 / 1188, -691 / 360360)
 def quantiles(shape: Float64, p: Float64) -> tuple[Float64, Float64]:
     """f64 [...] each: x/a and P(a + 1, x) at the p-quantile x of Gamma(a, 1).
 
-    ``shape``, a, from 1e-300 to LARGEST_SHAPE, and ``p``, in (0, 1), broadcast.
+    ``shape``, a, f64 [..., 1], from 1e-300 to LARGEST_SHAPE; ``p`` f64 [m], in (0, 1).
     """
+    rows = shape.reshape(-1)
+    both = computed(halley, rows, elementwise(_excess, rows), p, log(p))
     size = np.broadcast_shapes(shape.shape, p.shape)
-    each = shape, log(p), elementwise(_excess, shape), p
-    a, log_p, excess, p = (np.broadcast_to(x, size).ravel() for x in each)
+    ratios, below = (each.reshape(size) for each in both)
+    return ratios, below
+
+
+def halley(
+    shapes: Float64, excesses: Float64, p: Float64, log_p: Float64
+) -> tuple[Float64, Float64]:
+    """f64 [n, m] of :func:`quantiles`, of f64 [n] shapes at f64 [m] shares of the distribution."""
+    size = len(shapes), len(p)
+    a, excess = (np.repeat(x, len(p)) for x in (shapes, excesses))
+    log_p, p = (np.tile(x, len(shapes)) for x in (log_p, p))
     v = (log_p + excess) / a - 1.0
     left = np.arange(a.size)
     while left.size:
         step = _step(a[left], v[left], (log_p + excess)[left])
         v[left] += step
-        left = left[np.abs(step) > CLOSE]
-    ratio = exp(v)
+        left = left[np.abs(step) > CLOSE + NOISE * np.abs(v[left])]
+    ratio = exp_of_many(v)
     series = _series(a, a * ratio)
     return ratio.reshape(size), (p * (series / (1.0 + series))).reshape(size)
 
@@ -182,24 +204,24 @@ def _step(a: Float64, v: Float64, target: Float64) -> Float64:
     log P = a (v - (e^v - 1)) - excess(a) + log(1 + S), in which nothing large cancels, has the
     derivatives f' = a / (1 + S) and f'' = -f' (f' + a (e^v - 1)).
     """
-    total = 1.0 + _series(a, a * exp(v))
-    rise = a * expm1(v)
-    newton = (target - (a * v - rise) - log(total)) * total / a
+    total = 1.0 + _series(a, a * exp_of_many(v))
+    rise = a * expm1_of_many(v)
+    newton = (target - (a * v - rise) - log_of_many(total)) * total / a
     return newton / np.maximum(1.0 - newton * (a / total + rise) / 2.0, LEAST_DIVISOR)
 
 
 def _series(a: Float64, x: Float64) -> Float64:
     """f64 [n]: S(x); each is independent of the number of terms that others need."""
-    divisors = a[:, None] + np.arange(1.0, TERMS + 1.0)
+    numbers = np.arange(1.0, TERMS + 1.0)
     total, last = np.zeros_like(x), np.ones_like(x)
     while (last > NEGLIGIBLE * total).any():
-        terms = x[:, None] / divisors
+        terms = x[:, None] / (a[:, None] + numbers)
         terms[:, 0] *= last
         np.multiply.accumulate(terms, axis=1, out=terms)
         last = terms[:, -1].copy()
         terms[:, 0] += total
         total = np.add.accumulate(terms, axis=1)[:, -1]
-        divisors += TERMS
+        numbers += TERMS
     return total
 
 

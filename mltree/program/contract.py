@@ -151,7 +151,7 @@ CHAIN_WORDS = 24
 RESTS = 3
 """Word of a chain that rests in a launch."""
 
-MOST_TEAM = 16
+MOST_TEAM = 32
 """Work-groups that share a chain at most."""
 
 TEAM_WORDS = 2 * 3 * MOST_TEAM

@@ -17,28 +17,24 @@ from mltree.system.arrays import Float64, Int64
 _MULTIPLIERS = np.array([0xD2511F53, 0xCD9E8D57], np.uint64)
 _WEYL = np.array([0x9E3779B9, 0xBB67AE85], np.uint32)
 _ROUNDS = 10
-_LOW, _HALF_WORD = np.uint64(0xFFFFFFFF), np.uint64(32)
+_HALF_WORD = np.uint64(32)
 
 
 def philox(counter: npt.NDArray[np.uint32], key: npt.NDArray[np.uint32]) -> npt.NDArray[np.uint32]:
     """Four random words uint32[..., 4] of counters uint32[..., 4] under keys uint32[..., 2]."""
-    words, key = np.array(counter, np.uint32), np.array(key, np.uint32)
+    one, two, three, four = np.asarray(counter, np.uint32).reshape(-1, 4).T
+    low, high = np.asarray(key, np.uint32).reshape(-1, 2).T
     for number in range(_ROUNDS):
         if number:
-            key = key + _WEYL
-        products = words[..., [0, 2]].astype(np.uint64) * _MULTIPLIERS
-        high = (products >> _HALF_WORD).astype(np.uint32)
-        low = (products & _LOW).astype(np.uint32)
-        words = np.stack(
-            [
-                high[..., 1] ^ words[..., 1] ^ key[..., 0],
-                low[..., 1],
-                high[..., 0] ^ words[..., 3] ^ key[..., 1],
-                low[..., 0],
-            ],
-            axis=-1,
-        )
-    return words
+            low, high = low + _WEYL[0], high + _WEYL[1]
+        first, second = one * _MULTIPLIERS[0], three * _MULTIPLIERS[1]
+        one, three = _upper(second) ^ two ^ low, _upper(first) ^ four ^ high
+        two, four = second.astype(np.uint32), first.astype(np.uint32)
+    return np.stack([one, two, three, four], axis=-1).reshape(np.shape(counter))
+
+
+def _upper(product: npt.NDArray[np.uint64]) -> npt.NDArray[np.uint32]:
+    return (product >> _HALF_WORD).astype(np.uint32)
 
 
 def uniforms_of(words: npt.NDArray[np.uint32]) -> Float64:

@@ -29,6 +29,7 @@ from mltree.device.layout_choice import (
     patterns_at_a_time,
 )
 from mltree.device.memory import LEAST_BATCH, room_on, slot_bytes
+from mltree.device.models import speed_up_models
 from mltree.device.parsimony import parsimony_engine
 from mltree.device.rate_groups import RateGroupEngine, unrated
 from mltree.device.session import Session
@@ -363,6 +364,8 @@ class EnginePlan(Value, kw_only=True):
             engine = self._open_shards(patterns)
         else:
             engine = self._open_session(patterns)
+        for device in self.devices[:1]:
+            speed_up_models(device.handle)
         emit(DeviceChosen(engine.name))
         if isinstance(engine, ShardedEngine):
             emit(Notice(engine.notice))

@@ -256,7 +256,7 @@ def read_trees(
 def read_rates(path: str, like: Clades, origin: str) -> Clades | None:
     """The trees of a file with rates of ``[&rate=...]`` as lengths; None where they have none."""
     data = unpacked(path)
-    if not has_rates(data):
+    if b"rate" not in data or not has_rates(data):  # the first takes a tenth of the time
         return None
     return _read_trees(path, rates_for_lengths(data), [], like, origin, is_rated=True)
 

@@ -389,7 +389,7 @@ class Sampler:
             assert group is not None
             counters, self.attempts = self._counters, self.attempts + 1
             proposed, ratio, walks = self.walks.propose(self.points, counters, self.rungs, group)
-            ratio += self.space.log_prior(proposed) - self.space.log_prior(self.points)
+            ratio += self._prior_ratio(proposed)
             taken = self._decide(left_out, due, self.words, ratio, proposed, group)
             self.points[taken] = proposed[taken]
             self.walks.tell(self.rungs[due], group, taken[due], walks[due], adapts=adapts)
@@ -565,13 +565,18 @@ class Sampler:
     def _step(self, sweeps: int, group: int, due: Bool, *, adapts: bool) -> None:
         """Propose a step of a group of parameters for every chain, decide on it, and sweep."""
         proposed, ratio, walks = self.walks.propose(self.points, self._counters, self.rungs, group)
-        ratio += self.space.log_prior(proposed) - self.space.log_prior(self.points)
+        ratio += self._prior_ratio(proposed)
         self.words[:, Chain.RATIO] = np.maximum(ratio, IMPOSSIBLE)
         self.words[:, Chain.ATTEMPT] = self.attempts % MOVE_STRIDE
         self.attempts += 1
         taken = self._launch(sweeps, due, proposed, group)
         self.points[taken] = proposed[taken]
         self.walks.tell(self.rungs[due], group, taken[due], walks[due], adapts=adapts)
+
+    def _prior_ratio(self, proposed: Float64) -> Float64:
+        """f64[C]: log-ratios of the priors of proposed points and of the present ones."""
+        there, here = np.split(self.space.log_prior(np.concatenate([proposed, self.points])), 2)
+        return np.asarray(there - here)
 
     def _launch(
         self, sweeps: int, due: Bool, proposed: Float64 | None = None, group: int = 0

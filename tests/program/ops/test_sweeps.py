@@ -14,7 +14,7 @@ from scipy import stats
 
 from mltree.data.alphabet import DNA
 from mltree.data.patterns import Patterns
-from mltree.device.layout import TEAM_ROUNDS, chain_room, cpu_layout, gpu_layout
+from mltree.device.layout import FEW_IN_TEAM, TEAM_ROUNDS, chain_room, cpu_layout, gpu_layout
 from mltree.models.grammar import parse_model
 from mltree.program import builders
 from mltree.program.contract import MOST_TEAM, RESTS, SPARE_LENGTHS, TEAM_WORDS, Chain, Move
@@ -178,6 +178,7 @@ def test_many_patterns_have_a_team() -> None:
     layout = gpu_layout(4, 16, 4, vw=16, single=False, rows=4)
     assert chain_room(layout, 132, 31) == ChainRoom(1, 132)
     assert chain_room(layout, 132, 4 * TEAM_ROUNDS * 3) == ChainRoom(3, 44)
+    assert chain_room(layout, 132, 4 * TEAM_ROUNDS * 20) == ChainRoom(FEW_IN_TEAM, 8)
     assert chain_room(layout, 132, 1 << 20) == ChainRoom(MOST_TEAM, 132 // MOST_TEAM)
     assert chain_room(layout, 2, 1 << 20) == ChainRoom(2, 1)
     assert chain_room(cpu_layout(4, 16, 4, 8, single=False), 2, 1 << 20) == ChainRoom()

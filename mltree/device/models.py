@@ -1,0 +1,111 @@
+"""Eigen systems and gamma quantiles on a device: opencl/models.cl, and what goes to it and back."""
+
+from __future__ import annotations
+
+import time
+from contextlib import nullcontext
+from functools import cached_property
+from threading import Lock
+from typing import Any
+
+import numpy as np
+import pyopencl as cl
+
+from mltree.device.build import build_kernels, context_on
+from mltree.device.memory import Memory, NamingDevice
+from mltree.models import portable
+from mltree.models.portable import FACTORIALS, LOG_TERMS, Formula, jacobi
+from mltree.models.rates import halley
+from mltree.system.arrays import Float64
+
+GROUP = 64
+"""Work-items of a GPU's group that has a matrix, or as many quantiles."""
+
+PLANE_BYTES = 24
+"""Bytes of a rotation: two indices, a cosine and a sine."""
+
+WORTH = 0.1
+"""Seconds of NumPy that are worth a device's 60 ms of loading kernels."""
+
+
+class DeviceModels:
+    """Computes formulas of models on one OpenCL device, once that is worth it."""
+
+    def __init__(self, device: cl.Device) -> None:
+        """Build nothing before it is needed."""
+        self._device = device
+        self._items = 1 if device.type & cl.device_type.CPU else GROUP
+        self._naming = NamingDevice(device)
+        self._lock = Lock()
+        self._spent = 0.0
+        """Seconds that NumPy took until now."""
+        self._formulas: dict[Formula, Formula] = {
+            jacobi: self._eigensystem,
+            halley: self._gamma_quantiles,
+        }
+
+    def __call__(self, formula: Formula, *arrays: Float64) -> tuple[Float64, Float64]:
+        """Compute one of both formulas; by NumPy at first, and while the device does another."""
+        is_early = self._spent < WORTH or not arrays[0].size
+        if is_early or not self._lock.acquire(blocking=False):
+            began = time.perf_counter()
+            both = formula(*arrays)
+            self._spent += time.perf_counter() - began
+            return both
+        try:
+            with self._naming:
+                return self._formulas[formula](*arrays)
+        finally:
+            self._lock.release()
+
+    def _eigensystem(self, a: Float64) -> tuple[Float64, Float64]:
+        memory, (count, states, _) = self._memory, a.shape
+        memory.put("matrices", a)
+        for name in ("work", "vectors"):
+            memory.reserve(name, a.nbytes)
+        memory.reserve("values", a.nbytes // states)
+        buffers = memory.several("matrices", "work", "values", "vectors")
+        local = cl.LocalMemory(PLANE_BYTES * (states + 1) // 2), cl.LocalMemory(4)
+        self._launch("eigen_systems", count, *buffers, np.int32(states), np.int64(0), *local)
+        values = memory.fetch("values", (count, states), np.float64)
+        return values, memory.fetch("vectors", (count, states, states), np.float64)
+
+    def _gamma_quantiles(
+        self, shapes: Float64, excesses: Float64, shares: Float64, logs: Float64
+    ) -> tuple[Float64, Float64]:
+        memory, size = self._memory, (len(shapes), len(shares))
+        given = {"shapes": shapes, "excesses": excesses, "shares": shares, "logs": logs}
+        for name, array in given.items():
+            memory.put(name, array)
+        for name in ("ratios", "below"):
+            memory.reserve(name, 8 * size[0] * size[1])
+        buffers = memory.several(*given, "factorials", "log_terms", "ratios", "below")
+        groups = -(-size[0] * size[1] // self._items)
+        self._launch("gamma_quantiles", groups, *buffers, *map(np.int32, size), np.int64(0))
+        ratios = memory.fetch("ratios", size, np.float64)
+        return ratios, memory.fetch("below", size, np.float64)
+
+    def _launch(self, name: str, groups: int, *arguments: Any) -> None:
+        kernel, items = self._kernels[name], self._items
+        kernel.set_args(*arguments)
+        cl.enqueue_nd_range_kernel(self._memory.queue, kernel, (groups * items,), (items,))
+
+    @cached_property
+    def _memory(self) -> Memory:
+        context = context_on(self._device)
+        memory = Memory(context, cl.CommandQueue(context, self._device), nullcontext())
+        memory.put("factorials", np.array(FACTORIALS))
+        memory.put("log_terms", np.array(LOG_TERMS))
+        return memory
+
+    @cached_property
+    def _kernels(self) -> dict[str, cl.Kernel]:
+        context = context_on(self._device)
+        program = build_kernels(context, self._device, "models", ITEMS=self._items)
+        return {kernel.function_name: kernel for kernel in program.all_kernels()}
+
+
+def speed_up_models(device: cl.Device) -> None:
+    """Have a device that knows doubles compute formulas of models, from now on."""
+    if portable.on_device is None and device.double_fp_config:
+        portable.on_device = DeviceModels(device)
