@@ -208,6 +208,8 @@ def imported(
         texts["partitions"] = ""
     if options.dates is None and found.dates:
         changes["ages"] = found.are_ages
+    if found.is_prior_only:
+        changes["prior_only"] = True
     for name, text in texts.items():
         if text and name in is_free:
             file = workspace.path(IMPORTED[name])
@@ -267,7 +269,8 @@ def _time_space(
     cells, width = options.grid if options.tree_prior == "skygrid" else (0, 1.0)
     distance = None if options.prior_only else mean_distance(problem.groups)
     if cells and not width:
-        width = data.span / cells
+        is_in_substitutions = distance is not None and not data.is_timed
+        width = (distance if is_in_substitutions and distance else data.span) / cells
     return TimeSpace(
         data, options.clock, options.tree_prior, priors,
         cells=cells, width=width, distance=distance,

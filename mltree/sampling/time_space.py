@@ -98,6 +98,9 @@ ACCEPTED = 0.3
 SLOWING, LEAST_GAIN = 0.6, 0.02
 """An iteration's part in the adaptation of widths falls as number^-SLOWING, to LEAST_GAIN."""
 
+UNLIKELY = 0.005
+"""Probability beyond a first value on either side, at least."""
+
 STARTS = 200
 """Trees that are drawn at most for one that meets all calibrations."""
 
@@ -387,7 +390,9 @@ class TimeSpace(TreeSpace):
     def _set(self, tree: TimeTreeWords, which: Scalar, value: float) -> None:
         """A scalar's first value, or the nearest that its prior thinks likely."""
         prior = self.scalars[which]
-        tree.scalars[which, 0] = np.clip(value, prior.quantile(0.005), prior.quantile(0.995))
+        least = UNLIKELY if not isinstance(prior, Uniform) else 1e-12  # all are alike in one
+        ends = prior.quantile(least), prior.quantile(1 - least)
+        tree.scalars[which, 0] = np.clip(value, *ends)
 
     def _draw_tree(self, tree: TimeTreeWords, rng: np.random.Generator) -> None:
         """A tree at random in which calibrated groups have likely ages, where they agree."""
