@@ -45,7 +45,7 @@ beast.base.inference.distribution:beast.base.inference.parameter:beast.base.math
 </run></beast>
 """
 
-NAMES = {"TreeHeight": "Tree.height", "treeLikelihood": "likelihood"}
+NAMES = {"tree.height": "Tree.height", "treeLikelihood": "likelihood"}
 LENGTH, SAMPLES = 4_000_000, 4000
 
 
