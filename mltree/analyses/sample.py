@@ -60,7 +60,13 @@ from mltree.sampling.sampler import (
 from mltree.sampling.shares import LENGTHS, REGRAFTS, ChainData, ChainShares
 from mltree.sampling.summaries import Posterior
 from mltree.sampling.tempering import BARRIER_A_RUNG
-from mltree.sampling.time_space import LEAST_TIPS, TimeSpace, mean_distance, time_data
+from mltree.sampling.time_space import (
+    LEAST_TIPS,
+    TimeSpace,
+    mean_distance,
+    time_data,
+    tip_distances,
+)
 from mltree.system import __version__
 from mltree.system.errors import DeviceError, InputError, ModelError
 from mltree.system.events import (
@@ -203,6 +209,8 @@ def imported(
         texts["partitions"] = ""
     if options.dates is None and found.dates:
         changes["ages"] = found.are_ages
+    if found.is_prior_only:
+        changes["prior_only"] = True
     for name, text in texts.items():
         if text and name in is_free:
             file = workspace.path(IMPORTED[name])
@@ -260,12 +268,13 @@ def _time_space(
     if notice:
         emit(Notice(notice))
     cells, width = options.grid if options.tree_prior == "skygrid" else (0, 1.0)
-    distance = None if options.prior_only else mean_distance(problem.groups)
+    distances = None if options.prior_only else tip_distances(problem.groups)
     if cells and not width:
-        width = data.span / cells
+        is_free = data.is_timed or distances is None  # else heights are in substitutions
+        width = (data.span if is_free else mean_distance(distances)) / cells  # type: ignore[arg-type]
     return TimeSpace(
         data, options.clock, options.tree_prior, priors,
-        cells=cells, width=width, distance=distance,
+        cells=cells, width=width, distances=distances,
     )  # fmt: skip
 
 

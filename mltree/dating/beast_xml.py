@@ -10,15 +10,14 @@ import math
 import re
 from collections.abc import Iterator, Mapping, Sequence
 from copy import deepcopy
-from dataclasses import field
-from datetime import datetime
+from dataclasses import field, replace
 from io import BytesIO
 from typing import TypeAlias
 from xml.etree import ElementTree
 
 from mltree.data.alignments import MemoryAlignment
 from mltree.data.source import unpacked
-from mltree.dating.dates import year_of
+from mltree.dating.dates import year_of_form
 from mltree.system.errors import InputError
 from mltree.system.values import Value
 
@@ -31,6 +30,10 @@ Element: TypeAlias = "ElementTree.Element[str]"
 NEARLY_FLAT = "LogNormal(0, 10)"
 """A proper prior in place of 1/X: where X is 100 it lowers the mean of ln X by a twentieth of its
 variance."""
+
+
+FLAT = 1e4
+"""The end of the uniform distribution in place of a flat one without end, over the first value."""
 
 
 class BeastAnalysis(Value):
@@ -50,6 +53,8 @@ class BeastAnalysis(Value):
     """By the names of ``mltree sample``: ``model``, ``clock``, ``tree_prior``, ..."""
     priors: dict[str, str] = field(default_factory=dict)
     """Distributions of BEAST's parameters, by the role that a parameter has: ``kappa``, ..."""
+    is_prior_only: bool = False
+    """True where nothing but priors is in it: the alignment then has names alone."""
     ignored: tuple[str, ...] = ()
     """A sentence on each thing that is not taken over."""
 
@@ -190,14 +195,15 @@ class _Analysis:
             return default
 
     def _estimated(self) -> set[str]:
-        """Identifiers of what the chain changes: nodes of its state, else those of operators."""
+        """Identifiers of what the chain changes: nodes of its state that an operator has."""
         states = [one for one in self.root.iter() if self.spec(one) in ("state", "State")]
-        changed = [self.resolved(child) for state in states for child in state]
-        if not states:
-            for operator in self.root.iter("operator"):
-                named = [text[1:] for text in operator.attrib.values() if text.startswith("@")]
-                changed += [self.by_id[name] for name in named if name in self.by_id]
-                changed += [self.resolved(child) for child in operator]
+        in_state = {self.resolved(child) for state in states for child in state}
+        operators = [one for top in self.root.iter("operator") for one in top.iter()]
+        named = [text[1:] for one in operators for text in one.attrib.values() if text[:1] == "@"]
+        changed = {self.by_id[name] for name in named if name in self.by_id}
+        changed |= {self.resolved(one) for one in operators}
+        if in_state:
+            changed = changed & in_state if operators else in_state
         return {
             str(node.get("id")) for node in changed
             if node.get("id") and node.get("estimate", "true").lower() != "false"
@@ -222,7 +228,7 @@ class _Analysis:
         kinds = ("TreeLikelihood", "ThreadedTreeLikelihood")
         likelihoods = [one for one in self.own() if self.spec(one) in kinds]
         if not likelihoods:
-            raise InputError("no likelihood of a tree in it: nothing to sample", file=self.path)
+            return self._read_priors()
         tree = self.input(likelihoods[0], "tree")
         same = [one for one in likelihoods if self.input(one, "tree") is tree]
         if len(same) < len(likelihoods):
@@ -231,20 +237,60 @@ class _Analysis:
         alignment, data_type, parts = self._data(same)
         is_whole = len(parts) == 1 and parts[0].endswith(f"= 1-{len(alignment.rows[0])}")
         options = {"model": parts[0].partition(",")[0]} if is_whole else {}
+        text = "" if is_whole else "".join(f"{part}\n" for part in parts)
         options |= self._clock(same)
-        options |= self._tree_prior(tree)
+        of_data = BeastAnalysis(alignment, data_type, text, {}, False, (), options)
+        return self._of_tree(tree, of_data)
+
+    def _read_priors(self) -> BeastAnalysis:
+        """Read a file without a likelihood. Raises: InputError: nor has it a prior of a tree."""
+        prior = next((one for one in self.own() if self.spec(one) in _TREE_PRIORS), None)
+        if prior is None:
+            problem = "neither a likelihood nor a prior of a tree in it: nothing to sample"
+            raise InputError(problem, file=self.path)
+        tree = self._tree_of(prior)
+        names = self._names(tree)
+        if not names:
+            raise InputError("the tips of its tree have no names in it", file=self.path)
+        self.priors["clock_rate"] = "Fixed(1)"
+        rows = _in_memory(dict.fromkeys(names, "A"), self.path)  # that no data count
+        options = {"model": "JC", "clock": "strict"}
+        of_data = BeastAnalysis(rows, "", "", {}, False, (), options, is_prior_only=True)
+        return self._of_tree(tree, of_data)
+
+    def _of_tree(self, tree: Element | None, of_data: BeastAnalysis) -> BeastAnalysis:
+        """Put the prior of the tree, dates and priors beside data, model and clock."""
+        names = of_data.alignment.names
+        options = of_data.options | self._tree_prior(tree)
         dates, are_ages = self._dates(tree)
+        same, is_calibrated = (
+            set(dates.values()),
+            any(self.spec(one) == "MRCAPrior" for one in self.own()),
+        )
+        if len(same) == 1 and (not is_calibrated or same == {"0"}):
+            self.ignored.append("All tips have the same date.")
+            dates = {}
         has_dates = bool(dates)
         calibrations = tuple(self._calibrations(dates, are_ages))
         if dates and not has_dates:  # heights of some tips have intervals
-            dates, are_ages = {**dict.fromkeys(alignment.names, "0"), **dates}, True
-        priors = self.priors | dict(self._priors())
+            dates, are_ages = {**dict.fromkeys(names, "0"), **dates}, True
+        priors = dict(self._flat_priors()) | self.priors | dict(self._priors())
         self._tell_of_the_run()
-        text = "" if is_whole else "".join(f"{part}\n" for part in parts)
-        ignored = tuple(dict.fromkeys(self.ignored))
-        return BeastAnalysis(
-            alignment, data_type, text, dates, are_ages, calibrations, options, priors, ignored
-        )
+        return replace(
+            of_data, dates=dates, are_ages=are_ages, calibrations=calibrations, options=options,
+            priors=priors, ignored=tuple(dict.fromkeys(self.ignored)),
+        )  # fmt: skip
+
+    def _names(self, tree: Element | None) -> list[str]:
+        """Names of the tips of a tree: of its set of taxa, its data, its dates or its text."""
+        traits = [] if tree is None else self.inputs(tree, "trait")
+        for above in (tree, *traits):
+            group = self.input(above, "taxonset", "taxa")
+            if group is not None:
+                found = [name for name, _ in self._sequences(group, expected=False)]
+                return found or self._taxa(group)
+        text = self.value(tree, "newick")
+        return [name.strip("'") for name in re.findall(r"[(,]\s*('[^']+'|[^\s(),:;\[]+)", text)]
 
     # Sequences and parts.
 
@@ -279,9 +325,9 @@ class _Analysis:
             self.ignored.append(f"Parts are of several data types: {several}.")
         return _in_memory(rows, self.path), next(iter(types.values())), parts
 
-    def _sequences(self, data: Element) -> Iterator[tuple[str, str]]:
-        """Names and sequences of an alignment."""
-        found = False
+    def _sequences(self, data: Element, *, expected: bool = True) -> Iterator[tuple[str, str]]:
+        """Names and sequences of an alignment. Raises: InputError: it has none, and is to."""
+        found = not expected
         for one in self.resolved(data):
             sequence = self.resolved(one)
             if sequence.get("taxon") is None and self.input(sequence, "taxon") is None:
@@ -417,20 +463,32 @@ class _Analysis:
             kind = self.spec(one)
             if kind not in _TREE_PRIORS:
                 continue
-            if (own := self.input(one, "tree")) is None:
-                own = self.input(self.input(one, "treeIntervals"), "tree")
+            own = self._tree_of(one)
             if own is not None and own is not tree:
                 continue
             return self._of_tree_prior(one, kind)
         self.ignored.append("No prior of the tree is known here: the default is used.")
         return {}
 
+    def _tree_of(self, prior: Element) -> Element | None:
+        """The tree that a prior of trees is about."""
+        own = self.input(prior, "tree")
+        return self.input(self.input(prior, "treeIntervals"), "tree") if own is None else own
+
+    def _number_of(self, of: Element | None, role: str, *names: str) -> None:
+        """Take a number of the clock or the tree's prior over: its role, or its fixed value."""
+        parameter = self.input(of, *names)
+        if self.is_estimated(parameter):
+            self._note_role(parameter, role)
+        elif self.value(of, *names):
+            self.priors[role] = f"Fixed({self.number(of, *names, default=1.0):.10g})"
+
     def _of_tree_prior(self, one: Element, kind: str) -> dict[str, str]:
         if kind == "Coalescent":
             population = self.input(one, "populationModel")
             model = self.spec(population)
-            self._note_role(self.input(population, "popSize"), "population_size")
-            self._note_role(self.input(population, "growthRate"), "growth_rate")
+            self._number_of(population, "population_size", "popSize")
+            self._number_of(population, "growth_rate", "growthRate")
             if model == "ExponentialGrowth":
                 return {"tree_prior": "expgrowth"}
             if model != "ConstantPopulation":
@@ -440,12 +498,12 @@ class _Analysis:
             self.ignored.append("The Bayesian skyline is not known here: a skygrid is used.")
             return {"tree_prior": "skygrid"}
         if kind in ("YuleModel", "CalibratedYuleModel"):
-            self._note_role(self.input(one, "birthDiffRate", "birthRate"), "birth_rate")
+            self._number_of(one, "birth_rate", "birthDiffRate", "birthRate")
             if kind == "CalibratedYuleModel":
                 self.ignored.append("The calibrated Yule prior is not corrected for calibrations.")
             return {"tree_prior": "yule"}
-        self._note_role(self.input(one, "birthDiffRate"), "birth_rate")
-        self._note_role(self.input(one, "relativeDeathRate"), "relative_death")
+        self._number_of(one, "birth_rate", "birthDiffRate")
+        self._number_of(one, "relative_death", "relativeDeathRate")
         sampled = self.number(one, "sampleProbability", default=1.0)
         if sampled != 1.0:
             self.priors["sampling_fraction"] = f"Fixed({sampled:.10g})"
@@ -470,27 +528,9 @@ class _Analysis:
                 name, equals, date = (word.strip() for word in pair.partition("="))
                 if not equals or not date:
                     raise InputError(f"a date is {pair.strip()!r}, not name=date", file=self.path)
-                dates[name] = self._date(date, form, name)
+                dates[name] = repr(year_of_form(date, form, name, self.path)) if form else date
             break
-        if len(set(dates.values())) == 1:
-            self.ignored.append("All tips have the same date.")
-            dates = {}
         return dates, are_ages
-
-    def _date(self, text: str, form: str, name: str) -> str:
-        """A date as a decimal year where it has a form, ``dd/M/yyyy``."""
-        if not form:
-            return text
-        parts = ("yyyy", "%Y"), ("MM", "%m"), ("M", "%m"), ("dd", "%d"), ("d", "%d"), ("yy", "%y")
-        pattern, rest = "", form
-        while rest:
-            found = next(((len(k), p) for k, p in parts if rest.startswith(k)), (1, rest[0]))
-            pattern, rest = pattern + found[1], rest[found[0] :]
-        try:
-            day = datetime.strptime(text, pattern).date()
-        except ValueError:
-            raise InputError(f"date of {name}: {text!r} is not {form}", file=self.path) from None
-        return repr(round(year_of(day), 9))
 
     def _calibrations(self, dates: dict[str, str], are_ages: bool) -> Iterator[str]:
         """Lines of a table of calibrations; intervals of tips' dates go to ``dates``."""
@@ -632,8 +672,28 @@ class _Analysis:
             if text:
                 yield role, text
 
+    def _flat_priors(self) -> Iterator[tuple[str, str]]:
+        """Priors of parameters that are estimated without one: BEAST's are flat."""
+        priors = (one for one in self.own() if self.spec(one) in ("Prior", "prior"))
+        with_prior = [self.input(one, "x", "parameter") for one in priors]
+        for name, role in self.roles.items():
+            parameter = self.by_id[name]
+            if parameter in with_prior or role not in _FLAT or not self.is_estimated(parameter):
+                continue
+            words = (parameter.get("value") or parameter.text or "").split()
+            first = float(words[0]) if words and _IS_NUMBER.fullmatch(words[0]) else 0.0
+            end = FLAT * (abs(first) or 1.0)
+            low = max(self._bound(parameter, "lower", -end), -end if role == "growth_rate" else 0)
+            high = min(self._bound(parameter, "upper", end), end)
+            text = f"Uniform({low:.10g}, {high:.10g})"
+            self.ignored.append(f"The prior of {name} is flat, where it has none: {text} here.")
+            yield role, text
+
     def _tell_of_the_run(self) -> None:
         """Say what of the chain is not taken over."""
+        operators = list(self.root.iter("operator"))
+        if operators and not any(self.input(one, *_OF_TREES) is not None for one in operators):
+            self.ignored.append("No operator changes its tree: here trees are sampled.")
         run = next(self.root.iter("run"), None)
         if run is not None:
             length = f" ({run.get('chainLength')})" if run.get("chainLength") else ""
@@ -645,6 +705,13 @@ class _Analysis:
                 self.ignored.append(f"The run {self.spec(run)} becomes a sample of the posterior.")
 
 
+_IS_NUMBER = re.compile(r"[-+]?(\d+\.?\d*|\.\d+)([eE][-+]?\d+)?")
+_FLAT = {"kappa", "alpha", "population_size", "growth_rate", "birth_rate", "clock_rate"}
+"""Roles of parameters whose priors may be flat."""
+
+_OF_TREES = ("tree", "treeIntervals", "treeModel", "down", "gtree", "taxonset")
+"""Inputs of operators that change trees."""
+
 _TREE_PRIORS = {
     "Coalescent", "BayesianSkyline", "YuleModel", "CalibratedYuleModel",
     "BirthDeathGernhard08Model",
@@ -655,8 +722,8 @@ _FILTER = re.compile(r"(?P<first>\d*)(?P<range>[-:](?P<last>\d*)(?:[:\\](?P<step
 def _expand_plates(root: Element, path: str) -> None:
     """Replace plates by copies of what they hold, with ``$(variable)`` replaced."""
     copies = 0
-    while (found := next(_plates(root), None)) is not None:
-        above, plate = found
+    while found := [(up, one) for up in root.iter() for one in up if one.tag == "plate"]:
+        above, plate = found[0]
         variable, values = f"$({plate.get('var')})", (plate.get("range") or "").split(",")
         place = list(above).index(plate)
         above.remove(plate)
@@ -669,17 +736,9 @@ def _expand_plates(root: Element, path: str) -> None:
                 for one in copy.iter():
                     for key, text in one.attrib.items():
                         one.attrib[key] = text.replace(variable, value.strip())
-                    if one.text:
-                        one.text = one.text.replace(variable, value.strip())
+                    one.text = (one.text or "").replace(variable, value.strip())
                 above.insert(place, copy)
                 place += 1
-
-
-def _plates(root: Element) -> Iterator[tuple[Element, Element]]:
-    for above in root.iter():
-        for child in above:
-            if child.tag == "plate":
-                yield above, child
 
 
 # BEAST X.
@@ -708,7 +767,7 @@ def _of_beast_x(root: Element, path: str) -> BeastAnalysis:
     ignored = "Of BEAST X's XML only alignment and dates are taken over: give models as options."
     return BeastAnalysis(
         _in_memory(rows, path), types[0], "".join(lines) if len(lines) > 1 else "", dates,
-        are_ages, (), {}, {}, (ignored,),
+        are_ages, (), {}, ignored=(ignored,),
     )  # fmt: skip
 
 

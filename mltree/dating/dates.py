@@ -12,7 +12,7 @@ import math
 import re
 from calendar import isleap, monthrange
 from collections.abc import Mapping, Sequence
-from datetime import date, timedelta
+from datetime import date, datetime, timedelta
 from typing import NamedTuple
 
 from mltree.data.source import read_text
@@ -48,6 +48,19 @@ class Span(NamedTuple):
 
 ANY = Span(-math.inf, math.inf)
 """Nothing is known of the date."""
+
+
+def year_of_form(text: str, form: str, name: str, file: str) -> float:
+    """The date of a tip as a decimal year, by a form such as ``dd/M/yyyy``. Raises: InputError."""
+    parts = ("yyyy", "%Y"), ("MM", "%m"), ("M", "%m"), ("dd", "%d"), ("d", "%d"), ("yy", "%y")
+    pattern, rest = "", form
+    while rest:
+        found = next(((len(k), p) for k, p in parts if rest.startswith(k)), (1, rest[0]))
+        pattern, rest = pattern + found[1], rest[found[0] :]
+    try:
+        return round(year_of(datetime.strptime(text, pattern).date()), 9)
+    except ValueError:
+        raise InputError(f"date of {name}: {text!r} is not {form}", file=file) from None
 
 
 def year_of(day: date) -> float:

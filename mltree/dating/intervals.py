@@ -3,13 +3,19 @@
 Replicates of a strict order of nodes never leave it where a branch saw no substitution, so that
 their spread alone is too small: of short branches it covers 80 % of the true dates where 95 % are
 wanted. Metropolis steps on the dates of single nodes, the rate and its variation bring replicates
-to the posterior distribution under the same clock. Its prior is a pure birth process whose rate
-of branching per lineage is constant within periods, and is drawn as well (Gibbs).
+to the posterior distribution under the same clock. Its prior is a coalescent (Kingman 1982) of a
+population whose size is constant within periods, and is drawn as well (Gibbs). A pure birth process
+in its place, by which a node pulls half as hard at its ancestors, put the dates of trees whose tips
+were sampled through time too early: 92.6 % of them were covered, 78 % of the rates.
 
 Letters: N nodes, R chains, P periods.
 """
 
 from __future__ import annotations
+
+from collections.abc import Callable
+from itertools import pairwise
+from typing import NamedTuple
 
 import numpy as np
 from numpy.random import Generator
@@ -58,7 +64,7 @@ def date_intervals(chains: Chains, fit: DateFit, seed: int) -> tuple[Float64, tu
 
 
 class Chains:
-    """The state of R chains: dates, rate, variation, rates of branching."""
+    """The state of R chains: dates, rate, variation, rates at which pairs of lineages meet."""
 
     def __init__(self, problem: Clocked, fit: DateFit, drawn: DateFit, variation: float) -> None:
         levels, bounds = problem.levels, problem.bounds
@@ -73,6 +79,9 @@ class Chains:
         self.variation = np.full(len(self.rate), max(variation, 2.0 * SMALLEST_VARIATION))
         self.lower, self.upper = bounds.lower[:, None], bounds.upper[:, None]
         self.is_inner = ~levels.is_tip
+        below = np.bincount(levels.parent[1:], minlength=levels.n_nodes)
+        self.joins: Index = below - 1
+        """intp [N]: lineages that join at a node, but for one; -1 at a tip."""
         self.is_known = bounds.is_known
         for level in levels.slices:  # in order again, where an interior point was rough
             above = self.dates[levels.parent[level]]
@@ -83,7 +92,8 @@ class Chains:
         inner = fit.dates[self.is_inner, 0]
         n_periods = max(1, min(MOST_PERIODS, len(inner) // NODES_OF_PERIOD))
         self.edges = np.unique(np.quantile(inner, np.arange(1, n_periods) / n_periods))
-        self.branching = np.ones((len(self.edges) + 1, len(self.rate)))
+        self.meeting = np.ones((len(self.edges) + 1, len(self.rate)))
+        """Rate at which a pair of lineages meets in each period, f64 [P, R]."""
 
     def _steps(self, problem: Clocked, fit: DateFit, variation: float) -> Float64:
         """Standard deviations of steps, f64 [N, 1], by the curvature of the branches around."""
@@ -106,9 +116,11 @@ class Chains:
     def run(self, sweeps: int, rng: Generator) -> None:
         """Step on everything so many times."""
         for sweep in range(sweeps):
-            self._draw_branching(rng)
+            lineages = _Lineages(self.dates, self.joins)
+            self._draw_meeting(rng, lineages)
+            waiting = lineages.waiting(self._met)
             for one in self.classes:
-                self._step_dates(one, rng, sweep)
+                self._step_dates(one, rng, sweep, waiting)
             self._step_rate(rng)
             if self.is_relaxed:
                 self._step_variation(rng)
@@ -123,16 +135,18 @@ class Chains:
         shape = self.variation**-2
         return np.asarray(seen * np.log(mean) - (seen + shape) * np.log(mean + shape), np.float64)
 
-    def _period(self, dates: Float64) -> tuple[Index, Float64]:
-        """The period of each date, and the integral of the rate of branching up to it."""
+    def _period(self, dates: Float64) -> Index:
+        return np.searchsorted(self.edges, dates)
+
+    def _met(self, dates: Float64) -> Float64:
+        """The integral of the rate of meeting up to each date, f64 [n, R]."""
         starts = np.concatenate((self.edges[:1], self.edges)) if self.edges.size else np.zeros(1)
         widths = np.diff(starts, prepend=starts[:1])[:, None]
-        before = np.zeros_like(self.branching)
-        before[1:] = np.cumsum(self.branching[:-1] * widths[1:], axis=0)
-        period = np.searchsorted(self.edges, dates)
-        chain = np.arange(dates.shape[-1])
-        rate = self.branching[period, chain]
-        return period, before[period, chain] + rate * (dates - starts[period])
+        before = np.zeros_like(self.meeting)
+        before[1:] = np.cumsum(self.meeting[:-1] * widths[1:], axis=0)
+        period, chain = self._period(dates), np.arange(dates.shape[-1])
+        within = self.meeting[period, chain] * (dates - starts[period])
+        return np.asarray(before[period, chain] + within, np.float64)
 
     def _durations(self) -> Float64:
         """f64 [N - 1, R]; the root's two branches, where they are one, both have the sum."""
@@ -148,7 +162,7 @@ class Chains:
 
     # The steps.
 
-    def _step_dates(self, one: _Class, rng: Generator, sweep: int) -> None:
+    def _step_dates(self, one: _Class, rng: Generator, sweep: int, waiting: _Waiting) -> None:
         """Step on the dates of nodes that are not neighbours: within their bounds, or nearby."""
         t, nodes = self.dates, one.nodes
         now, above = t[nodes], t[one.parents]
@@ -165,14 +179,14 @@ class Chains:
             new = np.where(is_closed, low + rng.random(now.shape) * width, new)
         is_fine = (new > low) & (new < high)
         new = np.where(is_fine, new, now)
-        ratio = self._change(one, now, new, above)
+        ratio = self._change(one, now, new, above) + self._change_of_prior(one, now, new, waiting)
         is_taken = is_fine & (np.log(rng.random(now.shape)) < ratio)
         if self.is_joint:  # one of the root's children at a time
             is_taken[nodes == 1 + sweep // 2 % 2] = False
         t[nodes] = np.where(is_taken, new, now)
 
     def _change(self, one: _Class, now: Float64, new: Float64, above: Float64) -> Float64:
-        """Change of the log density by new dates, f64 [nodes of the class, R]."""
+        """Change of the lengths' log density by new dates, f64 [nodes of the class, R]."""
         nodes, t, children = one.nodes, self.dates, one.children
         before, after = now - above, new - above
         if self.is_joint:
@@ -181,7 +195,6 @@ class Chains:
                 after[nodes == child] += t[other] - t[0]
         ratio = self._density(self.seen[nodes], after) - self._density(self.seen[nodes], before)
         ratio[one.is_root] = 0.0
-        births = np.where(one.is_root, 0.0, -1.0)
         if children.size:
             below = t[children]
             before, after = below - now[one.owner], below - new[one.owner]
@@ -193,35 +206,36 @@ class Chains:
             seen = self.seen[children]
             gain = weight * (self._density(seen, after) - self._density(seen, before))
             ratio[one.having] += np.add.reduceat(gain, one.first, axis=0)
-            births[one.having] += one.counts
-        period, until = self._period(now)
-        period_new, until_new = self._period(new)
-        chain = np.arange(now.shape[1])
-        event = np.log(self.branching[period_new, chain] / self.branching[period, chain])
-        is_event = (births > 0.0)[:, None] | one.is_root[:, None]
-        return np.asarray(
-            ratio + births[:, None] * (until_new - until) + np.where(is_event, event, 0.0)
-        )
+        return np.asarray(ratio, np.float64)
 
-    def _draw_branching(self, rng: Generator) -> None:
-        """Draw the rate of branching of each period, given dates."""
-        dates = self.dates
-        n_chains = dates.shape[1]
-        n_periods = len(self.branching)
-        events = np.zeros((n_periods, n_chains))
-        period = np.searchsorted(self.edges, dates[self.is_inner])
-        chain = np.broadcast_to(np.arange(n_chains), period.shape)
-        flat = np.bincount((period * n_chains + chain).ravel(), minlength=n_periods * n_chains)
-        events += flat.reshape(n_periods, n_chains)
-        ends = [-np.inf, *self.edges.tolist(), np.inf]
-        time = np.empty_like(events)
-        parent = self.levels.parent[1:]
-        for number in range(n_periods):
-            inside = np.clip(dates, ends[number], ends[number + 1])
-            time[number] = (inside[1:] - inside[parent]).sum(axis=0)
+    def _change_of_prior(
+        self, one: _Class, now: Float64, new: Float64, waiting: _Waiting
+    ) -> Float64:
+        """Change of the log density of dates; other nodes are where they were before the sweep.
+
+        A node of m joins that becomes older leaves m lineages more to meet the k that there are,
+        and each other: C(k + m, 2) - C(k, 2) pairs. One that becomes younger leaves m fewer.
+        """
+        joins = self.joins[one.nodes][:, None]
+        before, after = waiting.of_nodes(one.nodes), waiting(new)
+        others = 0.5 * np.where(new < now, 1.0 - joins, 1.0 + joins) * (after.met - before.met)
+        pairs = joins * (after.waited - before.waited - others)
+        chain = np.arange(now.shape[1])
+        rate, rate_new = (self.meeting[self._period(dates), chain] for dates in (now, new))
+        return np.asarray(pairs + np.maximum(joins, 0) * np.log(rate_new / rate), np.float64)
+
+    def _draw_meeting(self, rng: Generator, lineages: _Lineages) -> None:
+        """Draw the rate of meeting of each period, given dates."""
+        dates = self.dates[self.is_inner]
+        n_periods, n_chains = self.meeting.shape
+        place = self._period(dates) * n_chains + np.arange(n_chains)
+        joins = np.broadcast_to(self.joins[self.is_inner, None], dates.shape)
+        flat = np.bincount(place.ravel(), joins.ravel(), n_periods * n_chains)
+        events = flat.reshape(n_periods, n_chains)
+        time = lineages.time_of_pairs(self.edges)
         # A prior of one event, at the mean rate of all periods, draws them together.
         mean = events.sum(axis=0) / time.sum(axis=0)
-        self.branching = np.maximum(rng.gamma(events + 1.0) / (time + 1.0 / mean), 1e-12 * mean)
+        self.meeting = np.maximum(rng.gamma(events + 1.0) / (time + 1.0 / mean), 1e-12 * mean)
 
     def _step_rate(self, rng: Generator) -> None:
         durations = self._durations()
@@ -250,6 +264,78 @@ class Chains:
         gammas = log_gamma(counts[:, None] + shape) - log_gamma(shape)
         own = np.bincount(places.ravel()) @ gammas + len(seen) * shape * np.log(shape)
         return np.asarray(self._total(durations) + own, np.float64)
+
+
+class _Lineages:
+    """Numbers of lineages through time of R trees, whose nodes are sorted by dates."""
+
+    def __init__(self, dates: Float64, joins: Index) -> None:
+        order = np.ascontiguousarray(dates.T).argsort(axis=1)
+        self.dates = np.take_along_axis(dates.T, order, axis=1)
+        self.order = order
+        """Nodes by their dates, intp [R, N]."""
+        self.counts = 1 + np.cumsum(joins[order], axis=1)
+        """Lineages behind each node, intp [R, N]; before the root there is one."""
+
+    def time_of_pairs(self, edges: Float64) -> Float64:
+        """Time in which pairs of lineages could meet in the periods between edges, f64 [P, R]."""
+        pairs = 0.5 * self.counts[:, :-1] * (self.counts[:, :-1] - 1)
+        ends = [-np.inf, *edges.tolist(), np.inf]
+        inside = (np.clip(self.dates, low, high) for low, high in pairwise(ends))
+        return np.array([(pairs * np.diff(one, axis=1)).sum(axis=1) for one in inside])
+
+    def waiting(self, met: Callable[[Float64], Float64]) -> _Waiting:
+        """The waiting up to any date, by the integral of the rate of meeting up to dates."""
+        until = met(self.dates.T).T
+        waited = np.zeros_like(until)
+        waited[:, 1:] = np.cumsum(self.counts[:, :-1] * np.diff(until, axis=1), axis=1)
+        return _Waiting(self, met, until, waited)
+
+
+class _Waited(NamedTuple):
+    """Integrals up to dates, f64 [n, R] each."""
+
+    met: Float64
+    """Of the rate at which a pair of lineages meets."""
+    waited: Float64
+    """Of that rate times the number of lineages."""
+
+
+class _Waiting:
+    """Integrals up to any date of the rate of meeting, and of it times the number of lineages."""
+
+    def __init__(
+        self, lineages: _Lineages, met: Callable[[Float64], Float64], until: Float64,
+        waited: Float64,
+    ) -> None:  # fmt: skip
+        self._counts, self._met, self._until, self._waited = lineages.counts, met, until, waited
+        self._of_nodes = np.empty((2, *until.shape))
+        for of_nodes, values in zip(self._of_nodes, (until, waited), strict=True):
+            np.put_along_axis(of_nodes, lineages.order, values, axis=1)
+        self._first = float(lineages.dates.min())
+        self._span = float(np.ptp(lineages.dates))
+        # All chains on one line, each in a stretch of its own: one search finds places in all.
+        self._starts = 3.0 * self._span * np.arange(len(lineages.dates))
+        self._line = (lineages.dates - self._first + self._starts[:, None]).ravel()
+
+    def of_nodes(self, nodes: Index) -> _Waited:
+        """The integrals up to nodes that have not moved."""
+        met, waited = self._of_nodes[:, :, nodes]
+        return _Waited(met.T, waited.T)
+
+    def __call__(self, dates: Float64) -> _Waited:
+        """The integrals up to dates of R trees, f64 [n, R]."""
+        nodes = self._counts.shape[1]
+        beyond = np.clip(dates - self._first, -0.5 * self._span, 1.5 * self._span) + self._starts
+        chain = np.arange(len(self._starts))
+        # Chain by chain: what a search reads stays near.
+        place = np.searchsorted(self._line, np.ascontiguousarray(beyond.T), side="right").T
+        found = place - 1 - chain * nodes
+        behind = np.maximum(found, 0)
+        count = np.where(found < 0, 1, self._counts[chain, behind])
+        met = self._met(dates)
+        waited = self._waited[chain, behind] + count * (met - self._until[chain, behind])
+        return _Waited(met, waited)
 
 
 class _Class:

@@ -54,10 +54,13 @@ from mltree.sampling.tree_priors import (
     birth_death_log_density,
     cells_of,
     coalescent_log_density,
+    fitted_heights,
     grid_log_density,
     grid_warp,
     growth_warp,
     join_at_random,
+    nearest_joins,
+    rate_by_ages,
 )
 from mltree.system.arrays import Float64
 from mltree.system.errors import InputError
@@ -98,8 +101,14 @@ ACCEPTED = 0.3
 SLOWING, LEAST_GAIN = 0.6, 0.02
 """An iteration's part in the adaptation of widths falls as number^-SLOWING, to LEAST_GAIN."""
 
+UNLIKELY = 0.005
+"""Probability beyond a first value on either side, at least."""
+
 STARTS = 200
 """Trees that are drawn at most for one that meets all calibrations."""
+
+JITTER = 0.2
+"""Deviation of the logarithms of distances, so that runs begin with different trees."""
 
 ROOM = 1.3
 """The height of a first tree's root over what is known to be below it."""
@@ -182,26 +191,39 @@ def time_data(
     return data, missing_text(taxa, dated.tips)
 
 
-PAIRS = 2000
-"""Pairs of tips whose distances are averaged, at most."""
+MOST_COMPARED = 2000
+"""Tips up to which first trees are made by distances."""
 
 
-def mean_distance(groups: Sequence[Patterns]) -> float:
-    """Mean expected substitutions per site between tips, by the formula of Jukes and Cantor."""
-    apart = alike = correction = 0.0
+def tip_distances(groups: Sequence[Patterns]) -> Float64:
+    """Expected substitutions per site between tips, f64[T, T], by the formula of Jukes and Cantor.
+
+    Of more tips than MOST_COMPARED those of evenly spaced ones.
+    """
+    tips = len(groups[0].codes)
+    chosen = np.linspace(0, tips - 1, min(tips, MOST_COMPARED)).astype(np.int64)
+    known, alike = np.zeros((2, len(chosen), len(chosen)))
+    correction = 0.0
     for group in groups:
-        tips, _ = group.codes.shape
-        first, second = np.triu_indices(tips, 1)
-        chosen = np.linspace(0, len(first) - 1, min(PAIRS, len(first))).astype(np.int64)
-        one, other = group.codes[first[chosen]], group.codes[second[chosen]]
-        states = group.alphabet.n_states
-        is_certain = group.alphabet.tip_table.sum(axis=1) == 1
-        is_known = is_certain[one] & is_certain[other]
-        apart += float(((one != other) & is_known) @ group.weights @ np.ones(len(chosen)))
-        alike += float(((one == other) & is_known) @ group.weights @ np.ones(len(chosen)))
+        table, states = group.alphabet.tip_table, group.alphabet.n_states
+        codes = group.codes[chosen]
+        is_certain = table.sum(axis=1) == 1
+        seen = is_certain[codes].astype(np.float64)
+        known += (seen * group.weights) @ seen.T
+        for state in range(states):
+            has = (is_certain & (table[:, state] > 0))[codes].astype(np.float64)
+            alike += (has * group.weights) @ has.T
         correction = max(correction, 1 - 1 / states)
-    share = min(apart / max(apart + alike, 1.0), 0.9 * correction)
-    return max(-correction * math.log1p(-share / correction), 1e-4)
+    apart = np.divide(known - alike, known, np.full_like(known, np.nan), where=known > 0)
+    apart = np.where(known > 0, apart, np.nanmean(apart) if (known > 0).any() else 0.0)
+    share = np.clip(apart, 0.0, 0.9 * correction)
+    return np.asarray(-correction * np.log1p(-share / correction), np.float64)
+
+
+def mean_distance(distances: Float64) -> float:
+    """Mean of the distances f64[T, T] of different tips."""
+    tips = len(distances)
+    return max(float(distances.sum()) / (tips * (tips - 1)), 1e-4)
 
 
 class TimeSpace(TreeSpace):
@@ -211,17 +233,19 @@ class TimeSpace(TreeSpace):
 
     def __init__(
         self, data: TimeData, clock: str, tree_prior: str, priors: Priors, *,
-        cells: int = 0, width: float = 1.0, distance: float | None = None
+        cells: int = 0, width: float = 1.0, distances: Float64 | None = None
     ) -> None:  # fmt: skip
         """``cells`` of a skygrid, ``width`` units of time each.
 
-        distance  mean expected substitutions per site between tips; None where data do not count
+        distances  f64[T, T], expected substitutions per site between tips; None where data do not
+                   count
 
         Raises: InputError: a prior does not suit a time tree.
         """
         self.data, self.clock, self.tree_prior = data, clock, tree_prior
         self._clock_kind, self._tree_kind = CLOCKS[clock], TREE_PRIORS[tree_prior]
-        self._cells, self._width, self._distance = cells, width, distance
+        self._cells, self._width, self._distances = cells, width, distances
+        self._distance = None if distances is None else mean_distance(distances)
         members = sum(len(one.tips) for one in data.calibrations)
         self.shape = TimeShape(len(data.taxa), cells, len(data.calibrations), members)
         self.scalars = self._scalars(priors)
@@ -338,7 +362,7 @@ class TimeSpace(TreeSpace):
     # States.
 
     def begin(self, words: Float64, seed: int, _starts: Sequence[Tree]) -> None:
-        """Draw trees in which calibrated groups have likely ages."""
+        """First trees, each another one, in which calibrated groups have likely ages."""
         for row in words:
             run, replica = int(row[Chain.RUN]), int(row[Chain.REPLICA])
             stream = Stream(seed, run, replica, 0, self.first_stream)
@@ -349,8 +373,9 @@ class TimeSpace(TreeSpace):
         tree = TimeTreeWords(row, self.shape)
         self._write_settings(tree)
         for _ in range(STARTS):
-            self._draw_tree(tree, rng)
-            self._begin_scalars(tree)
+            if (rate := self._tree_by_distances(tree, rng)) is None:
+                self._draw_tree(tree, rng)
+            self._begin_scalars(tree, rate)
             if math.isfinite(TimePriors(tree).total()):
                 return
         names = ", ".join(one.name for one in self.data.calibrations)
@@ -372,12 +397,14 @@ class TimeSpace(TreeSpace):
             flags = float(one.is_stem), float(one.is_monophyletic)
             write_calibration(tree, number, (*kernel_prior(prior), *flags), one.tips)
 
-    def _begin_scalars(self, tree: TimeTreeWords) -> None:
+    def _begin_scalars(self, tree: TimeTreeWords, rate: float | None) -> None:
         top = float(tree.heights[tree.root])
         is_birth = self._tree_kind == TreePriorKind.BIRTH_DEATH
         self._set(tree, Scalar.SIZE, 1 / top if is_birth else top)
         tree.cells[0] = math.log(tree.scalars[Scalar.SIZE, 0])
-        if self._distance is not None:
+        if rate is not None:
+            self._set(tree, Scalar.CLOCK, rate)
+        elif self._distance is not None:
             apart = 2 * (top - float(tree.heights[: tree.tips].mean()))
             self._set(tree, Scalar.CLOCK, self._distance / apart)
         self._set(tree, Scalar.SPREAD, 0.1)
@@ -387,7 +414,57 @@ class TimeSpace(TreeSpace):
     def _set(self, tree: TimeTreeWords, which: Scalar, value: float) -> None:
         """A scalar's first value, or the nearest that its prior thinks likely."""
         prior = self.scalars[which]
-        tree.scalars[which, 0] = np.clip(value, prior.quantile(0.005), prior.quantile(0.995))
+        least = UNLIKELY if not isinstance(prior, Uniform) else 1e-12  # all are alike in one
+        ends = prior.quantile(least), prior.quantile(1 - least)
+        tree.scalars[which, 0] = np.clip(value, *ends)
+
+    def _tree_by_distances(self, tree: TimeTreeWords, rng: np.random.Generator) -> float | None:
+        """Write a tree by distances that are jittered, and return its clock's rate; None without.
+
+        Groups that are to be monophyletic are; calibrated nodes have likely heights.
+        """
+        if self._distances is None or len(self._distances) < tree.tips:
+            return None
+        ages = rng.uniform(self.data.earliest, self.data.latest)
+        jitter = np.exp(JITTER * rng.standard_normal(self._distances.shape))
+        distances = self._distances * np.sqrt(jitter * jitter.T)
+        clock = self.scalars[Scalar.CLOCK]
+        rate = clock.value if isinstance(clock, Fixed) else rate_by_ages(distances, ages)
+        has_rate = rate is not None
+        if rate is None:  # calibrations alone tell it
+            rate = mean_distance(distances) / (2.0 * max(float(np.ptp(ages)), 1.0))
+        groups = [one.tips for one in self._nested if one.is_monophyletic]
+        joins = nearest_joins(distances, ages, rate, groups)
+        for v, join in enumerate(joins, tree.tips):
+            tree.left[v], tree.right[v] = join.one, join.other
+            tree.parent[join.one] = tree.parent[join.other] = v
+        root = tree.nodes - 1
+        tree.parent[root], tree.time[TimeChain.ROOT] = -1, root
+        fixed = self._calibrated_heights(tree, ages, rng)
+        if fixed and not has_rate:
+            ratio = float(np.median([h / joins[v - tree.tips].height for v, h in fixed.items()]))
+            joins = [join._replace(height=join.height * ratio) for join in joins]
+        heights = fitted_heights(joins, ages, fixed, ROOM)
+        if heights is None:
+            return None
+        tree.heights[:] = heights
+        between = sum(
+            join.pairs * (2.0 * heights[v] - join.ages) for v, join in enumerate(joins, tree.tips)
+        )
+        return float(sum(join.pairs * join.distance for join in joins) / between)
+
+    def _calibrated_heights(
+        self, tree: TimeTreeWords, ages: Float64, rng: np.random.Generator
+    ) -> dict[int, float]:
+        """Likely heights of the calibrated nodes of a tree without heights."""
+        fixed: dict[int, float] = {}
+        for number, one in enumerate(self.data.calibrations):
+            node = tree.calibrated_node(tree.calibrations[number])
+            oldest = max(float(ages[tip]) for tip in one.tips)
+            height = self._likely(one, oldest, rng)
+            if node >= tree.tips and height is not None:
+                fixed.setdefault(node, height)
+        return fixed
 
     def _draw_tree(self, tree: TimeTreeWords, rng: np.random.Generator) -> None:
         """A tree at random in which calibrated groups have likely ages, where they agree."""

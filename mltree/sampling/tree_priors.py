@@ -1,4 +1,4 @@
-"""Priors of time trees as whole densities, and trees at random: births and deaths, coalescents.
+"""Priors of time trees as whole densities, and first trees: at random, or by distances.
 
 Densities are of labelled topologies and heights together, natural logs with their constants.
 Letters: T tips, h heights. Kernels have the same without constants (``opencl/tree_prior.h``).
@@ -7,7 +7,8 @@ Letters: T tips, h heights. Kernels have the same without constants (``opencl/tr
 from __future__ import annotations
 
 import math
-from collections.abc import Callable
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from typing import NamedTuple
 
 import numpy as np
 
@@ -137,3 +138,130 @@ def _join_pair(
 ) -> None:
     one, other = (present.pop(int(rng.integers(len(present)))) for _ in range(2))
     present.append(join(one, other, height))
+
+
+class Join(NamedTuple):
+    """Two nodes that meet, and what their tips' distances tell of it."""
+
+    one: int
+    other: int
+    height: float
+    """By the mean distance of their tips."""
+    distance: float
+    """That mean, expected substitutions per site."""
+    ages: float
+    """Sum of the mean ages of their tips."""
+    pairs: int
+
+
+def nearest_joins(
+    distances: Float64, ages: Float64, rate: float, groups: Iterable[Sequence[int]] = ()
+) -> list[Join]:
+    """Join those that meet latest by mean distances (Drummond and Rodrigo 2000's serial UPGMA).
+
+    distances  f64[T, T], expected substitutions per site between tips
+    ages       f64[T], of tips
+    rate       of the clock; infinite to leave ages out
+    groups     tips that are a group each, from small to large
+
+    Node T + k is that of join k; no node is below those that it joins.
+    """
+    tips = len(ages)
+    apart, means, sizes = distances.copy(), ages.copy(), np.ones(tips, np.int64)
+    node, raw, found = list(range(tips)), ages.tolist(), list[Join]()
+    step = 1e-3 * max(float(distances.mean()), 1e-4) / rate / tips
+    line = np.arange(tips)
+    for group in [*groups, range(tips)]:
+        own = np.unique(line[list(group)])
+        meets = _meetings(apart[np.ix_(own, own)], means[own], rate)
+        for _ in range(len(own) - 1):
+            a, b = divmod(int(meets.argmin()), len(own))
+            one, other = int(own[a]), int(own[b])
+            below = max(raw[node[one]], raw[node[other]])
+            height = max(float(meets[a, b]), below + step) if math.isfinite(rate) else 0.0
+            pairs = int(sizes[one] * sizes[other])
+            of_ages = float(means[one] + means[other])
+            found.append(
+                Join(node[one], node[other], height, float(apart[one, other]), of_ages, pairs)
+            )
+            shares = sizes[[one, other]] / (sizes[one] + sizes[other])
+            apart[one] = shares @ apart[[one, other]]
+            apart[:, one] = apart[one]
+            means[one] = shares @ means[[one, other]]
+            sizes[one] += sizes[other]
+            line[line == other] = one
+            node[one] = tips + len(found) - 1
+            raw.append(height)
+            meets[b], meets[:, b] = np.inf, np.inf
+            left = np.isfinite(meets[a])
+            meets[a, left] = _meetings(apart[one, own[left]], means[own[left]], rate, means[one])
+            meets[left, a] = meets[a, left]
+    return found
+
+
+def _meetings(apart: Float64, means: Float64, rate: float, mean: float | None = None) -> Float64:
+    """Heights at which lineages meet; infinite of one with itself."""
+    if mean is not None:
+        return np.asarray((apart / rate + means + mean) / 2 if math.isfinite(rate) else apart)
+    found = (apart / rate + means[:, None] + means) / 2 if math.isfinite(rate) else apart.copy()
+    np.fill_diagonal(found, np.inf)
+    return np.asarray(found, np.float64)
+
+
+def rate_by_ages(distances: Float64, ages: Float64) -> float | None:
+    """The rate by which pairs of tips on either side of the root are the nearer, the older.
+
+    None without such a signal.
+    """
+    joins, side = nearest_joins(distances, ages, math.inf), set[int]()
+    pending = [joins[-1].one]
+    tips = len(ages)
+    while pending:
+        v = pending.pop()
+        if v < tips:
+            side.add(v)
+        else:
+            pending += joins[v - tips][:2]
+    is_one = np.isin(np.arange(tips), list(side))
+    x = (ages[is_one][:, None] + ages[~is_one]).ravel()
+    y = distances[np.ix_(is_one, ~is_one)].ravel()
+    spread = float(x.var())
+    slope = -float(np.mean((x - x.mean()) * (y - y.mean()))) / spread if spread > 0 else 0.0
+    within = float(y.mean()) / float(np.ptp(ages)) if np.ptp(ages) > 0 else 0.0
+    return slope if slope > 1e-3 * within else None
+
+
+def fitted_heights(
+    joins: Sequence[Join], ages: Float64, fixed: Mapping[int, float], room: float
+) -> Float64 | None:
+    """Heights in the proportions of those of joins, between heights that are fixed.
+
+    ages   f64[T], of tips
+    fixed  heights of inner nodes
+    room   height of the root over what is below it, at least
+
+    Returns f64[2T - 1]; None where fixed heights contradict each other.
+    """
+    tips, nodes = len(ages), 2 * len(ages) - 1
+    raw = np.concatenate((ages, [one.height for one in joins]))
+    heights, floor = np.concatenate((ages, np.zeros(tips - 1))), np.empty(nodes)
+    of_floor, parent = raw.copy(), np.full(nodes, -1)
+    floor[:tips] = ages
+    for v, join in enumerate(joins, tips):
+        parent[[join.one, join.other]] = v
+        floor[v], of_floor[v] = max(
+            (fixed[c], raw[c]) if c in fixed else (floor[c], of_floor[c])
+            for c in (join.one, join.other)
+        )
+        if v in fixed and not fixed[v] > floor[v]:
+            return None
+    for v in range(nodes - 1, tips - 1, -1):
+        if v in fixed:
+            heights[v] = fixed[v]
+        elif v == nodes - 1:
+            heights[v] = max(raw[v], room * floor[v]) or 1.0
+        else:
+            u = parent[v]
+            share = (raw[v] - of_floor[v]) / max(raw[u] - of_floor[v], 1e-300)
+            heights[v] = floor[v] + (heights[u] - floor[v]) * min(max(share, 0.02), 0.98)
+    return heights

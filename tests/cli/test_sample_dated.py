@@ -134,7 +134,7 @@ REFUSED = [
     ((*CLOCK, "--dates", "names", "--calibrate", "two.tsv"), "at most"),
     ((*CLOCK, "--dates", "names", "--tree-prior", "yule"), "tips of one date"),
     ((*CLOCK, "--dates", "names", "--prior", "flat.toml"), "improper"),
-    ((*CLOCK, "--tree-prior", "skygrid"), "how much time a skygrid spans"),
+    ((*CLOCK, "--tree-prior", "skygrid", "--prior-only"), "how much time a skygrid spans"),
     ((*CLOCK, "--dates", "names", "--prior", "offset.toml"), "an offset, as only a calibration"),
     ((*CLOCK, "--tree-prior", "skygrid", "--skygrid", "1"), "cells"),
 ]

@@ -108,6 +108,10 @@ BEAUTI = (
   </distribution>
  </distribution>
  <operator id="scaler" spec="ScaleOperator" parameter="@kappa" weight="1.0"/>
+ <operator id="exchange" spec="DeltaExchangeOperator"><parameter idref="freqs"/></operator>
+ <operator id="updown" spec="UpDownOperator"><up idref="ucldMean"/><up idref="growthRate"/>
+  <down idref="ucldStdev"/><down idref="ePopSize"/><down idref="shape"/>
+  <down idref="Tree.t:dengue"/></operator>
 </run>
 </beast>
 """
@@ -145,6 +149,8 @@ def test_beauti_is_taken_over(read):
         "clock_rate": "Uniform(0, 0.1)",
         "clock_spread": "Gamma(shape=0.5396, scale=0.3819)",
         "population_size": "LogNormal(0, 10)",
+        "alpha": "Uniform(0, 10000)",
+        "growth_rate": "Uniform(-3, 3)",
     }
     told = " ".join(found.ignored)
     for word in ("1/X", "odd.prior", "10000000"):
@@ -186,6 +192,39 @@ def test_ages_and_fixed_rates(read):
     assert found.priors == {"clock_rate": "Fixed(0.02)", "sampling_fraction": "Fixed(0.3)"}
 
 
+PRIOR_ALONE = """<beast version="2.0">
+<data id="alignment"><sequence taxon="A">A</sequence><sequence taxon="B">A</sequence>
+ <sequence taxon="C">A</sequence></data>
+<tree spec="beast.base.evolution.tree.ClusterTree" id="tree"><taxa idref="alignment"/></tree>
+<input spec="%s" id="prior"><birthDiffRate idref="rate"/><tree idref="tree"/>%s</input>
+<parameter id="rate" value="2.0" lower="0.0" upper="100.0"/>
+<run spec="MCMC"><state><stateNode idref="rate"/><stateNode idref="tree"/></state>
+ <distribution idref="prior"/><operator spec="Uniform" tree="@tree"/>%s</run></beast>"""
+
+
+def test_a_file_without_data_is_a_prior(read):
+    found = read(PRIOR_ALONE % ("YuleModel", "", ""))
+    assert found.is_prior_only
+    assert found.alignment.names == ("A", "B", "C")
+    assert found.options["tree_prior"] == "yule"
+    assert found.priors["birth_rate"] == "Fixed(2)"  # no operator changes it
+
+
+def test_a_number_without_a_prior_has_a_flat_one(read):
+    scaled = '<operator spec="ScaleOperator" parameter="@rate"/>'
+    death = "<relativeDeathRate>0.5</relativeDeathRate>"
+    found = read(PRIOR_ALONE % ("BirthDeathGernhard08Model", death, scaled))
+    assert found.priors["birth_rate"] == "Uniform(0, 100)"
+    assert found.priors["relative_death"] == "Fixed(0.5)"
+    assert any("The prior of rate is flat" in sentence for sentence in found.ignored)
+
+
+def test_a_tree_that_no_operator_changes_is_told(read):
+    text = PRIOR_ALONE % ("YuleModel", "", '<operator spec="ScaleOperator" parameter="@rate"/>')
+    found = read(text.replace('<operator spec="Uniform" tree="@tree"/>', ""))
+    assert any("No operator changes its tree" in sentence for sentence in found.ignored)
+
+
 def test_plates_are_copied(read):
     plate = (
         '<plate var="n" range="one,two"><data id="$(n)" spec="FilteredAlignment" data="@dengue" '
@@ -225,7 +264,7 @@ BOMB = b"""<?xml version="1.0"?><!DOCTYPE beast [<!ENTITY a "aaaaaaaaaa"><!ENTIT
         (b"", "broken XML"),
         (b"\0\1\2", "is not read|broken XML"),
         (b"<html/>", "not BEAST's XML"),
-        (b"<beast/>", "no likelihood of a tree in it"),
+        (b"<beast/>", "neither a likelihood nor a prior of a tree"),
         (HEAD.encode() + b'<plate var="n" range="' + b"1," * 12000 + b'"><a/></plate></beast>',
          "plates make more than 10,000 copies"),
         (STRICT.replace('value="ACGAACGTAC"', 'value="ACG"').encode(), "different lengths"),
