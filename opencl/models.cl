@@ -31,7 +31,7 @@ static inline int player(int seat, int round, int players) {
 }
 
 typedef struct {
-  int one, other;   // other: -1 where one rests
+  int one, other;  // other: -1 where one rests
   double cos, sin;
 } plane_t;
 
@@ -173,8 +173,8 @@ static inline double log_of(double x, __global const double *odd, long zero) {
   const double ratio = (share - 1.0) / (share + 1.0), square = times(ratio, ratio, zero);
   double series = odd[10];
   for (int n = 9; n >= 0; --n) series = times(series, square, zero) + odd[n];
-  const double near = times(times(ratio, square, zero), series, zero) +
-                      (2.0 * ratio + times(k, LN2_LOW, zero));
+  const double near =
+      times(times(ratio, square, zero), series, zero) + (2.0 * ratio + times(k, LN2_LOW, zero));
   return times(k, LN2_HIGH, zero) + near;
 }
 

@@ -125,8 +125,8 @@ static inline bool is_in_order(const chain_t *c) {
   return is;
 }
 
-// How much a node is older than its older child, times e^step, for all inner nodes: with all tips of
-// one date all heights times e^step.
+// How much a node is older than its older child, times e^step, for all inner nodes: with all tips
+// of one date all heights times e^step.
 static inline void stretch_heights(const chain_t *c, acc step) {
   const int root = root_of(c);
   __global acc *heights = HEIGHTS(c), *before = BEFORE(c);
