@@ -296,9 +296,9 @@ class _Waited(NamedTuple):
     """Integrals up to dates, f64 [n, R] each."""
 
     met: Float64
-    """Of the rate at which a pair of lineages meets."""
+    """Integral of the rate at which a pair of lineages meets."""
     waited: Float64
-    """Of that rate times the number of lineages."""
+    """Integral of that rate times the number of lineages."""
 
 
 class _Waiting:

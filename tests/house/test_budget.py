@@ -6,8 +6,8 @@ import pytest
 from budget import ROOT, circles_of, count
 
 CEILINGS = {
-    "files": 195,
-    "lines": 71000,
+    "files": 196,
+    "lines": 71900,
     "rooms": 19,
     "files of the fullest room": 23,
     "loose modules": 1,
