@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 from conftest import DEVICES
 
-from mltree.device.models import WORTH, DeviceModels
+from mltree.device.models import GROUP, WORTH, DeviceModels
 from mltree.models import portable
 from mltree.models.portable import jacobi, log
 from mltree.models.rates import LARGEST_SHAPE, elementwise, halley
@@ -25,6 +25,13 @@ def models(request: pytest.FixtureRequest) -> DeviceModels:
     return made
 
 
+@pytest.fixture(params=[1, GROUP], ids=["an item a matrix", "a group a matrix"])
+def grouped(models: DeviceModels, request: pytest.FixtureRequest) -> DeviceModels:
+    """One whose groups are those of CPUs, or those of GPUs, on any device."""
+    models._items = request.param
+    return models
+
+
 def symmetric(states: int, count: int, seed: int) -> Float64:
     """Matrices f64[n, S, S]: of many sizes, some with equal eigenvalues, zeros or blocks."""
     rng = np.random.default_rng(seed)
@@ -37,20 +44,20 @@ def symmetric(states: int, count: int, seed: int) -> Float64:
 
 
 @pytest.mark.parametrize("states", [2, 3, 4, 5, 16, 20, 61])
-def test_eigen_systems_have_the_bits_of_numpys(models: DeviceModels, states: int) -> None:
+def test_eigen_systems_have_the_bits_of_numpys(grouped: DeviceModels, states: int) -> None:
     a = symmetric(states, 4 if states > 20 else 40, states)
-    for found, expected in zip(models(jacobi, a.copy()), jacobi(a), strict=True):
+    for found, expected in zip(grouped(jacobi, a.copy()), jacobi(a), strict=True):
         np.testing.assert_array_equal(found, expected)
 
 
 @pytest.mark.cases(4, 100)
-def test_quantiles_have_the_bits_of_numpys(models: DeviceModels, case: int) -> None:
+def test_quantiles_have_the_bits_of_numpys(grouped: DeviceModels, case: int) -> None:
     rng = np.random.default_rng(case)
     shapes = np.exp(rng.uniform(np.log(1e-3), np.log(LARGEST_SHAPE), 50))
     shapes[:3] = 1e-300, 9.9999, LARGEST_SHAPE
     p = np.sort(rng.random(int(rng.integers(1, 12))))
     arrays = shapes, elementwise(excess, shapes), p, log(p)
-    for found, expected in zip(models(halley, *arrays), halley(*arrays), strict=True):
+    for found, expected in zip(grouped(halley, *arrays), halley(*arrays), strict=True):
         np.testing.assert_array_equal(found, expected)
 
 
