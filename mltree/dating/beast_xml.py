@@ -106,15 +106,16 @@ def _root(path: str) -> Element:
 
 # BEAST 2.
 
-_DNA = {
+_MODELS = {
     "JukesCantor": "JC", "HKY": "HKY", "TN93": "TN93", "GTR": "GTR", "SYM": "SYM", "TVM": "TVM",
-    "TIM": "TIM1", "K80": "K80", "F81": "F81",
-}  # fmt: skip
-_PROTEIN = {
-    "JTT": "JTT", "WAG": "WAG", "LG": "LG", "Blosum62": "BLOSUM62", "Dayhoff": "DAYHOFF",
-    "CPREV": "CPREV", "MTREV": "MTREV",
+    "TIM": "TIM1", "K80": "K80", "F81": "F81", "JTT": "JTT", "WAG": "WAG", "LG": "LG",
+    "Blosum62": "BLOSUM62", "Dayhoff": "DAYHOFF", "CPREV": "CPREV", "MTREV": "MTREV",
+    "GeneralSubstitutionModel": "GTR", "BinaryCovarion": "BIN",
 }  # fmt: skip
 _WITHOUT_FREQUENCIES = {"JC", "K80", "SYM"}
+_RATES = dict.fromkeys(("kappa", "kappa1", "kappa2"), "kappa") | dict.fromkeys(
+    ("rates", "rateAC", "rateAG", "rateAT", "rateCG", "rateCT", "rateGT"), "exchangeabilities"
+)
 _DATE_TRAITS = {"date", "date-forward", "date-backward", "age"}
 _CONTAINERS = {"CompoundDistribution", "likelihood", "prior", "posterior"}
 
@@ -368,19 +369,19 @@ class _Analysis:
         """The substitution model in RAxML-NG's grammar."""
         site = self.input(likelihood, "siteModel")
         of = self.input(site, "substModel")
-        kind = self.spec(of)
-        known = {**_DNA, **_PROTEIN, "GeneralSubstitutionModel": "GTR", "BinaryCovarion": "BIN"}
-        name = known.get(kind)
-        if name is None:
-            name = "LG" if data_type == "aminoacid" else "BIN" if data_type == "binary" else "GTR"
-            self.ignored.append(f"The substitution model {kind or 'of an unknown kind'} is not "
-                                f"known here: {name} is used.")  # fmt: skip
-        for role, inputs in (("kappa", ("kappa", "kappa1", "kappa2")),
-                             ("exchangeabilities", ("rates", "rateAC", "rateAG", "rateAT",
-                                                    "rateCG", "rateCT", "rateGT"))):  # fmt: skip
-            for one in inputs:
-                self._note_role(self.input(of, one), role)
-        return name + self._frequencies(of, name) + self._site_rates(site)
+        if (name := _MODELS.get(kind := self.spec(of) or "of an unknown kind")) is None:
+            name = {"aminoacid": "LG", "binary": "BIN"}.get(data_type, "GTR")
+            self.ignored.append(f"The substitution model {kind} is not known here: {name} is used.")
+        for one, role in _RATES.items():
+            self._note_role(self.input(of, one), role)
+        fixed = self.value(of, *_RATES)
+        if any(self.is_estimated(self.input(of, one)) for one in _RATES):
+            fixed = ""
+        elif fixed and name not in {"HKY", "K80"}:
+            self.ignored.append(f"The fixed rates {fixed[:30]} of {name}: here they are sampled.")
+            fixed = ""
+        rates = fixed and f"{{{fixed}}}"
+        return name + rates + self._frequencies(of, name) + self._site_rates(site)
 
     def _note_role(self, parameter: Element | None, role: str) -> None:
         if parameter is not None and parameter.get("id"):

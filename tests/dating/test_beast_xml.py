@@ -202,6 +202,14 @@ PRIOR_ALONE = """<beast version="2.0">
  <distribution idref="prior"/><operator spec="Uniform" tree="@tree"/>%s</run></beast>"""
 
 
+def test_a_fixed_kappa_is_taken_over(read):
+    text = STRICT.replace('spec="GTR"', 'spec="HKY" kappa="2.5"')
+    assert read(text).options["model"] == "HKY{2.5}+FC"
+    found = read(STRICT.replace('spec="GTR"', 'spec="TN93" kappa1="2" kappa2="3"'))
+    assert found.options["model"] == "TN93+FC"
+    assert any("fixed rates 2 of TN93" in sentence for sentence in found.ignored)
+
+
 def test_a_file_without_data_is_a_prior(read):
     found = read(PRIOR_ALONE % ("YuleModel", "", ""))
     assert found.is_prior_only
