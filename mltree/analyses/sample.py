@@ -270,8 +270,10 @@ def _time_space(
     cells, width = options.grid if options.tree_prior == "skygrid" else (0, 1.0)
     distances = None if options.prior_only else tip_distances(problem.groups)
     if cells and not width:
-        is_free = data.is_timed or distances is None  # else heights are in substitutions
-        width = (data.span if is_free else mean_distance(distances)) / cells  # type: ignore[arg-type]
+        if distances is None or data.is_timed:
+            width = data.span / cells
+        else:  # heights are in substitutions
+            width = mean_distance(distances) / cells
     return TimeSpace(
         data, options.clock, options.tree_prior, priors,
         cells=cells, width=width, distances=distances,

@@ -82,8 +82,9 @@ TEAM_ROUNDS = 8
 much as one."""
 
 FEW_IN_TEAM, LARGE_TEAM_ROUNDS = 16, 32
-"""Work-groups from which on each needs more rounds. A GPU takes four chains at once in teams of 32,
-so that eight of a large alignment keep two GPUs as busy as one."""
+"""Work-groups from which on each needs more rounds. An H200's 132 compute units take four chains at
+once in teams of 32, so that eight of a large alignment have work for two GPUs: a count, not a
+measurement."""
 
 WALKS_A_UNIT = 1.5
 """Fewer walks per compute unit than this: walk subtrees apart."""

@@ -96,7 +96,7 @@ def page(
     pages: Sequence[MetricPage], samples: Samples, metadata: Metadata | None,
     groups: Mapping[str, Sequence[str]], branches: Sequence[ShownBranch],
 ) -> str:  # fmt: skip
-    """The text of the HTML file; ``branches``: those that matter most, the first before all."""
+    """The text of the HTML file; ``branches``: those that matter most, in this order."""
     columns = dict(list(groups.items())[:MOST_COLUMNS])
     for name, values in ({} if metadata is None else metadata.columns).items():
         if len(columns) < MOST_COLUMNS and name not in columns:

@@ -148,7 +148,7 @@ class Join(NamedTuple):
     height: float
     """By the mean distance of their tips."""
     distance: float
-    """That mean, expected substitutions per site."""
+    """Mean of their distances, expected substitutions per site."""
     ages: float
     """Sum of the mean ages of their tips."""
     pairs: int

@@ -47,7 +47,7 @@ def frequencies(posterior: Posterior) -> dict[frozenset[str], float]:
 
 
 def mrbayes(folder: Path, commands: str, what: str, seed: int) -> str:
-    """What MrBayes prints of the data and commands, which end with ``what``."""
+    """Run MrBayes on the data, and return its output; the commands end with ``what``."""
     start = f"set autoclose=yes nowarn=yes usebeagle=no seed={seed} swapseed={seed};"
     text = (folder / "data.nex").read_text()
     (folder / "run.nex").write_text(f"{text}begin mrbayes;\n{start} {commands} {what}\nend;\n")

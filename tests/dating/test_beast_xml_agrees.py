@@ -162,7 +162,9 @@ def mean_and_error(chains):
     return batches.mean(), batches.std(ddof=1) / np.sqrt(len(batches))
 
 
-@pytest.mark.skipif(not os.environ.get("MLTREE_FUZZ"), reason="BEAST takes minutes")
+@pytest.mark.skipif(
+    not os.environ.get("MLTREE_FUZZ"), reason="BEAST takes minutes: make fuzz runs it"
+)
 @pytest.mark.skipif(shutil.which(BEAST) is None, reason=f"{BEAST} is not installed")
 @pytest.mark.parametrize("made", [strict_xml, relaxed_xml])
 @pytest.mark.parametrize("seed", [1, 2])

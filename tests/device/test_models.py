@@ -19,7 +19,7 @@ from mltree.system.arrays import Float64
 
 @pytest.fixture(params=DEVICES, ids=lambda device: device.name)
 def models(request: pytest.FixtureRequest) -> DeviceModels:
-    """One that begins at once."""
+    """Models of a device whose kernels are loaded at once."""
     made = DeviceModels(request.param.handle)
     made._spent = WORTH
     return made
@@ -27,7 +27,7 @@ def models(request: pytest.FixtureRequest) -> DeviceModels:
 
 @pytest.fixture(params=[1, GROUP], ids=["an item a matrix", "a group a matrix"])
 def grouped(models: DeviceModels, request: pytest.FixtureRequest) -> DeviceModels:
-    """One whose groups are those of CPUs, or those of GPUs, on any device."""
+    """Models of a device in groups as CPUs have them, and as GPUs have them."""
     models._items = request.param
     return models
 

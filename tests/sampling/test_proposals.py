@@ -23,7 +23,7 @@ MOMENTS = np.array([-0.57721566, 0.49453038, 1.97811199])
 
 
 def step(walks: Walks, x: Float64, number: int, *, adapts: bool, of_draws: float = 1.0) -> Bool:
-    """One step of all chains, which are of one rung; the ratio of draws times a factor."""
+    """Step all chains, which are of one rung, with the ratio of draws times a factor."""
     rungs = np.zeros(len(x), np.int64)
     counters = np.column_stack([rungs, np.arange(len(x)), np.full(len(x), number)])
     proposed = walks.propose(x, counters, rungs, 0)
