@@ -75,8 +75,7 @@ static inline void regraft(chain_t *c, int number) {
   acc lnl = 0, ratio = 0;
   bool taken = is_allowed(c, lower) && is_allowed(c, upper);
   if (taken) {
-    settle(c);
-    if (LEADS(c)) {
+    if (ITEM == 0) {  // of every member, as in change_length
       CHAIN_LENGTHS(c)[c->nodes] = lower;
       CHAIN_LENGTHS(c)[c->nodes + 1] = upper;
     }
