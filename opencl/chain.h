@@ -39,21 +39,12 @@ typedef struct {
 // The work-item that writes numbers for the whole team.
 #define LEADS(c) (ITEM == 0 && (c)->member == 0)
 
-// Functions of a chain are calls: each is asked for in many places.
-#ifdef __NV_CL_C_VERSION
-#define CHAIN_FUNCTION static __attribute__((noinline))
-#elif LONE
-#define CHAIN_FUNCTION __attribute__((noinline))
-#else
-#define CHAIN_FUNCTION static
-#endif
-
 static inline void settle_group(void) {
   sync_group(CLK_GLOBAL_MEM_FENCE | CLK_LOCAL_MEM_FENCE);
 }
 
 // Waits for the whole team, all of which must be resident: see grid_barrier.
-static inline void settle(const chain_t *c) {
+CHAIN_FUNCTION void settle(const chain_t *c) {
   settle_group();
 #if LANES > 1
   if (c->team == 1) return;
@@ -208,10 +199,21 @@ CHAIN_FUNCTION void make_matrices(const chain_t *c, int first, int count) {
 
 // Every member writes the same length and P matrices for itself: sums of the whole team have come
 // since others have read the ones before.
-static inline void change_length(const chain_t *c, int v, acc length) {
+CHAIN_FUNCTION void change_length(const chain_t *c, int v, acc length) {
   settle_group();
   if (ITEM == 0) CHAIN_LENGTHS(c)[v] = length;
   make_matrices(c, v, 1);
+}
+
+// The same for the first two or three spare lengths, whose matrices are made side by side.
+CHAIN_FUNCTION void change_spares(const chain_t *c, int count, acc first, acc second, acc third) {
+  settle_group();
+  if (ITEM == 0) {
+    CHAIN_LENGTHS(c)[c->nodes] = first;
+    CHAIN_LENGTHS(c)[c->nodes + 1] = second;
+    if (count > 2) CHAIN_LENGTHS(c)[c->nodes + 2] = third;
+  }
+  make_matrices(c, c->nodes, count);
 }
 
 // cla[dst] = (P[left_p] left) * (P[right_p] right)

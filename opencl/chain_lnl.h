@@ -182,7 +182,7 @@ static inline void probe(chain_t *c, int v, int above_v) {
 }
 
 // All P matrices and all that is below nodes; lnL. Each kind of tree has its own.
-static inline acc whole_lnl(chain_t *c);
+CHAIN_FUNCTION acc whole_lnl(chain_t *c);
 
 // ACCEPT: whether a state of this ln ratio takes the place of the present one.
 static inline bool is_accepted(stream_t *stream, acc log_ratio) {
@@ -190,7 +190,7 @@ static inline bool is_accepted(stream_t *stream, acc log_ratio) {
 }
 
 // A proposed model is decided on; afterwards all CLAs are those of the chain's model.
-static inline void decide_model(chain_t *c) {
+CHAIN_FUNCTION void decide_model(chain_t *c) {
   __global acc *words = c->words;
   const acc before = words[CHAIN_LNL];
   const bool is_proposed = words[CHAIN_PROPOSAL] == 1;

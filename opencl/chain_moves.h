@@ -16,7 +16,7 @@ static inline int after(const chain_t *c, int v) {
 }
 
 // lnL across the branch of tip 0.
-static inline acc whole_lnl(chain_t *c) {
+CHAIN_FUNCTION acc whole_lnl(chain_t *c) {
   make_matrices(c, 1, c->nodes - 1);
   const int top = left_of(c, 0);
   for (int v = leftmost(c, top); v != 0; v = after(c, v))
@@ -25,7 +25,7 @@ static inline acc whole_lnl(chain_t *c) {
 }
 
 // What is below the nodes from v up to the top, once something there has changed.
-static inline void renew_up(const chain_t *c, int v) {
+CHAIN_FUNCTION void renew_up(const chain_t *c, int v) {
   for (; v != 0; v = parent_of(c, v)) make_up(c, v);
 }
 
@@ -41,7 +41,7 @@ static inline acc tree_length(const chain_t *c) {
 }
 
 // ln of the prior of all lengths, without its constant.
-static inline acc log_prior(const chain_t *c) {
+CHAIN_FUNCTION acc log_prior(const chain_t *c) {
   __global const acc *words = c->words;
   const acc total = tree_length(c);
   acc sum = words[CHAIN_POWER] * log(total) - words[CHAIN_RATE] * total;

@@ -5,6 +5,16 @@
 
 #include "lanes.h"
 
+// Functions of a chain are calls: each is asked for in many places, and an NVIDIA driver that
+// inlined them all took a minute for time_sweeps.cl on an H200, not 15 s.
+#ifdef __NV_CL_C_VERSION
+#define CHAIN_FUNCTION static __attribute__((noinline))
+#elif LONE
+#define CHAIN_FUNCTION __attribute__((noinline))
+#else
+#define CHAIN_FUNCTION static
+#endif
+
 static inline uint4 philox(uint4 counter, uint2 key) {
   for (int round = 0; round < 10; ++round) {
     const uint high_0 = mul_hi(0xD2511F53u, counter.s0), low_0 = 0xD2511F53u * counter.s0;
@@ -22,7 +32,7 @@ typedef struct {
 } stream_t;
 
 // Two numbers within (0, 1).
-static inline void uniforms(stream_t *stream, acc numbers[2]) {
+CHAIN_FUNCTION void uniforms(stream_t *stream, acc numbers[2]) {
   const uint4 words = philox(stream->counter, stream->key);
   stream->counter.s3 += 1;
 #if FP64
@@ -42,12 +52,12 @@ static inline acc uniform(stream_t *stream) {
   return numbers[0];
 }
 
-static inline acc gumbel(stream_t *stream) {
+CHAIN_FUNCTION acc gumbel(stream_t *stream) {
   return -log(-log(uniform(stream)));
 }
 
 // By Box and Muller.
-static inline acc normal(stream_t *stream) {
+CHAIN_FUNCTION acc normal(stream_t *stream) {
   acc numbers[2];
   uniforms(stream, numbers);
   return sqrt(-2 * log(numbers[0])) * cos((acc)6.28318530717958647692 * numbers[1]);

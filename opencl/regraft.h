@@ -75,11 +75,7 @@ static inline void regraft(chain_t *c, int number) {
   acc lnl = 0, ratio = 0;
   bool taken = is_allowed(c, lower) && is_allowed(c, upper);
   if (taken) {
-    if (ITEM == 0) {  // of every member, as in change_length
-      CHAIN_LENGTHS(c)[c->nodes] = lower;
-      CHAIN_LENGTHS(c)[c->nodes + 1] = upper;
-    }
-    make_matrices(c, c->nodes, 2);
+    change_spares(c, 2, lower, upper, 0);
     side_t from_below = below(c, x), from_above = above(c, x);
     from_below.p = matrix_of(c, c->nodes);
     from_above.p = matrix_of(c, c->nodes + 1);

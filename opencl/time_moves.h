@@ -6,19 +6,22 @@
 #include "time_scalars.h"
 
 // lnL of the tree if v, which is not the root, were at another height.
-static inline acc lnl_at_height(chain_t *c, int v, acc height) {
+CHAIN_FUNCTION acc lnl_at_height(chain_t *c, int v, acc height) {
   const int u = parent_of(c, v);
   acc above_v = reach(c, v, height, height_of(c, u));
   if (parent_of(c, u) < 0) {
     const int w = sibling_of(c, v);
     above_v += reach(c, w, height_of(c, w), height_of(c, u));
   }
-  change_length(c, SPARE(c, 2), bounded(c, above_v));
+  above_v = bounded(c, above_v);
   const side_t upper = {down_of(c, v), matrix_of(c, SPARE(c, 2))};
-  if (v < c->tips) return at_edge(c, up_of(c, v), upper.x, upper.p).lnl;
+  if (v < c->tips) {
+    change_length(c, SPARE(c, 2), above_v);
+    return at_edge(c, up_of(c, v), upper.x, upper.p).lnl;
+  }
   const int left = left_of(c, v), right = right_of(c, v);
-  change_length(c, SPARE(c, 0), bounded(c, reach(c, left, height_of(c, left), height)));
-  change_length(c, SPARE(c, 1), bounded(c, reach(c, right, height_of(c, right), height)));
+  change_spares(c, 3, bounded(c, reach(c, left, height_of(c, left), height)),
+                bounded(c, reach(c, right, height_of(c, right), height)), above_v);
   const side_t one = {up_of(c, left), matrix_of(c, SPARE(c, 0))};
   const side_t other = {up_of(c, right), matrix_of(c, SPARE(c, 1))};
   return at_node(c, one, other, upper).lnl;
@@ -47,7 +50,7 @@ static inline acc change_of_prior(const chain_t *c, int v, acc height) {
   return sum;
 }
 
-static inline void take_height(chain_t *c, int v, acc height) {
+CHAIN_FUNCTION void take_height(chain_t *c, int v, acc height) {
   settle(c);
   if (LEADS(c)) {
     HEIGHTS(c)[v] = height;
@@ -61,7 +64,7 @@ static inline void take_height(chain_t *c, int v, acc height) {
 }
 
 // ACCEPT: a node's height, uniform between what is above and below it.
-static inline void move_height(chain_t *c, int v, int number) {
+CHAIN_FUNCTION void move_height(chain_t *c, int v, int number) {
   const bool is_tip = v < c->tips;
   const int move = is_tip ? TIME_MOVE_TIP : TIME_MOVE_HEIGHT;
   const acc above = height_of(c, parent_of(c, v));
@@ -85,7 +88,7 @@ static inline void move_height(chain_t *c, int v, int number) {
 }
 
 // The root's height above its older child, scaled. `number` is one of the tour's.
-static inline void move_root(chain_t *c, int number) {
+CHAIN_FUNCTION void move_root(chain_t *c, int number) {
   const int root = root_of(c), left = left_of(c, root), right = right_of(c, root);
   stream_t stream = time_stream(c, TIME_MOVE_ROOT, number);
   const acc step = step_of(c, TIME_MOVE_ROOT, &stream), low = older_child(c, root);
@@ -114,7 +117,7 @@ static inline acc change_of_rate(const chain_t *c, int x, acc duration) {
 }
 
 // ACCEPT: another height of v, with rates around it that keep all lengths, and so lnL.
-static inline void keep_distance(chain_t *c, int v, int number) {
+CHAIN_FUNCTION void keep_distance(chain_t *c, int v, int number) {
   if (clock_kind(c) == CLOCK_STRICT) return;
   const bool is_root = v == root_of(c);
   const int left = left_of(c, v), right = right_of(c, v);
@@ -181,7 +184,7 @@ static inline acc normal_log_density(normal_t of, acc x) {
 }
 
 // DRAW: the rate of the branch above v, from what is seen at its ends; the root's from nothing.
-static inline void draw_rate(chain_t *c, int v, int number) {
+CHAIN_FUNCTION void draw_rate(chain_t *c, int v, int number) {
   if (clock_kind(c) == CLOCK_STRICT) return;
   const bool is_root = v == root_of(c);
   const sums_t nothing = {c->lnl, 0, 0};

@@ -58,14 +58,14 @@ static inline void add_place(const chain_t *c, places_t *at, int x, acc lnl, str
 }
 
 // Above the root of the rest: the subtree v and the rest hang from u.
-static inline void try_above(chain_t *c, int u, int v, places_t *at, stream_t *stream) {
+CHAIN_FUNCTION void try_above(chain_t *c, int u, int v, places_t *at, stream_t *stream) {
   const int top = root_of(c);
   if (!(at->height > height_of(c, top))) return;
   if (top >= c->tips) {
     const int left = left_of(c, top), right = right_of(c, top);
     const acc height = height_of(c, top);
-    change_length(c, SPARE(c, 0), bounded(c, reach(c, left, height_of(c, left), height)));
-    change_length(c, SPARE(c, 1), bounded(c, reach(c, right, height_of(c, right), height)));
+    change_spares(c, 2, bounded(c, reach(c, left, height_of(c, left), height)),
+                  bounded(c, reach(c, right, height_of(c, right), height)), 0);
     join(c, up_of(c, top), up_of(c, left), matrix_of(c, SPARE(c, 0)), up_of(c, right),
          matrix_of(c, SPARE(c, 1)));
   }
@@ -77,7 +77,7 @@ static inline void try_above(chain_t *c, int u, int v, places_t *at, stream_t *s
 }
 
 // The branch above x, of which u takes the upper part.
-static inline void try_branch(chain_t *c, int u, int v, int x, places_t *at, stream_t *stream) {
+CHAIN_FUNCTION void try_branch(chain_t *c, int u, int v, int x, places_t *at, stream_t *stream) {
   const int above = parent_of(c, x);
   if (!(height_of(c, x) < at->height && at->height < height_of(c, above))) return;
   acc upper = reach(c, u, at->height, height_of(c, above));
@@ -85,8 +85,7 @@ static inline void try_branch(chain_t *c, int u, int v, int x, places_t *at, str
     const int y = sibling_of(c, x);
     upper += reach(c, y, height_of(c, y), height_of(c, above));
   }
-  change_length(c, SPARE(c, 0), bounded(c, reach(c, x, height_of(c, x), at->height)));
-  change_length(c, SPARE(c, 1), bounded(c, upper));
+  change_spares(c, 2, bounded(c, reach(c, x, height_of(c, x), at->height)), bounded(c, upper), 0);
   const side_t one = {up_of(c, x), matrix_of(c, SPARE(c, 0))};
   const side_t other = {down_of(c, x), matrix_of(c, SPARE(c, 1))};
   const side_t pendant = {up_of(c, v), matrix_of(c, at->pendant)};
@@ -100,7 +99,7 @@ static inline places_t places_at(chain_t *c, int v, acc height, int spare) {
 }
 
 // P matrices of all branches that pruning and regrafting may have changed.
-static inline void renew_around(const chain_t *c, int u, int v, int w, int x) {
+CHAIN_FUNCTION void renew_around(const chain_t *c, int u, int v, int w, int x) {
   renew_length(c, v);
   renew_length(c, u);
   renew_length(c, w);
@@ -112,7 +111,7 @@ static inline void renew_around(const chain_t *c, int u, int v, int w, int x) {
 
 // CHOOSE: a subtree is pruned and regrafted at its height, or at another one that is a factor as
 // far above it.
-static inline void regraft(chain_t *c, int number, bool is_moving) {
+CHAIN_FUNCTION void regraft(chain_t *c, int number, bool is_moving) {
   const int move = is_moving ? TIME_MOVE_REHANG : TIME_MOVE_REGRAFT, root = root_of(c);
   stream_t stream = time_stream(c, move, number);
   int v = min((int)(uniform(&stream) * (c->nodes - 1)), c->nodes - 2);
@@ -186,15 +185,20 @@ typedef struct {
   acc lnl, weight;
 } swap_t;
 
-// lnL of the tree in which v's sibling and one of its children change places.
-// The spare length 0 is that of the sibling below v.
-static inline swap_t try_swap(chain_t *c, int v, int moved, int stays, int spare) {
+// Length of the branch above a child of v that has changed places with v's sibling.
+static inline acc length_up(const chain_t *c, int v, int moved) {
+  const int u = parent_of(c, v);
+  const acc length = reach(c, moved, height_of(c, moved), height_of(c, u));
+  return bounded(
+      c, parent_of(c, u) < 0 ? length + reach(c, v, height_of(c, v), height_of(c, u)) : length);
+}
+
+// lnL of the tree in which v's sibling and one of its children change places. The spare length 0
+// is that of the sibling below v, `spare` that of the child above v.
+CHAIN_FUNCTION swap_t try_swap(chain_t *c, int v, int moved, int stays, int spare) {
   const int u = parent_of(c, v), other = sibling_of(c, v);
   const acc height = height_of(c, v), top = height_of(c, u);
-  acc up = reach(c, moved, height_of(c, moved), top);
   const bool is_at_root = parent_of(c, u) < 0;
-  if (is_at_root) up += reach(c, v, height, top);
-  change_length(c, SPARE(c, spare), bounded(c, up));
   const side_t down = {up_of(c, other), matrix_of(c, SPARE(c, 0))};
   const side_t upwards = {up_of(c, moved), matrix_of(c, SPARE(c, spare))};
   swap_t swap = {moved, 0, 0};
@@ -207,7 +211,7 @@ static inline swap_t try_swap(chain_t *c, int v, int moved, int stays, int spare
   return swap;
 }
 
-static inline void swap_nodes(const chain_t *c, int v, int moved, int other) {
+CHAIN_FUNCTION void swap_nodes(const chain_t *c, int v, int moved, int other) {
   settle(c);
   if (LEADS(c)) {
     hang(c, parent_of(c, v), other, moved);
@@ -218,14 +222,14 @@ static inline void swap_nodes(const chain_t *c, int v, int moved, int other) {
 
 // CHOOSE: one of the three topologies around the branch above v, all heights kept; those that put
 // a node below a younger one are none.
-static inline void interchange(chain_t *c, int v, int number) {
+CHAIN_FUNCTION void interchange(chain_t *c, int v, int number) {
   const int other = sibling_of(c, v);
   if (!(height_of(c, other) < height_of(c, v))) return;
   const int left = left_of(c, v), right = right_of(c, v);
   stream_t stream = time_stream(c, TIME_MOVE_INTERCHANGE, number);
   const acc stays = c->heat * c->lnl + gumbel(&stream);
-  const acc below_v = reach(c, other, height_of(c, other), height_of(c, v));
-  change_length(c, SPARE(c, 0), bounded(c, below_v));
+  const acc below_v = bounded(c, reach(c, other, height_of(c, other), height_of(c, v)));
+  change_spares(c, 3, below_v, length_up(c, v, right), length_up(c, v, left));
   const swap_t one = try_swap(c, v, right, left, 1), two = try_swap(c, v, left, right, 2);
   const acc right_moves = one.weight + gumbel(&stream), left_moves = two.weight + gumbel(&stream);
   bool taken = right_moves > stays || left_moves > stays;

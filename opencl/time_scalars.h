@@ -12,7 +12,7 @@ static inline acc step_of(const chain_t *c, int move, stream_t *stream) {
 
 // ACCEPT: a positive scalar times e^step, or a real one plus step; `log_prior` is of the rest of
 // what it has a say in.
-static inline void walk_scalar(chain_t *c, int which, int move, int number) {
+CHAIN_FUNCTION void walk_scalar(chain_t *c, int which, int move, int number) {
   if (!is_free(c, which)) return;
   stream_t stream = time_stream(c, move, number);
   const acc step = step_of(c, move, &stream), before = *scalar_of(c, which);
@@ -101,7 +101,7 @@ static inline void walk_precision(chain_t *c, int round) {
 }
 
 // The scalars of priors, which have no say in the likelihood.
-static inline void walk_priors(chain_t *c) {
+CHAIN_FUNCTION void walk_priors(chain_t *c) {
   const bool is_grid = tree_kind(c) == TREE_PRIOR_SKYGRID;
   if (tree_kind(c) != TREE_PRIOR_BIRTH_DEATH) count_lineages(c);
   if (is_grid) count_cells(c);
@@ -127,7 +127,7 @@ static inline bool is_in_order(const chain_t *c) {
 
 // How much a node is older than its older child, times e^step, for all inner nodes: with all tips
 // of one date all heights times e^step.
-static inline void stretch_heights(const chain_t *c, acc step) {
+CHAIN_FUNCTION void stretch_heights(const chain_t *c, acc step) {
   const int root = root_of(c);
   __global acc *heights = HEIGHTS(c), *before = BEFORE(c);
   const acc factor = exp(step);
@@ -196,7 +196,7 @@ static inline void restore_sizes(const chain_t *c, acc size) {
 // The clock, all heights, or time: heights, the clock and sizes of populations together, so that
 // the tree's length and the coalescent's events stay. With W the duration of all branches, a clock
 // of W / W' and a size of W' / W times what they were have derivatives whose product is 1.
-static inline void scale_all(chain_t *c, int move) {
+CHAIN_FUNCTION void scale_all(chain_t *c, int move) {
   const bool of_clock = move != TIME_MOVE_TREE, of_heights = move != TIME_MOVE_CLOCK;
   if (of_clock && !is_free(c, SCALAR_CLOCK)) return;
   const bool of_size = of_clock && of_heights && is_free(c, SCALAR_SIZE);
@@ -254,7 +254,7 @@ static inline void stretch_rates(const chain_t *c, acc from, acc to) {
 
 // The spread of log-normal rates times e^step, each rate as far from the mean, in deviations, as it
 // was: those distances have the same prior whatever the spread.
-static inline void stretch(chain_t *c) {
+CHAIN_FUNCTION void stretch(chain_t *c) {
   if (clock_kind(c) != CLOCK_LOG_NORMAL || !is_free(c, SCALAR_SPREAD)) return;
   stream_t stream = time_stream(c, TIME_MOVE_STRETCH, 0);
   const acc step = step_of(c, TIME_MOVE_STRETCH, &stream);

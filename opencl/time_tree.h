@@ -86,11 +86,11 @@ static inline acc length_by_heights(const chain_t *c, int v) {
   return bounded(c, length);
 }
 
-static inline void renew_length(const chain_t *c, int v) {
+CHAIN_FUNCTION void renew_length(const chain_t *c, int v) {
   if (v != root_of(c)) change_length(c, v, length_by_heights(c, v));
 }
 
-static inline void renew_children(const chain_t *c, int v) {
+CHAIN_FUNCTION void renew_children(const chain_t *c, int v) {
   if (v < c->tips) return;
   renew_length(c, left_of(c, v));
   renew_length(c, right_of(c, v));
@@ -118,7 +118,7 @@ static inline int next_above(const chain_t *c, int x, acc height) {
   }
 }
 
-static inline void write_lengths(const chain_t *c) {
+CHAIN_FUNCTION void write_lengths(const chain_t *c) {
   const int root = root_of(c);
   settle(c);
   for (int v = ITEM; v < c->nodes && c->member == 0; v += GROUP_SIZE(ROWS))
@@ -126,7 +126,7 @@ static inline void write_lengths(const chain_t *c) {
   settle(c);
 }
 
-static inline acc whole_lnl(chain_t *c) {
+CHAIN_FUNCTION acc whole_lnl(chain_t *c) {
   const int root = root_of(c), left = left_of(c, root), right = right_of(c, root);
   write_lengths(c);
   make_matrices(c, 0, c->nodes);
@@ -147,7 +147,7 @@ static inline void turn_back(chain_t *c) {
 }
 
 // What is below the nodes from v up to the root, which itself has none.
-static inline void renew_up(const chain_t *c, int v) {
+CHAIN_FUNCTION void renew_up(const chain_t *c, int v) {
   for (const int root = root_of(c); v >= 0 && v != root; v = parent_of(c, v)) make_up(c, v);
 }
 

@@ -6,7 +6,7 @@
 
 #include "time_tree.h"
 
-static inline acc log_density(int kind, acc a, acc b, acc x) {
+CHAIN_FUNCTION acc log_density(int kind, acc a, acc b, acc x) {
   const acc z = (x - a) / b;
   switch (kind) {
     case PRIOR_LOG_NORMAL: {
@@ -92,7 +92,7 @@ static inline acc lineages_by(const chain_t *c, int i, int v, acc low, acc high)
 
 // ln ratio of the prior of heights for a node v that goes to another height, but for what it is to
 // the root. A node that rises leaves one lineage more to meet the others on its way.
-static inline acc change_of_height(const chain_t *c, int v, acc height) {
+CHAIN_FUNCTION acc change_of_height(const chain_t *c, int v, acc height) {
   const acc before = height_of(c, v);
   const acc of_events = v < c->tips ? 0 : event(c, height) - event(c, before);
   if (tree_kind(c) == TREE_PRIOR_BIRTH_DEATH) return of_events;
@@ -108,7 +108,7 @@ static inline bool is_before(const chain_t *c, int j, int i) {
 }
 
 // Lineages before each node, seen from the tips, among the spare numbers.
-static inline void count_lineages(const chain_t *c) {
+CHAIN_FUNCTION void count_lineages(const chain_t *c) {
   settle(c);
   for (int i = ITEM; i < c->nodes && c->member == 0; i += GROUP_SIZE(ROWS)) {
     int count = 0;
@@ -119,7 +119,7 @@ static inline void count_lineages(const chain_t *c) {
   settle(c);
 }
 
-static inline void renew_warped(const chain_t *c) {
+CHAIN_FUNCTION void renew_warped(const chain_t *c) {
   settle(c);
   for (int i = ITEM; i < c->nodes && c->member == 0; i += GROUP_SIZE(ROWS))
     WARPED(c)[i] = warp(c, height_of(c, i));
@@ -139,7 +139,7 @@ static inline acc node_factor(const chain_t *c, int i, acc top) {
 }
 
 // ln of the prior of all heights; of a coalescent with lineages counted before.
-static inline acc heights_log_prior(const chain_t *c) {
+CHAIN_FUNCTION acc heights_log_prior(const chain_t *c) {
   const acc root = height_of(c, root_of(c));
   const bool is_coalescent = tree_kind(c) != TREE_PRIOR_BIRTH_DEATH;
   const acc top = is_coalescent ? warp(c, root) : 0;
@@ -168,14 +168,14 @@ static inline acc duration_of(const chain_t *c, int v) {
   return v == root_of(c) ? 1 : height_of(c, parent_of(c, v)) - height_of(c, v);
 }
 
-static inline acc rates_log_prior(const chain_t *c) {
+CHAIN_FUNCTION acc rates_log_prior(const chain_t *c) {
   if (clock_kind(c) == CLOCK_STRICT) return 0;
   SUM_OVER(c, sum, v, c->nodes, rate_log_prior(c, v, rate_of(c, v), duration_of(c, v)))
   return sum;
 }
 
 // The same where it depends on durations.
-static inline acc noise_log_prior(const chain_t *c) {
+CHAIN_FUNCTION acc noise_log_prior(const chain_t *c) {
   return clock_kind(c) == CLOCK_WHITE_NOISE ? rates_log_prior(c) : 0;
 }
 
