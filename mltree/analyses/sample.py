@@ -40,8 +40,7 @@ from mltree.sampling import beast_files
 from mltree.sampling.diagnostics import LEAST_ESS, Verdict
 from mltree.sampling.model_space import ModelSpace
 from mltree.sampling.mrbayes_files import (
-    files_of,
-    read_runs,
+    GrowingRuns,
     table_head,
     table_line,
     tree_line,
@@ -106,7 +105,7 @@ are what a chain needs to go up and down freely (Syed et al. 2022)."""
 FIRST_CHECK = 200
 """Samples at the first look whether they have converged."""
 
-LEAST_GROWTH, MOST_GROWTH = 1.05, 1.5
+LEAST_GROWTH, MOST_GROWTH = 1.1, 1.5
 """Growth of their number from one look to the next, which comes when their lowest ESS may do."""
 
 PAUSE = 10.0
@@ -335,6 +334,7 @@ class _SampleRun:
             else _Log(self._space.labels, self._time)
         )
         self._files = _SampleFiles(self._workspace, runs, self._table)
+        self._read = GrowingRuns(self._files.prefix)
         self._samples = 0
         self._verdicts: Sequence[Verdict] = ()
         self._checked = 0
@@ -515,8 +515,7 @@ class _SampleRun:
 
     def _check(self, pace: float) -> None:
         """Look at the samples: what has not converged yet?"""
-        runs, _ = read_runs(files_of(self._files.prefix))
-        posterior = Posterior.of(runs, 0.0)
+        posterior = Posterior.of(self._read.read(), 0.0)
         self._verdicts, self._checked = posterior.verdicts, self._samples
         ess = [v for v in self._verdicts if v.rule.startswith("ESS")]
         rhat = [v.value for v in self._verdicts if v.rule.startswith("R-hat")]

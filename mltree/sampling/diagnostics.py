@@ -4,13 +4,18 @@ Variables are rows of float64 [V, R, n]: R runs of n samples each, burn-in left 
 are those of Vehtari et al. 2021 (Bayesian Analysis 16:667), as Stan and ArviZ have them: runs are
 cut in halves, which count as chains of their own, and values are replaced by normal scores of their
 ranks. An indicator, 0 or 1, has only two ranks, so that its scores would change nothing.
+
+R-hat and ASDSF of many short runs are large by chance alone, above the bounds that suit a few long
+ones. So R-hat and ASDSF have many runs in G groups (Margossian et al. 2024, Bayesian Analysis 19,
+"Nested R-hat"). One run that is stuck among many is noticed where runs are compared two by two.
 """
 
 from __future__ import annotations
 
 import math
 from collections.abc import Callable, Sequence
-from itertools import combinations
+from itertools import combinations, pairwise
+from typing import NamedTuple
 
 import numpy as np
 
@@ -30,6 +35,9 @@ MOST_ASDSF = 0.01
 
 TELLING = (0.025, 0.975)
 """Frequencies of splits between which an ESS says something (Fabreti and Höhna 2022)."""
+
+MOST_ALONE, GROUPS = 8, 4
+"""Runs up to which each is a group of R-hat and ASDSF of its own, and groups of more of them."""
 
 FREQUENT = 0.1
 """Frequency that a split must reach in one run to count for the ASDSF (MrBayes' minpartfreq)."""
@@ -54,6 +62,17 @@ AT_ONCE = 1 << 24
 
 _RESOLUTION = 1e-15
 """Range of values below which they count as one value, as in ArviZ."""
+
+
+def groups(runs: int) -> list[slice]:
+    """The runs of each group."""
+    count = runs if runs <= MOST_ALONE else GROUPS
+    return [slice(*ends) for ends in pairwise(runs * group // count for group in range(count + 1))]
+
+
+def of_groups(columns: Float64) -> Float64:
+    """Means of the groups of runs, float64 [V, G]; columns are [V, R]."""
+    return np.stack([columns[:, group].mean(axis=1) for group in groups(columns.shape[1])], axis=1)
 
 
 def rhat(values: Float64) -> Float64:
@@ -147,10 +166,17 @@ def _rank_rhat(values: Float64) -> Float64:
 
 
 def _rhat(chains: Float64) -> Float64:
-    """Square root of the total variance over that within chains, float64 [V]."""
+    """Square root of the total variance over that within groups, float64 [V].
+
+    chains  float64 [V, 2R, n]: first halves of runs, then second halves, in groups of their own
+    """
     n = chains.shape[2]
-    between = n * chains.mean(axis=2).var(axis=1, ddof=1)
+    means = np.split(chains.mean(axis=2), 2, axis=1)
+    between = n * np.concatenate([of_groups(half) for half in means], axis=1).var(axis=1, ddof=1)
     within = chains.var(axis=2, ddof=1).mean(axis=1)
+    shared = [half[:, group] for half in means for group in groups(half.shape[1])]
+    if shared[0].shape[1] > 1:
+        within = within + np.mean([runs.var(axis=1, ddof=1) for runs in shared], axis=0)
     with np.errstate(divide="ignore", invalid="ignore"):
         ratio: Float64 = np.sqrt((between / within + n - 1) / n)
     return np.where(within > 0, ratio, np.nan)
@@ -204,15 +230,37 @@ def hpd(values: Float64, mass: float = MASS) -> tuple[float, float]:
     return float(lows[at]), float(highs[at])
 
 
+class Moments(NamedTuple):
+    """A sampled quantity: mean, variance, interval of highest density, median, PSRF."""
+
+    mean: float
+    variance: float
+    low: float
+    high: float
+    median: float
+    psrf: float
+
+    @classmethod
+    def of(cls, runs: Sequence[Float64]) -> Moments:
+        """The moments of all runs' values together; NaN where there are none."""
+        values = np.concatenate(runs) if runs else np.empty(0)
+        if not np.isfinite(values).all() or not values.size:
+            return cls(*[math.nan] * 6)
+        variance = float(values.var(ddof=1)) if values.size > 1 else 0.0
+        median, agreement = float(np.median(values)), psrf(runs)
+        return cls(float(values.mean()), variance, *hpd(values), median, agreement)
+
+
 def asdsf(frequencies: Float64, least: float = FREQUENT) -> tuple[float, float]:
     """Average and maximum standard deviation of split frequencies, over splits that are frequent.
 
     frequencies  float64 [S, R]
-    least        frequency that a split must reach in a run to count
+    least        frequency that a split must reach in a group of runs to count
     NaN of a single run; 0 where no split is frequent.
     """
     if frequencies.shape[1] < 2:
         return math.nan, math.nan
+    frequencies = of_groups(frequencies)
     deviations = frequencies[(frequencies >= least).any(axis=1)].std(axis=1, ddof=1)
     return (float(deviations.mean()), float(deviations.max())) if deviations.size else (0.0, 0.0)
 

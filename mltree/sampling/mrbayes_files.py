@@ -12,9 +12,10 @@ from __future__ import annotations
 import json
 import re
 import zlib
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
+from types import MappingProxyType
 from typing import NamedTuple, TypeAlias
 
 import numpy as np
@@ -22,7 +23,8 @@ import numpy as np
 from mltree.data.nexus import is_nexus, nexus_commands
 from mltree.data.source import unpacked
 from mltree.dating.time_trees import has_rates, rates_for_lengths
-from mltree.sampling.summaries import Evidence, Moments, Posterior, RunSamples, SummaryTree
+from mltree.sampling.diagnostics import Moments
+from mltree.sampling.summaries import Evidence, Posterior, RunSamples, SummaryTree
 from mltree.supports.consensus import members
 from mltree.system.arrays import Float64
 from mltree.system.errors import InputError
@@ -54,6 +56,9 @@ LONGEST_END = 1 << 10
 MOST_TOPOLOGIES = 10_000
 """Trees in a .trprobs file, at most."""
 
+
+_FIRST_ROW = re.compile(rb"^[-+.0-9]", re.MULTILINE)
+"""The first sample of a table."""
 
 Table: TypeAlias = tuple[tuple[str, ...], Float64, Float64]
 """Names of the parameters, their values float64 [n, P], and generations float64 [n]."""
@@ -109,8 +114,12 @@ def _run_files(folder: Path, stem: str) -> RunFiles:
     return RunFiles(str(folder / stem), trees, table)
 
 
-def read_runs(files: Sequence[RunFiles]) -> tuple[list[RunSamples], list[str]]:
+def read_runs(
+    files: Sequence[RunFiles], behind: Mapping[str, int] = MappingProxyType({})
+) -> tuple[list[RunSamples], list[str]]:
     """The samples of runs of one analysis, and notices of what was left out.
+
+    behind  bytes of files, by their paths, whose samples are left out
 
     Raises: InputError: a file is broken, or trees are of other taxa than the first ones.
     """
@@ -122,25 +131,53 @@ def read_runs(files: Sequence[RunFiles]) -> tuple[list[RunSamples], list[str]]:
         table: Table = ((), np.empty((0, 0)), np.empty(0))
         trees, is_rooted, rates = None, False, None
         if one.table is not None:
-            table = read_table(one.table, notices)
+            table = read_table(one.table, notices, behind.get(one.table, 0))
         path = one.trees or (one.table if one.table and _is_tree_table(one.table) else None)
         if path is not None:
-            trees, is_rooted = read_trees(path, notices, like, origin)
+            trees, is_rooted = read_trees(path, notices, like, origin, behind.get(path, 0))
             like, origin = like or trees.part(0, 1), origin or path
-            rates = read_rates(path, like, origin)
+            rates = read_rates(path, like, origin) if not behind else None
         runs.append(RunSamples(one.name, *table, trees, is_rooted, rates))
     return runs, notices
+
+
+class GrowingRuns:
+    """Runs whose files of samples grow: what was read once is not read again."""
+
+    def __init__(self, prefix: str) -> None:
+        self._prefix = prefix
+        self._runs: list[RunSamples] = []
+        self._sizes: dict[str, int] = {}
+
+    def read(self) -> list[RunSamples]:
+        """All samples so far, without rates of branches. Raises: InputError: see `read_runs`."""
+        files = files_of(self._prefix)
+        more, _ = read_runs(files, self._sizes)
+        pairs = zip(self._runs, more, strict=True)
+        self._runs = [one.followed_by(other) for one, other in pairs] if self._runs else more
+        paths = [path for one in files for path in (one.trees, one.table) if path is not None]
+        self._sizes = {path: Path(path).stat().st_size for path in paths}
+        return self._runs
+
+
+def _behind(data: bytes, head: re.Pattern[bytes], size: int) -> bytes:
+    """The beginning of a file, up to its first sample, and what follows its first bytes."""
+    first = head.search(data) if size else None
+    return data if first is None else data[: first.start()] + data[size:]
 
 
 # Tables.
 
 
-def read_table(path: str, notices: list[str]) -> Table:
+def read_table(path: str, notices: list[str], behind: int = 0) -> Table:
     """The samples of a table; columns that are no numbers are left out.
+
+    behind  bytes of the file whose samples are left out, too
 
     Raises: InputError: it is no table, or a line of it is broken.
     """
-    lines = unpacked(path).decode("utf-8", "replace").splitlines()
+    data = _behind(unpacked(path), _FIRST_ROW, behind)
+    lines = data.decode("utf-8", "replace").splitlines()
     head, separator, rows = _table_lines(path, lines)
     names = [name.strip().lstrip("#") for name in _cells(head, separator)]
     cells = _cells(rows[0][1], separator)
@@ -238,16 +275,17 @@ _HEAD = re.compile(rb";[^;=(]*=\s*")
 
 
 def read_trees(
-    path: str, notices: list[str], like: Clades | None = None, origin: str = ""
+    path: str, notices: list[str], like: Clades | None = None, origin: str = "", behind: int = 0
 ) -> tuple[Clades, bool]:
     """The trees of a file, and whether they are rooted.
 
     like, origin  as in :func:`~mltree.tree.clades.read_clades`
+    behind        bytes of the file whose trees are left out
 
     They are rooted where ``[&R]`` says so or, without ``[&U]``, all are binary, roots too.
     Raises: InputError: there are none, one is broken, or has other taxa.
     """
-    data = unpacked(path)
+    data = _behind(unpacked(path), _FIRST_TREE, behind)
     trees = _read_trees(path, data, notices, like, origin)
     marks = {mark.upper() for mark in _MARKED.findall(data)}
     return trees, marks == {b"R"} if marks else _are_rooted(trees)

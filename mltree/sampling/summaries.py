@@ -12,12 +12,11 @@ import math
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import replace
 from functools import cached_property
-from typing import NamedTuple
 
 import numpy as np
 
 from mltree.sampling import diagnostics
-from mltree.sampling.diagnostics import AT_ONCE, FEWEST, FREQUENT, TELLING, Verdict, hpd, psrf
+from mltree.sampling.diagnostics import AT_ONCE, FEWEST, FREQUENT, TELLING, Moments, Verdict
 from mltree.sampling.sampled_trees import (
     Course,
     Heights,
@@ -79,6 +78,16 @@ class RunSamples(Value, eq=False):
     rates: Clades | None = None
     """The same trees with rates as the lengths of their branches, where they have some."""
 
+    def followed_by(self, more: RunSamples) -> RunSamples:
+        """The samples, then more of the same run, without rates."""
+        trees = self.trees
+        if trees is not None and more.trees is not None:
+            trees = Clades.joined(trees.taxa, [trees, more.trees])
+        values = np.concatenate([self.values, more.values])
+        generations = np.concatenate([self.generations, more.generations])
+        rooted = self.is_rooted and more.is_rooted
+        return RunSamples(self.name, self.columns, values, generations, trees, rooted)
+
 
 class Evidence(Value):
     """The marginal likelihood of a model."""
@@ -88,27 +97,6 @@ class Evidence(Value):
     """Natural log."""
     error: float
     """Standard error; NaN where it is unknown."""
-
-
-class Moments(NamedTuple):
-    """A sampled quantity: mean, variance, interval of highest density, median, PSRF."""
-
-    mean: float
-    variance: float
-    low: float
-    high: float
-    median: float
-    psrf: float
-
-    @classmethod
-    def of(cls, runs: Sequence[Float64]) -> Moments:
-        """The moments of all runs' values together; NaN where there are none."""
-        values = np.concatenate(runs) if runs else np.empty(0)
-        if not np.isfinite(values).all() or not values.size:
-            return cls(*[math.nan] * 6)
-        variance = float(values.var(ddof=1)) if values.size > 1 else 0.0
-        median, agreement = float(np.median(values)), psrf(runs)
-        return cls(float(values.mean()), variance, *hpd(values), median, agreement)
 
 
 class Posterior(Value, eq=False):
@@ -316,7 +304,7 @@ class Posterior(Value, eq=False):
 
     @cached_property
     def asdsf(self) -> float:
-        """Average standard deviation of split frequencies among runs; NaN of a single run."""
+        """Average standard deviation of split frequencies among groups; NaN of a single run."""
         return diagnostics.asdsf(self.frequencies)[0]
 
     # Branch lengths and node heights.

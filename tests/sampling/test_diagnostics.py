@@ -199,3 +199,32 @@ def test_runs_of_other_modes_fail_comparisons() -> None:
     sizes = np.array([[400.0, 400.0]])
     bounds = diagnostics.difference_bounds(frequencies, sizes)
     assert (diagnostics.frequency_differences(frequencies) > bounds).all()
+
+
+@pytest.mark.parametrize("runs", [9, 10, 32])
+def test_many_runs_have_the_nested_rhat_of_their_groups(runs: int) -> None:
+    """Margossian et al. 2024, equations 6 to 8, group by group, with halves as groups."""
+    values = chains(0.5, (1, runs, 40), runs)
+    groups = [values[0, runs * g // 4 : runs * (g + 1) // 4] for g in range(4)]
+    supers = [group[:, part] for part in (slice(20), slice(20, 40)) for group in groups]
+    between = np.var([group.mean() for group in supers], ddof=1)
+    within = np.mean([group.mean(axis=1).var(ddof=1) + group.var(axis=1, ddof=1).mean()
+                      for group in supers])  # fmt: skip
+    expected = math.sqrt(between / within + 19 / 20)
+    assert diagnostics.split_rhat(values)[0] == pytest.approx(expected, rel=3e-3)
+
+
+def test_many_short_runs_agree_unless_one_is_stuck() -> None:
+    rng = np.random.default_rng(4)
+    has = (rng.random((40, 32, 100)) < 0.3).astype(np.float64)
+    frequencies, sizes = has.mean(axis=2), np.full((40, 32), 100.0)
+    assert diagnostics.split_rhat(has).max() < diagnostics.MOST_RHAT
+    assert diagnostics.asdsf(frequencies)[0] < np.sqrt(0.3 * 0.7 / 800) * 1.3
+    apart = diagnostics.frequency_differences(frequencies)
+    assert (apart <= diagnostics.difference_bounds(frequencies, sizes)).all()
+    frequencies[:, 7] = 1.0
+    apart = diagnostics.frequency_differences(frequencies)
+    assert (apart > diagnostics.difference_bounds(frequencies, sizes)).any(axis=1).all()
+    has[:, :8] = rng.random((40, 8, 100)) < 0.6
+    assert diagnostics.split_rhat(has).min() > diagnostics.MOST_RHAT
+    assert diagnostics.asdsf(has.mean(axis=2))[0] > diagnostics.MOST_ASDSF

@@ -17,6 +17,7 @@ import pytest
 
 from mltree.sampling import mrbayes_files
 from mltree.sampling.mrbayes_files import (
+    GrowingRuns,
     files_of,
     read_evidence,
     read_runs,
@@ -460,3 +461,29 @@ def test_large_files_are_read_fast(tmp_path: Path) -> None:
     trees, _ = read_trees(str(tmp_path / "x.t"), [])
     assert trees.n_trees == 2000
     assert time.process_time() - began < 2e-6 * 2000 * 197 * 3
+
+
+@pytest.mark.parametrize("prefix", ["mb", "beast"])
+@pytest.mark.parametrize("case", range(3))
+def test_files_that_grow_are_read_as_whole_ones(tmp_path: Path, prefix: str, case: int) -> None:
+    """Samples come a few at a time, as many of the trees as of the table."""
+    rng = np.random.default_rng(case)
+    runs = files_of(str(GOLDEN / ("mb" if prefix == "mb" else "beast.trees")))
+    whole, _ = read_runs(runs)
+    growing, done = GrowingRuns(str(tmp_path / prefix)), 0
+    names = [str(path) for one in runs for path in (one.trees, one.table)]
+    lines = [Path(name).read_text().splitlines(keepends=True) for name in names]
+    samples = whole[0].trees.n_trees
+    tree = re.compile(r"\s*u?tree ", re.IGNORECASE)
+    first = [next(n for n, line in enumerate(each) if tree.match(line) or line[0].isdigit())
+             for each in lines]  # fmt: skip
+    while done < samples:
+        done = min(done + int(rng.integers(1, 25)), samples)
+        for name, each, head in zip(names, lines, first, strict=True):
+            (tmp_path / Path(name).name).write_text("".join(each[: head + done]))
+        read = growing.read()
+    for one, other in zip(read, whole, strict=True):
+        assert texts(one.trees) == texts(other.trees)
+        assert np.array_equal(one.values, other.values)
+        assert np.array_equal(one.generations, other.generations)
+        assert (one.columns, one.is_rooted) == (other.columns, other.is_rooted)
