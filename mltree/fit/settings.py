@@ -110,6 +110,9 @@ through a valley deeper than 100."""
 BROADEST = 8 / 3
 """Breadth of a wide look on the largest trees: 40 targets a prune, and a window of 80 lnL."""
 
+TURN_PATIENCE = 3
+"""Batches of copies without a better tree that end a turn of starts."""
+
 LARGE_PATIENCE = 2
 """Factor on ``patience`` and ``returns`` for large trees on a GPU, where every other copy is
 resolved anew: these come back sooner. Of five seeds stamatak_218 then ended at a median of
@@ -284,6 +287,10 @@ class SearchSettings(Value):
     others follow while it is larger. 0: others follow after the first phase, if at all."""
     starts_at_once: int | None = None
     """Starts that begin side by side; others follow while those before disagree. None: all."""
+    starts_in_turn: int = 0
+    """Starts that are searched to the end, their best tree's copies too, before the next so many
+    are; the ends are fused, and copied once more. 0: all starts have one end. On large trees only:
+    the ends of default searches of stamatak_218 lie up to 10 lnL apart."""
     agreement: int = 2
     """Starts that lead to one tree, the best, after which no others follow."""
     cull_factor: float = 0.75
@@ -335,10 +342,15 @@ class SearchSettings(Value):
         rejection = max(rounds.rejection, of_large_trees, window * rounds.rejection / rounds.window)
         free_starts = self.tips_of_starts // taxa if self.parsimony_starts else 0
         free_length = perturbation.free_substitutions / sites
+        in_turn = self.starts_in_turn if taxa > LARGE_TREE else 0
+        if in_turn:
+            returns = TURN_PATIENCE * perturbation.copies
+            perturbation = replace(perturbation, patience=TURN_PATIENCE, returns=returns)
         return replace(
             self,
             hard_spread=HARD_SPREAD_OF_FEW if sites <= FEW_SITES else HARD_SPREAD,
             hard_starts=self.hard_starts if taxa <= MOST_HARD_TAXA else (0, 0),
+            starts_in_turn=in_turn,
             parsimony_starts=max(self.parsimony_starts, free_starts),
             phases=self._phases_for(taxa),
             rounds=replace(rounds, window=window, rejection=rejection),
@@ -373,11 +385,12 @@ class SearchSettings(Value):
         """
         fitting, perturbation = self, self.perturbation
         if taxa > LARGE_TREE:
+            factor = 1 if self.starts_in_turn else LARGE_PATIENCE
             patient = replace(
                 perturbation,
                 resolves=True,
-                patience=LARGE_PATIENCE * perturbation.patience,
-                returns=LARGE_PATIENCE * perturbation.returns,
+                patience=factor * perturbation.patience,
+                returns=factor * perturbation.returns,
             )
             fitting = replace(self, perturbation=patient)
         if usual_starts and 0 < self.parsimony_starts < self.starts_in_company:
@@ -429,6 +442,7 @@ PRESETS: dict[str, SearchSettings] = {
         random_starts=2,
         agreement=12,
         max_survivors=6,
+        starts_in_turn=4,
         perturbation=PerturbationSettings(copies=16, patience=5, returns=80),
     ),
 }

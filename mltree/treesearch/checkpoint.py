@@ -219,7 +219,7 @@ class Saving:
         return not self._is_failing
 
 
-VERSION = 10
+VERSION = 11
 """Raised whenever the file or the state changes its shape or its meaning."""
 
 _FIRST_LINE = re.compile(rb"mltree checkpoint (\d{1,9})\n")

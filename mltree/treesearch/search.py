@@ -65,20 +65,28 @@ def tree_search(search: SearchContext) -> Steps[None]:
         yield from step("score", score(search))
         yield from step("finish", finish(search))
         return
-    yield from climb(search)
-    while search.asks_ends and (yield from step("next starts", next_starts(search))):
-        yield from climb(search)
-    if settings.phases:
-        yield from step("end starts", end_starts(search))
-    if settings.perturbs:
-        yield from fit_model(search, "before perturbation")
-        yield from perturb(search, refits=not search.has_site_rates)
-        yield from last_look(search)
+    yield from search_to_an_end(search)
+    while settings.starts_in_turn and (yield from step("next turn", next_turn(search))):
+        yield from search_to_an_end(search)
     if search.has_site_rates:  # near a maximum is enough: other models begin at its tree
         if not (settings.phases or settings.perturbs):
             yield from fit_model(search, "at the end")
         return
     while (yield from step("finish", finish(search, looks_again=settings.perturbs))):
+        yield from last_look(search)
+
+
+def search_to_an_end(search: SearchContext) -> Steps[None]:
+    """Search from the starts at hand to one end; starts that have one already are passed by."""
+    if search.state.ended is None:
+        yield from climb(search)
+        while search.asks_ends and (yield from search.step("next starts", next_starts(search))):
+            yield from climb(search)
+        if search.settings.phases:
+            yield from search.step("end starts", end_starts(search))
+    if search.settings.perturbs:
+        yield from fit_model(search, "before perturbation")
+        yield from perturb(search, refits=not search.has_site_rates)
         yield from last_look(search)
 
 
@@ -218,7 +226,7 @@ def cull(search: SearchContext) -> Steps[None]:
     kept = survivors(state.candidates, search.settings)
     if len(state.candidates) > 1:
         search.emit(TreesCulled(len(kept), len(state.candidates) - len(kept)))
-    if state.waiting and not search.asks_ends:
+    if state.waiting and not (search.asks_ends or search.settings.starts_in_turn):
         number, agreed = len(state.waiting), kept[0].starts
         search.emit(Notice(f"{agreed} starting trees led to the same tree; {number} skipped"))
         state.waiting = []
@@ -297,6 +305,32 @@ def end_starts(search: SearchContext) -> Steps[None]:
     state.ended = StartsEnded(state.starts, ended, reached)
     search.emit(state.ended)
     state.candidates = [(yield from search.fused(state.candidates))]
+
+
+def next_turn(search: SearchContext) -> Steps[bool]:
+    """Keep the best tree and take up the starts whose turn it is; behind the last, fuse the ends.
+
+    No others follow where two turns end alike. False, and nothing changes, where the ends have been
+    fused, or there is one alone.
+    """
+    state, settings = search.state, search.settings
+    (best,) = state.candidates
+    ends, count = [best, *state.ended_starts], settings.starts_in_turn
+    shape, *others = search.shapes(ends)
+    if shape not in others and state.waiting:
+        state.ended_starts = ends
+        state.candidates, state.waiting = state.waiting[:count], state.waiting[count:]
+        state.starts, state.ended = len(state.candidates), None
+        turn = len(ends)
+        search.emit(Notice(f"turn {turn} of the starts ended at {best.lnl:.3f}"))
+    else:
+        state.waiting, state.ended_starts = [], []
+        if not set(others) - {shape}:
+            return False
+        state.candidates = [(yield from search.fused(ends))]
+    state.failures, state.returned, state.phase_rounds = 0, 0, 0
+    state.fraction = settings.perturbation.fraction
+    return True
 
 
 def copy_best(search: SearchContext) -> Steps[None]:
@@ -455,7 +489,8 @@ def beginning(
         CandidateTree(start.tree.copy(), -np.inf, start.origin, landscape=n)
         for start, n in zip(starts, number, strict=True)
     ]
-    first = min(settings.starts_at_once or len(candidates), len(candidates))
+    at_once = settings.starts_in_turn or settings.starts_at_once
+    first = min(at_once or len(candidates), len(candidates))
     return SearchState(
         candidates=candidates[:first],
         waiting=candidates[first:],

@@ -244,7 +244,7 @@ class SearchContext:
         """Let the next starts in unless those before agree; True if any came."""
         state, settings = self.state, self.settings
         epsilon = settings.rounds.smooth_epsilon
-        if not state.waiting or self.asks_ends:
+        if not state.waiting or self.asks_ends or settings.starts_in_turn:
             return False
         if self.reached(state.candidates, epsilon) >= settings.agreement:
             return False

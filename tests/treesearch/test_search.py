@@ -262,6 +262,37 @@ def test_goes_on_with_the_same_bits_from_every_step(
         assert (resumed.tree.lengths == found.tree.lengths).all()
 
 
+def test_starts_in_turn_go_on_with_the_same_bits_from_every_step(
+    small: Simulated, tmp_path: Path
+) -> None:
+    """The last time that each step comes in each turn; two turns that end alike are enough."""
+    events: list[Event] = []
+    turns = replace(SETTINGS, starts_in_turn=1)
+
+    class Watching(Checkpoint):
+        def step(self, state: SearchState, *args: object, **more: object) -> None:
+            name = f"{len(state.waiting)} {state.step}"
+            Checkpoint(tmp_path / name, "data", ALWAYS).save(state)
+            super().step(state, *args, **more)  # type: ignore[arg-type]
+
+    never = CheckpointSettings(first=np.inf)
+    whole = run(
+        small, turns, 4, emit=events.append, checkpoint=Watching(tmp_path / "own", "data", never)
+    )
+    told = [one for one in events if isinstance(one, Notice) and one.text.startswith("turn")]
+    ended = [one for one in events if isinstance(one, StartsEnded)]
+    assert len(ended) == len(told) + 1
+    assert 2 <= len(ended) <= 4
+    assert robinson_foulds(whole.tree, small.tree) == 0
+    names = {path.name for path in tmp_path.iterdir()} - {"own"}
+    assert {"3 phase 2", "3 accept", "2 phase 1", "2 next turn"} < names
+    for name in names:
+        resumed = run(small, turns, 4, checkpoint=Checkpoint(tmp_path / name, "data", never))
+        assert resumed.lnl == whole.lnl
+        assert (resumed.tree.twin == whole.tree.twin).all()
+        assert (resumed.tree.lengths == whole.tree.lengths).all()
+
+
 def test_a_constraint_holds_to_the_end(small: Simulated) -> None:
     """A split that the data speak against, satisfied by the start."""
     (start,) = starts(small, 1)
