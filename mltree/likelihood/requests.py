@@ -20,6 +20,7 @@ from mltree.likelihood.likelihood import TreeLikelihood
 from mltree.models.rate_profiles import Curves
 from mltree.program.cases import Case
 from mltree.system.arrays import Float64
+from mltree.system.process import in_turns
 from mltree.system.values import Value
 from mltree.tree.topology import Forest, Tree
 
@@ -193,19 +194,65 @@ class Stepwise(Request):
         return perform(likelihood, self.steps())
 
 
+class SideBySide(Request, eq=False):
+    """Go through the steps of several lanes, each with its trees; a list of results for each.
+
+    ``trees`` and ``cases`` are the first of each lane.
+    """
+
+    lanes: Sequence[Steps[Any]]
+
+    @property
+    def kind(self) -> Hashable:
+        """Requests of this kind are not joined."""
+        return type(self), id(self)
+
+    def answer(self, likelihood: TreeLikelihood) -> list[Any]:
+        """Return the results of the lanes, which take turns on the host and on the device."""
+        lanes = [(likelihood.lane(n), steps) for n, steps in enumerate(self.lanes)]
+        return in_turns(lambda lane: perform(*lane), lanes)
+
+
+def in_lanes(
+    trees: Sequence[Tree],
+    cases: Sequence[Case],
+    lanes: int,
+    steps: Callable[[list[int]], Steps[Sequence[T]]],
+) -> Steps[list[T]]:
+    """Go through ``steps`` of some trees, by their numbers, lane by lane; a result for each tree.
+
+    Trees are dealt out. Steps do not depend on what those of other lanes do.
+    """
+    numbers = [list(range(len(trees)))[n::lanes] for n in range(min(lanes, len(trees)))]
+    if len(numbers) < 2:
+        return list((yield from steps([*range(len(trees))])))
+    count = len(numbers)
+    answer = yield SideBySide(trees[:count], cases[:count], [steps(some) for some in numbers])
+    results: list[Any] = [None] * len(trees)
+    for n, some in enumerate(answer):
+        results[n::lanes] = some
+    return results
+
+
 def smoothed(
     trees: Sequence[Tree],
     cases: Sequence[Case],
     epsilon: float,
     floors: Sequence[float] | None = None,
+    lanes: int = 1,
 ) -> Steps[list[float]]:
     """Optimise the branch lengths of trees in place; return their lnLs.
 
     A tree may stay short of its maximum where that hardly reaches its floor.
     """
-    floors = [-np.inf] * len(trees) if floors is None else floors
-    answer = yield SmoothTrees(trees, cases, epsilon, floors)
-    return [float(lnl) for lnl in answer]
+    low = [-np.inf] * len(trees) if floors is None else floors
+
+    def smooth(some: list[int]) -> Steps[list[float]]:
+        chosen = [trees[n] for n in some], [cases[n] for n in some]
+        answer = yield SmoothTrees(*chosen, epsilon, [low[n] for n in some])
+        return [float(lnl) for lnl in answer]
+
+    return (yield from in_lanes(trees, cases, lanes, smooth))
 
 
 def part_log_likelihoods(trees: Sequence[Tree], cases: Sequence[Case]) -> Steps[Float64]:

@@ -154,6 +154,18 @@ class ReplicateEngine(Engine, Protocol):
         """
 
 
+LANES = 2
+"""Lanes that are used at a time: one has the device while the other has the host."""
+
+
+@runtime_checkable
+class LaneEngine(Engine, Protocol):
+    """An engine that keeps CLAs and models for several who take turns, on the same patterns."""
+
+    def lane(self, number: int) -> Engine:
+        """Return the engine as it is to one of them, from 1 on; the engine itself is lane 0."""
+
+
 class ChainRoom(NamedTuple):
     """How an engine sweeps chains (:func:`mltree.program.builders.sweeps`)."""
 

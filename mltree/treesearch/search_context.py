@@ -112,6 +112,8 @@ class SearchContext:
     """First part of the search's data among the parts of the engine."""
     checkpoint: Checkpoint | None = None
     """Checkpoint that keeps the state between steps."""
+    lanes: int = 1
+    """Lanes that work on several trees side by side."""
 
     def __post_init__(self) -> None:
         self._resumes_at = self.state.step
@@ -189,7 +191,7 @@ class SearchContext:
     def smooth(self, candidates: Sequence[CandidateTree], epsilon: float) -> Steps[None]:
         """Optimise the branch lengths of candidates until a pass gains less than epsilon (lnL)."""
         trees = [candidate.tree for candidate in candidates]
-        lnls = yield from smoothed(trees, self.cases(candidates), epsilon)
+        lnls = yield from smoothed(trees, self.cases(candidates), epsilon, lanes=self.lanes)
         for candidate, lnl in zip(candidates, lnls, strict=True):
             candidate.lnl = lnl
 
@@ -204,7 +206,14 @@ class SearchContext:
         rounds, free_length = self.settings.rounds, self.settings.perturbation.free_length
         caches = [state.landscapes[candidate.landscape].cache for candidate in active]
         outcomes = yield from spr_round(
-            active, self.cases(active), phase, rounds, self.constraint, caches, free_length
+            active,
+            self.cases(active),
+            phase,
+            rounds,
+            self.constraint,
+            caches,
+            free_length,
+            self.lanes,
         )
         for (_, topology), cache, outcome in zip(topologies, caches, outcomes, strict=True):
             if outcome.moves == 0:
@@ -320,7 +329,8 @@ class SearchContext:
             floors = [goal] * len(trees)
             if not trees:
                 break
-            lnls = yield from smoothed(trees, case * len(trees), rounds.smooth_epsilon, floors)
+            under, epsilon = case * len(trees), rounds.smooth_epsilon
+            lnls = yield from smoothed(trees, under, epsilon, floors, self.lanes)
             gaining = [n for n, lnl in enumerate(lnls) if lnl >= goal]
             if not gaining:
                 break

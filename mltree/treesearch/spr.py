@@ -18,7 +18,7 @@ from numpy.typing import NDArray
 
 from mltree.fit.settings import PhaseSettings, RoundSettings
 from mltree.likelihood.likelihood import TreeLikelihood, dealt, in_batches
-from mltree.likelihood.requests import Answers, Request, Steps, shape_keys, smoothed
+from mltree.likelihood.requests import Answers, Request, Steps, in_lanes, shape_keys, smoothed
 from mltree.program.cases import Case
 from mltree.program.planner import ScanTasks
 from mltree.system.arrays import Bool, Float64, Int32
@@ -49,42 +49,33 @@ def spr_round(
     constraint: Constraint | None = None,
     caches: Sequence[MoveCache] | None = None,
     free_length: float = 0.0,
+    lanes: int = 1,
 ) -> Steps[list[RoundOutcome]]:
     """Do an SPR round on all candidates; their trees and lnLs change in place.
 
     A candidate stays active while its rounds gain enough.  ``caches``: a cache for each candidate,
-    or one that several share; read, and added to.
+    or one that several share; read, and added to at the end.
     ``free_length``: trees that differ in branches up to here alone are one.
+    ``lanes``: that work on the candidates side by side.
     """
     caches = [MoveCache()] * len(candidates) if caches is None else caches
     before, trees = [one.lnl for one in candidates], [one.tree for one in candidates]
     rules = MoveRules(phase, settings, constraint)
-    answer = yield ScoreMoves(trees, cases, before, caches, rules)
-    scored: list[ScoredMoves] = list(answer)
-    better = [
-        best_moves(around.moves, lnl, settings.min_gain)
-        for around, lnl in zip(scored, before, strict=True)
-    ]
-    epsilon, least_gain = settings.smooth_epsilon, phase.min_round_gain
-    if phase.fully_smoothed:
-        epsilon, least_gain = settings.full_epsilon, settings.min_gain
-        stalled = [n for n, moves in enumerate(better) if moves.prune.size == 0]
-        redeemed = yield from fully_smoothed_moves(
-            [candidates[n] for n in stalled],
-            [cases[n] for n in stalled],
-            [scored[n].moves for n in stalled],
-            phase.fully_smoothed,
-            settings,
-            free_length,
-        )
-        for n, moves in zip(stalled, redeemed, strict=True):
-            better[n] = moves
-    counts = yield from _apply_guarded(candidates, cases, better, epsilon, constraint)
+
+    def rearrange(some: list[int]) -> Steps[list[tuple[ScoredMoves, int]]]:
+        chosen, under = [candidates[n] for n in some], [cases[n] for n in some]
+        known = [caches[n] for n in some]
+        own = lanes if len(some) == len(trees) else 1
+        return (yield from _rearranged(chosen, under, known, rules, free_length, own))
+
+    done = yield from in_lanes(trees, cases, lanes, rearrange)
+    scored, counts = [around for around, _ in done], [count for _, count in done]
     for cache in {id(cache): cache for cache in caches}.values():
         known = [n for n, one in enumerate(caches) if one is cache]
         updates = [scored[n].update for n in known]
         counting = [phase.skips_stalled or counts[n] == 0 for n in known]
         cache.add(updates, stalled=list(compress(updates, counting)))
+    least_gain = settings.min_gain if phase.fully_smoothed else phase.min_round_gain
     for candidate, lnl, count in zip(candidates, before, counts, strict=True):
         candidate.rounds += 1
         gains = count > 0 and candidate.lnl - lnl >= least_gain
@@ -93,6 +84,42 @@ def spr_round(
         RoundOutcome(count, around.insertions, int(around.moves.prune.size))
         for count, around in zip(counts, scored, strict=True)
     ]
+
+
+def _rearranged(
+    candidates: Sequence[CandidateTree],
+    cases: Sequence[Case],
+    caches: Sequence[MoveCache],
+    rules: MoveRules,
+    free_length: float,
+    lanes: int,
+) -> Steps[list[tuple[ScoredMoves, int]]]:
+    """Score the moves around candidates, make those that gain; the moves, and how many are kept."""
+    phase, settings, constraint = rules
+    before, trees = [one.lnl for one in candidates], [one.tree for one in candidates]
+    answer = yield ScoreMoves(trees, cases, before, caches, rules)
+    scored: list[ScoredMoves] = list(answer)
+    better = [
+        best_moves(around.moves, lnl, settings.min_gain)
+        for around, lnl in zip(scored, before, strict=True)
+    ]
+    epsilon = settings.smooth_epsilon
+    if phase.fully_smoothed:
+        epsilon = settings.full_epsilon
+        stalled = [n for n, moves in enumerate(better) if moves.prune.size == 0]
+        redeemed = yield from fully_smoothed_moves(
+            [candidates[n] for n in stalled],
+            [cases[n] for n in stalled],
+            [scored[n].moves for n in stalled],
+            phase.fully_smoothed,
+            settings,
+            free_length,
+            lanes,
+        )
+        for n, moves in zip(stalled, redeemed, strict=True):
+            better[n] = moves
+    counts = yield from _apply_guarded(candidates, cases, better, epsilon, constraint)
+    return list(zip(scored, counts, strict=True))
 
 
 def _apply_guarded(
@@ -190,6 +217,7 @@ def fully_smoothed_moves(
     limit: int,
     settings: RoundSettings,
     free_length: float = 0.0,
+    lanes: int = 1,
 ) -> Steps[list[RescoredMoves]]:
     """Return each candidate's near miss that gains most once all its branches are smoothed.
 
@@ -209,7 +237,7 @@ def fully_smoothed_moves(
     counts = [moves.prune.size for moves in chosen]
     goals = np.array([candidate.lnl + settings.min_gain for candidate in candidates])
     floors = np.repeat(goals, counts).tolist()
-    lnls = yield from smoothed(trees, under, settings.full_epsilon, floors)
+    lnls = yield from smoothed(trees, under, settings.full_epsilon, floors, lanes)
     return [
         best_moves(moves._replace(lnl=lnl), candidate.lnl, settings.min_gain).at(slice(1))
         for candidate, moves, lnl in zip(
