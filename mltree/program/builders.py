@@ -332,7 +332,7 @@ def derivatives(
     ends = derive[forest.first_edge]
     ends["cell"] = of_tree
     pieces = [
-        planner.newviews(forest, forest.inner, cases),
+        planner.newviews(forest, forest.inner, cases, by_tree=grouped),
         _at_edges(Evaluate, ends),
         _at_edges(Derive, derive),
     ]

@@ -13,6 +13,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from functools import cached_property, lru_cache
+from itertools import pairwise
 from typing import TypeAlias, TypeVar
 
 import numpy as np
@@ -369,9 +370,9 @@ class Forest:
         one, other = self.behind
         waves = []
         wave = self.twin[self.first_half if roots is None else roots]
-        while (wave := wave[self.is_inner[wave]]).size:
+        while (wave := wave[self.is_inner.take(wave)]).size:
             waves.append(wave)
-            wave = np.concatenate([one[wave], other[wave]])
+            wave = np.concatenate([one.take(wave), other.take(wave)])
         return waves
 
     def facing(self, trees: Int32) -> tuple[Int32, Bool]:
@@ -396,22 +397,31 @@ class Forest:
 
         All half-edges of one level can be computed together once the lower levels are.
         """
+        waves, (one, other) = self.waves(), self.siblings
+        facing = np.concatenate(waves)
+        count = facing.size
+        ends = np.cumsum([wave.size for wave in waves]).tolist()
+        spans = [slice(*span) for span in pairwise([0, *ends])]
+        left, right = one.take(facing), other.take(facing)
+        # Nodes by their place among the waves, and a place behind the last one for every tip.
+        place = np.full(self.twin.size, count, np.int32)
+        place[facing] = np.arange(count, dtype=np.int32)
+        first, second = place.take(self.twin.take(left)), place.take(self.twin.take(right))
+        seen = np.zeros(count + 1, np.int32)  # from nearer tip 0
+        for span in reversed(spans):
+            np.maximum(seen.take(first[span]), seen.take(second[span]), out=seen[span])
+            seen[span] += 1
+        above, beside = np.zeros((2, count + 1), np.int32)
+        above[first] = above[second] = np.arange(count, dtype=np.int32)
+        beside[first], beside[second] = seen.take(second), seen.take(first)
+        back = np.zeros(count + 1, np.int32)  # of what lies on the side of tip 0
+        for span in spans[1:]:
+            np.maximum(beside[span], back.take(above[span]), out=back[span])
+            back[span] += 1
         level = np.zeros(self.twin.size, dtype=np.int32)
-        met = np.zeros(self.twin.size, dtype=np.bool_)
-        ready = self.tips
-        wave = 0
-        while ready.size:
-            level[ready] = wave
-            wave += 1
-            facing = self.twin[ready]
-            facing = facing[self.is_inner[facing]]
-            last = []
-            # A half-edge is ready when it is met from its second side.
-            for beside in self.siblings:
-                side = beside[facing]
-                last.append(side[met[side]])
-                met[side] = True
-            ready = np.concatenate(last)
+        level[facing], rest = seen[:count], back[:count]
+        level[left] = 1 + np.maximum(seen.take(second), rest)
+        level[right] = 1 + np.maximum(seen.take(first), rest)
         return level
 
     def topology_keys(self) -> list[int]:
