@@ -367,7 +367,7 @@ class Forest:
 
         ``roots``: a tip's half-edge of every tree that they face instead, int32[n].
         """
-        one, other = self.behind
+        one, other = (self.twin.take(side) for side in self.siblings)  # twin may have changed
         waves = []
         wave = self.twin[self.first_half if roots is None else roots]
         while (wave := wave[self.is_inner.take(wave)]).size:
