@@ -243,6 +243,7 @@ class Session:
 
     def _run(self, program: Program, lengths: Float64, control: Float64) -> Result:
         plan = self.start(program, lengths, control)
+        self.ask(plan)
         back = self.receive(plan).astype(np.float64, copy=False)
         end = HEADER_WORDS + control.size
         head = end + len(lengths)
@@ -275,6 +276,7 @@ class Session:
         start, size = plan.state["HEADER"].start, self._acc.itemsize
         with self._naming:
             self.memory.ask("state", (plan.state.words - start) * size, start * size)
+        self._count(plan.program)
 
     def receive(self, plan: Plan) -> npt.NDArray[Any]:
         """Wait for what was sent; acc[words] of its state from the header on."""
@@ -293,6 +295,7 @@ class Session:
             plan = self._plan(part, lengths, groups, worker_of(program))
             self.memory.write("state", state)
             self._launch(plan)
+            self._count(part)
             self.memory.read("state", state)
             self.times.settle()
         self._check(part, state[plan.state["HEADER"].start :])
@@ -485,7 +488,10 @@ class Session:
             self.enqueue(plan, plan.launches[0])
         else:
             plan.program.drive(_ByStage(self, plan))
-        self.times.sent(plan.program, self._blocks.patterns_of(plan.program.cases))
+
+    def _count(self, program: Program) -> None:
+        """Count the work of a program that the device has begun."""
+        self.times.sent(program, self._blocks.patterns_of(program.cases))
 
     def enqueue(self, plan: Plan, launch: Launch) -> None:
         """Enqueue one of the plan's launches."""

@@ -533,23 +533,20 @@ class TreeLikelihood:
     def _smooth(
         self, trees: Sequence[Tree], cases: Sequence[Case], epsilon: float, most: int, low: Float64
     ) -> Float64:
-        table = self._load(trees, cases)
-        program = self._programs.of(builders.smoothing, trees, table, most)
+        table, forest = self._load(trees, cases), Forest(trees)
+        program = self._programs.of(builders.smoothing, forest, table, most)
         parts = math.prod(lead := trees[0].lengths.shape[:-1])
         least = low if parts == 1 else -np.inf  # parts are optimised one by one
         control = planner.control_records(parts * len(trees), epsilon / parts, most, least)
-        clipped = self.clip(lengths_of(trees))
+        clipped = self.clip(forest.lengths.ravel())
         if any(tree.n_artificial for tree in trees):
             clipped = lengths_of([tree.with_lengths(self.clip(tree.lengths)) for tree in trees])
         result = self.run(program, clipped, control)
-        ends = np.cumsum([tree.n_edges for tree in trees])[:-1]
-        lengths = np.split(result.lengths.reshape(*lead, -1), ends, axis=-1)
-        for tree, row in zip(trees, lengths, strict=True):
+        forest = forest.with_lengths(result.lengths.reshape(*lead, -1))
+        for tree, row in zip(trees, forest.lengths_by_tree, strict=True):
             tree.lengths[:] = row
-        if result.control[:, Control.ACCEPTED].all():
-            self._resident = Forest(trees), table
-        else:
-            self._resident = None
+        is_accepted = result.control[:, Control.ACCEPTED].all()
+        self._resident = (forest, table) if is_accepted else None
         return np.asarray(result.control[:, Control.BEST].reshape(-1, len(trees)).sum(axis=0))
 
     def _beside(

@@ -11,6 +11,7 @@ Letters: T tips, N = 2T-2 nodes, E = 2T-3 edges.
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
+from copy import copy
 from dataclasses import dataclass
 from functools import cached_property, lru_cache
 from itertools import pairwise
@@ -295,6 +296,17 @@ class Forest:
     def of(cls, trees: Trees) -> Forest:
         """The forest of the trees; a forest is returned unchanged."""
         return trees if isinstance(trees, Forest) else cls(trees)
+
+    def with_lengths(self, lengths: Float64) -> Forest:
+        """Return the same trees with other lengths."""
+        forest = copy(self)
+        forest.lengths = lengths
+        return forest
+
+    @property
+    def lengths_by_tree(self) -> list[Float64]:
+        """Return views of the lengths of every tree."""
+        return np.split(self.lengths, self.first_edge[1:], axis=-1)
 
     def __len__(self) -> int:
         """Number of trees."""
