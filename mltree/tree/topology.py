@@ -551,6 +551,11 @@ def random_topology(n_tips: int, rng: np.random.Generator, length: float = DEFAU
     Tip k goes onto one of the 2k-3 edges present, each with the same probability: every topology
     arises in exactly one way.
     """
+    return tree_from_edges(_random_ends(n_tips, rng), length, n_tips)
+
+
+def _random_ends(n_tips: int, rng: np.random.Generator) -> Int32:
+    """int32[E, 2]: the nodes that each edge of :func:`random_topology` joins."""
     near = [0, 1, 2]
     far = [n_tips] * 3
     draws = rng.random(max(n_tips, 3))
@@ -560,7 +565,7 @@ def random_topology(n_tips: int, rng: np.random.Generator, length: float = DEFAU
         near += [node, tip]
         far += [far[target], node]
         far[target] = node
-    return tree_from_edges(np.column_stack((near, far)), length, n_tips)
+    return np.column_stack((near, far)).astype(np.int32)
 
 
 def uniform_tree(n_tips: int, mean_length: float, rng: np.random.Generator) -> Tree:
@@ -648,8 +653,7 @@ def resolved_at_random(tree: Tree, edges: Int32, rng: np.random.Generator) -> Tr
         touching = star[ends] == centre
         inside = np.flatnonzero(touching[:, 0] & is_inside)
         rows, sides = np.nonzero(touching & ~is_inside[:, None])
-        resolution = random_topology(rows.size, rng)
-        joined = resolution.edge_halves // 3
+        joined = np.sort(_random_ends(rows.size, rng), axis=1)
         is_arm = joined[:, 0] < rows.size
         arm, node = joined[is_arm].T
         ends[rows[arm], sides[arm]] = nodes[node - rows.size]
