@@ -29,7 +29,7 @@ from mltree.program.contract import (
     StateLayout,
     Sync,
 )
-from mltree.program.engine import LANES, ChainRoom, Result, Room, Weights
+from mltree.program.engine import TRACKS, ChainRoom, Result, Room, Weights
 from mltree.program.ops.operation import Stage
 from mltree.program.ops.state import model_rows, series_rows
 from mltree.program.program import Program
@@ -51,7 +51,7 @@ RETREAT = 0.75
 """Share that is tried next of the CLA slots that a device had no room for."""
 
 _GROWING = ("cla", "scaler", "pmatrix", "tip_pmatrix", "partial", "stack")
-_OF_LANE = ("cla", "scaler", "site_lnl")
+_OF_TRACK = ("cla", "scaler", "site_lnl")
 _OF_SLICE = (*OF_BLOCKS, "tips", "weights", "site_lnl", "site_system")
 
 
@@ -122,11 +122,11 @@ class Session:
         self._program: Program | None = None
         self._first_chunk = 0
         self._others: dict[Patterns, dict[str, cl.Buffer]] = {}
-        self._lane = 0
-        self._lanes: dict[int, dict[str, cl.Buffer]] = {}
-        """What the lanes hold that have no turn."""
+        self._track = 0
+        self._tracks: dict[int, dict[str, cl.Buffer]] = {}
+        """What the tracks hold that have no turn."""
         self._models: dict[int, tuple[ModelArrays, ...]] = {}
-        """The models of every lane."""
+        """The models of every track."""
         self._loaded: tuple[ModelArrays, ...] | None = None
         self._upload_patterns(patterns)
         for name in BUFFERS:
@@ -144,25 +144,25 @@ class Session:
         units = 1 if is_cpu else self.device.max_compute_units
         return chain_room(self.layout, units, self._blocks.count)
 
-    def load_models(self, models: Sequence[ModelArrays], lane: int = 0) -> None:
+    def load_models(self, models: Sequence[ModelArrays], track: int = 0) -> None:
         """Take models, a row each."""
-        self._models[lane] = tuple(models)
+        self._models[track] = tuple(models)
         with on_device():
-            self._enter(lane)
+            self._enter(track)
 
-    def lane(self, number: int) -> SessionLane:
-        """See :meth:`mltree.program.engine.LaneEngine.lane`."""
-        return SessionLane(self, number)
+    def track(self, number: int) -> SessionTrack:
+        """See :meth:`mltree.program.engine.TrackEngine.track`."""
+        return SessionTrack(self, number)
 
-    def _enter(self, lane: int) -> None:
-        """Turn to the CLAs and models of a lane."""
-        if lane != self._lane:
-            self._lanes[self._lane] = self.memory.take(_OF_LANE)
-            self.memory.give(self._lanes.pop(lane, {}))
-            for name in _OF_LANE:
+    def _enter(self, track: int) -> None:
+        """Turn to the CLAs and models of a track."""
+        if track != self._track:
+            self._tracks[self._track] = self.memory.take(_OF_TRACK)
+            self.memory.give(self._tracks.pop(track, {}))
+            for name in _OF_TRACK:
                 self.memory.reserve(name, LEAST)
-            self._lane = lane
-        models = self._models.get(lane)
+            self._track = track
+        models = self._models.get(track)
         if models is not None and models is not self._loaded:
             self._upload_models(models)
             self._loaded = models
@@ -222,19 +222,19 @@ class Session:
 
     def site_log_likelihoods(self, rows: int = 1) -> Float64:
         """f64[rows, L] of the last EVALUATE_SITES."""
-        return self.sites_of_lane(0, rows)
+        return self.sites_of_track(0, rows)
 
-    def sites_of_lane(self, lane: int, rows: int) -> Float64:
-        """f64[rows, L] of the last EVALUATE_SITES of a lane."""
+    def sites_of_track(self, track: int, rows: int) -> Float64:
+        """f64[rows, L] of the last EVALUATE_SITES of a track."""
         with on_device():
-            self._enter(lane)
+            self._enter(track)
             lnl = self.memory.fetch("site_lnl", (rows, self._blocks.width), self._acc)
         return self._blocks.unpadded(lnl).astype(np.float64, copy=False)
 
-    def run(self, program: Program, lengths: Float64, control: Float64, lane: int = 0) -> Result:
+    def run(self, program: Program, lengths: Float64, control: Float64, track: int = 0) -> Result:
         """Run a program; see :class:`mltree.program.engine.Engine`."""
         with on_device():
-            self._enter(lane)
+            self._enter(track)
             try:
                 return self._run(program, lengths, control)
             except DeviceMemoryError as error:
@@ -318,11 +318,11 @@ class Session:
     def close(self) -> None:
         """Free the CLAs, what slices but the present one left, and what programs made room for."""
         self._others.clear()
-        self._lanes.clear()
+        self._tracks.clear()
         self._free()
 
     def _free(self) -> None:
-        """Free the CLAs of the present lane, and what programs made room for."""
+        """Free the CLAs of the present track, and what programs made room for."""
         self._let_go()
         self.memory.take(_GROWING)
         for name in _GROWING:
@@ -466,7 +466,7 @@ class Session:
         slot, counts = layout.cla_bytes(width), width * layout.categories * 2
         slots = program.slots
         if self.memory.size("cla") < slots * (slot - counts):
-            expected = self.expected_slots // LANES if self._lane else self.expected_slots
+            expected = self.expected_slots // TRACKS if self._track else self.expected_slots
             slots = slots if self.room.starts else max(slots, expected)
             keep = not self._others and slots_used(program.stages)[0].size > 0
             self._let_go()
@@ -511,10 +511,10 @@ class Session:
         raise_fault(self.device, program, fault, stage)
 
 
-class SessionLane:
+class SessionTrack:
     """Implements :class:`mltree.program.engine.Engine` on a session, with CLAs of its own there.
 
-    Lanes take turns (:func:`mltree.system.process.in_turns`).
+    Tracks take turns (:func:`mltree.system.process.in_turns`).
     """
 
     def __init__(self, session: Session, number: int) -> None:
@@ -525,20 +525,20 @@ class SessionLane:
 
     @property
     def room(self) -> Room:
-        """The session's, which lanes share."""
+        """The session's, which tracks share."""
         return self._session.room
 
     def load_models(self, models: Sequence[ModelArrays]) -> None:
-        """Take models for this lane, a row each."""
+        """Take models for this track, a row each."""
         self._session.load_models(models, self._number)
 
     def run(self, program: Program, lengths: Float64, control: Float64) -> Result:
-        """Run a program on the CLAs of this lane."""
+        """Run a program on the CLAs of this track."""
         return self._session.run(program, lengths, control, self._number)
 
     def site_log_likelihoods(self, rows: int = 1) -> Float64:
-        """f64[rows, L] of the last EVALUATE_SITES of this lane."""
-        return self._session.sites_of_lane(self._number, rows)
+        """f64[rows, L] of the last EVALUATE_SITES of this track."""
+        return self._session.sites_of_track(self._number, rows)
 
 
 class _ByStage(NamedTuple):

@@ -33,7 +33,7 @@ from mltree.program import builders, planner
 from mltree.program.builders import KeptPrograms
 from mltree.program.cases import Case, Cases, distinct
 from mltree.program.contract import Control
-from mltree.program.engine import LANES, NO_CONTROL, Engine, LaneEngine, Result, Room, Weights
+from mltree.program.engine import NO_CONTROL, TRACKS, Engine, Result, Room, TrackEngine, Weights
 from mltree.program.ops.edges import Evaluate, EvaluateSites
 from mltree.program.ops.operation import Run
 from mltree.program.planner import ScanTasks, split
@@ -214,7 +214,7 @@ class TreeLikelihood:
         self._programs = KeptPrograms()
         self._resident: tuple[Forest, Cases] | None = None
         """Trees and cases whose directional CLAs the engine holds."""
-        self._lanes: dict[int, TreeLikelihood] = {}
+        self._tracks: dict[int, TreeLikelihood] = {}
 
     def log_likelihoods(self, trees: Sequence[Tree], cases: Sequence[Case]) -> Float64:
         """f64[n]: lnL of every tree."""
@@ -232,28 +232,28 @@ class TreeLikelihood:
     def close(self) -> None:
         """Free the engine's memory; the next call takes it again."""
         self.engine.close()
-        self._models, self._resident, self._lanes = [], None, {}
+        self._models, self._resident, self._tracks = [], None, {}
 
-    def lanes_of(self, slots: int) -> int:
-        """Return how many lanes work on trees of so many slots: one unless a device is apart.
+    def tracks_of(self, slots: int) -> int:
+        """Return how many tracks work on trees of so many slots: one unless a device is apart.
 
-        Lanes hold trees of their own, and compute while the device works for others. They are for
+        Tracks hold trees of their own, and compute while the device works for others. They are for
         data that leave room for all trees twice: with more, the device is what all wait for.
         """
-        is_apart = self.planners > 1 and isinstance(self.engine, LaneEngine)
-        return LANES if is_apart and LANES * slots <= self.engine.room.trees else 1
+        is_apart = self.planners > 1 and isinstance(self.engine, TrackEngine)
+        return TRACKS if is_apart and TRACKS * slots <= self.engine.room.trees else 1
 
-    def lane(self, number: int) -> TreeLikelihood:
-        """Return the likelihood for one lane; lane 0 is the likelihood itself."""
+    def track(self, number: int) -> TreeLikelihood:
+        """Return the likelihood for one track; track 0 is the likelihood itself."""
         if number == 0:
             return self
-        if number not in self._lanes:
-            assert isinstance(self.engine, LaneEngine)
+        if number not in self._tracks:
+            assert isinstance(self.engine, TrackEngine)
             bounds = self._min_length, self._max_length
-            self._lanes[number] = TreeLikelihood(self.engine.lane(number), bounds, self._columns)
-        lane = self._lanes[number]
-        lane._rows = self._rows
-        return lane
+            self._tracks[number] = TreeLikelihood(self.engine.track(number), bounds, self._columns)
+        track = self._tracks[number]
+        track._rows = self._rows
+        return track
 
     def trees_at_once(self, trees: Sequence[Tree], cases: Sequence[Case]) -> int:
         """Trees, of the first of these, that are best searched side by side."""

@@ -195,12 +195,12 @@ class Stepwise(Request):
 
 
 class SideBySide(Request, eq=False):
-    """Go through the steps of several lanes, each with its trees; a list of results for each.
+    """Go through the steps of several tracks, each with its trees; a list of results for each.
 
-    ``trees`` and ``cases`` are the first of each lane.
+    ``trees`` and ``cases`` are the first of each track.
     """
 
-    lanes: Sequence[Steps[Any]]
+    tracks: Sequence[Steps[Any]]
 
     @property
     def kind(self) -> Hashable:
@@ -208,29 +208,29 @@ class SideBySide(Request, eq=False):
         return type(self), id(self)
 
     def answer(self, likelihood: TreeLikelihood) -> list[Any]:
-        """Return the results of the lanes, which take turns on the host and on the device."""
-        lanes = [(likelihood.lane(n), steps) for n, steps in enumerate(self.lanes)]
-        return in_turns(lambda lane: perform(*lane), lanes)
+        """Return the results of the tracks, which take turns on the host and on the device."""
+        tracks = [(likelihood.track(n), steps) for n, steps in enumerate(self.tracks)]
+        return in_turns(lambda track: perform(*track), tracks)
 
 
-def in_lanes(
+def in_tracks(
     trees: Sequence[Tree],
     cases: Sequence[Case],
-    lanes: int,
+    tracks: int,
     steps: Callable[[list[int]], Steps[Sequence[T]]],
 ) -> Steps[list[T]]:
-    """Go through ``steps`` of some trees, by their numbers, lane by lane; a result for each tree.
+    """Go through ``steps`` of some trees, by their numbers, track by track; a result for each tree.
 
-    Trees are dealt out. Steps do not depend on what those of other lanes do.
+    Trees are dealt out. Steps do not depend on what those of other tracks do.
     """
-    numbers = [list(range(len(trees)))[n::lanes] for n in range(min(lanes, len(trees)))]
+    numbers = [list(range(len(trees)))[n::tracks] for n in range(min(tracks, len(trees)))]
     if len(numbers) < 2:
         return list((yield from steps([*range(len(trees))])))
     count = len(numbers)
     answer = yield SideBySide(trees[:count], cases[:count], [steps(some) for some in numbers])
     results: list[Any] = [None] * len(trees)
     for n, some in enumerate(answer):
-        results[n::lanes] = some
+        results[n::tracks] = some
     return results
 
 
@@ -239,7 +239,7 @@ def smoothed(
     cases: Sequence[Case],
     epsilon: float,
     floors: Sequence[float] | None = None,
-    lanes: int = 1,
+    tracks: int = 1,
 ) -> Steps[list[float]]:
     """Optimise the branch lengths of trees in place; return their lnLs.
 
@@ -252,7 +252,7 @@ def smoothed(
         answer = yield SmoothTrees(*chosen, epsilon, [low[n] for n in some])
         return [float(lnl) for lnl in answer]
 
-    return (yield from in_lanes(trees, cases, lanes, smooth))
+    return (yield from in_tracks(trees, cases, tracks, smooth))
 
 
 def part_log_likelihoods(trees: Sequence[Tree], cases: Sequence[Case]) -> Steps[Float64]:

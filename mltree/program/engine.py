@@ -154,16 +154,16 @@ class ReplicateEngine(Engine, Protocol):
         """
 
 
-LANES = 2
-"""Lanes that are used at a time: one has the device while the other has the host."""
+TRACKS = 2
+"""Tracks that are used at a time: one has the device while the other has the host."""
 
 
 @runtime_checkable
-class LaneEngine(Engine, Protocol):
+class TrackEngine(Engine, Protocol):
     """An engine that keeps CLAs and models for several who take turns, on the same patterns."""
 
-    def lane(self, number: int) -> Engine:
-        """Return the engine as it is to one of them, from 1 on; the engine itself is lane 0."""
+    def track(self, number: int) -> Engine:
+        """Return the engine as it is to one of them, from 1 on; the engine itself is track 0."""
 
 
 class ChainRoom(NamedTuple):

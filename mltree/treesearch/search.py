@@ -427,8 +427,8 @@ def search(
         if state.ended is not None:
             emit(state.ended)
     trees = max(settings.perturbation.copies, len(state.candidates))
-    lanes = likelihood.lanes_of(trees * slots_of(state.best.tree)) if ask is None else 1
-    context = SearchContext(settings, state, emit, constraint, checkpoint=checkpoint, lanes=lanes)
+    tracks = likelihood.tracks_of(trees * slots_of(state.best.tree)) if ask is None else 1
+    context = SearchContext(settings, state, emit, constraint, checkpoint=checkpoint, tracks=tracks)
     try:
         return perform(likelihood, search_steps(context), ask)
     except MltreeError:  # of a rank, say, that has died

@@ -112,8 +112,8 @@ class SearchContext:
     """First part of the search's data among the parts of the engine."""
     checkpoint: Checkpoint | None = None
     """Checkpoint that keeps the state between steps."""
-    lanes: int = 1
-    """Lanes that work on several trees side by side."""
+    tracks: int = 1
+    """Tracks that work on several trees side by side."""
 
     def __post_init__(self) -> None:
         self._resumes_at = self.state.step
@@ -191,7 +191,7 @@ class SearchContext:
     def smooth(self, candidates: Sequence[CandidateTree], epsilon: float) -> Steps[None]:
         """Optimise the branch lengths of candidates until a pass gains less than epsilon (lnL)."""
         trees = [candidate.tree for candidate in candidates]
-        lnls = yield from smoothed(trees, self.cases(candidates), epsilon, lanes=self.lanes)
+        lnls = yield from smoothed(trees, self.cases(candidates), epsilon, tracks=self.tracks)
         for candidate, lnl in zip(candidates, lnls, strict=True):
             candidate.lnl = lnl
 
@@ -213,7 +213,7 @@ class SearchContext:
             self.constraint,
             caches,
             free_length,
-            self.lanes,
+            self.tracks,
         )
         for (_, topology), cache, outcome in zip(topologies, caches, outcomes, strict=True):
             if outcome.moves == 0:
@@ -330,7 +330,7 @@ class SearchContext:
             if not trees:
                 break
             under, epsilon = case * len(trees), rounds.smooth_epsilon
-            lnls = yield from smoothed(trees, under, epsilon, floors, self.lanes)
+            lnls = yield from smoothed(trees, under, epsilon, floors, self.tracks)
             gaining = [n for n, lnl in enumerate(lnls) if lnl >= goal]
             if not gaining:
                 break

@@ -18,7 +18,7 @@ from numpy.typing import NDArray
 
 from mltree.fit.settings import PhaseSettings, RoundSettings
 from mltree.likelihood.likelihood import TreeLikelihood, dealt, in_batches
-from mltree.likelihood.requests import Answers, Request, Steps, in_lanes, shape_keys, smoothed
+from mltree.likelihood.requests import Answers, Request, Steps, in_tracks, shape_keys, smoothed
 from mltree.program.cases import Case
 from mltree.program.planner import ScanTasks
 from mltree.system.arrays import Bool, Float64, Int32
@@ -49,14 +49,14 @@ def spr_round(
     constraint: Constraint | None = None,
     caches: Sequence[MoveCache] | None = None,
     free_length: float = 0.0,
-    lanes: int = 1,
+    tracks: int = 1,
 ) -> Steps[list[RoundOutcome]]:
     """Do an SPR round on all candidates; their trees and lnLs change in place.
 
     A candidate stays active while its rounds gain enough.  ``caches``: a cache for each candidate,
     or one that several share; read, and added to at the end.
     ``free_length``: trees that differ in branches up to here alone are one.
-    ``lanes``: that work on the candidates side by side.
+    ``tracks``: that work on the candidates side by side.
     """
     caches = [MoveCache()] * len(candidates) if caches is None else caches
     before, trees = [one.lnl for one in candidates], [one.tree for one in candidates]
@@ -65,10 +65,10 @@ def spr_round(
     def rearrange(some: list[int]) -> Steps[list[tuple[ScoredMoves, int]]]:
         chosen, under = [candidates[n] for n in some], [cases[n] for n in some]
         known = [caches[n] for n in some]
-        own = lanes if len(some) == len(trees) else 1
+        own = tracks if len(some) == len(trees) else 1
         return (yield from _rearranged(chosen, under, known, rules, free_length, own))
 
-    done = yield from in_lanes(trees, cases, lanes, rearrange)
+    done = yield from in_tracks(trees, cases, tracks, rearrange)
     scored, counts = [around for around, _ in done], [count for _, count in done]
     for cache in {id(cache): cache for cache in caches}.values():
         known = [n for n, one in enumerate(caches) if one is cache]
@@ -92,7 +92,7 @@ def _rearranged(
     caches: Sequence[MoveCache],
     rules: MoveRules,
     free_length: float,
-    lanes: int,
+    tracks: int,
 ) -> Steps[list[tuple[ScoredMoves, int]]]:
     """Score the moves around candidates, make those that gain; the moves, and how many are kept."""
     phase, settings, constraint = rules
@@ -114,7 +114,7 @@ def _rearranged(
             phase.fully_smoothed,
             settings,
             free_length,
-            lanes,
+            tracks,
         )
         for n, moves in zip(stalled, redeemed, strict=True):
             better[n] = moves
@@ -217,7 +217,7 @@ def fully_smoothed_moves(
     limit: int,
     settings: RoundSettings,
     free_length: float = 0.0,
-    lanes: int = 1,
+    tracks: int = 1,
 ) -> Steps[list[RescoredMoves]]:
     """Return each candidate's near miss that gains most once all its branches are smoothed.
 
@@ -237,7 +237,7 @@ def fully_smoothed_moves(
     counts = [moves.prune.size for moves in chosen]
     goals = np.array([candidate.lnl + settings.min_gain for candidate in candidates])
     floors = np.repeat(goals, counts).tolist()
-    lnls = yield from smoothed(trees, under, settings.full_epsilon, floors, lanes)
+    lnls = yield from smoothed(trees, under, settings.full_epsilon, floors, tracks)
     return [
         best_moves(moves._replace(lnl=lnl), candidate.lnl, settings.min_gain).at(slice(1))
         for candidate, moves, lnl in zip(

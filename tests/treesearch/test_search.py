@@ -356,9 +356,9 @@ def test_a_search_of_parts_resumes_with_the_same_bits(
         assert mine.values() == theirs.values()
 
 
-# Lanes: groups of trees that go through a step side by side, in turns on the host and the device.
+# Tracks: groups of trees that go through a step side by side, in turns on the host and the device.
 
-LANES = SearchSettings(
+TRACKS = SearchSettings(
     phases=(PhaseSettings(25, 50.0), PhaseSettings(5, 30.0, fully_smoothed=4)),
     rounds=RoundSettings(keep=4, window=20.0),
     perturbation=PerturbationSettings(copies=5, patience=2),
@@ -366,25 +366,25 @@ LANES = SearchSettings(
 
 
 @pytest.mark.cases(3, 60)
-def test_lanes_change_no_bit(
+def test_tracks_change_no_bit(
     case: int,
     make_case: Callable[..., Simulated],
     open_native: Callable[..., Session],
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    """Random starts have models of their own, which lanes load in turn."""
+    """Random starts have models of their own, which tracks load in turn."""
     rng = np.random.default_rng([case, 3])
     data = make_case(int(rng.integers(6, 20)), int(rng.integers(60, 400)), case)
     given, entered, enter = starts(data, int(rng.integers(1, 5))), set(), Session._enter
     model = alone(parse_model("K80+FE+G2", DNA))
     monkeypatch.setattr(
-        Session, "_enter", lambda self, lane: (entered.add(lane), enter(self, lane))
+        Session, "_enter", lambda self, track: (entered.add(track), enter(self, track))
     )
 
     def searched(planners: int) -> SearchOutcome:
         session, columns = open_native(data.patterns, 2), Columns.of([data.patterns])
         likelihood = TreeLikelihood(session, BOUNDS, columns, planners)
-        return search(likelihood, given, model, LANES, np.random.default_rng(case))
+        return search(likelihood, given, model, TRACKS, np.random.default_rng(case))
 
     one = searched(1)
     assert entered == {0}
