@@ -124,7 +124,7 @@ class Session:
         self._others: dict[Patterns, dict[str, cl.Buffer]] = {}
         self._track = 0
         self._tracks: dict[int, dict[str, cl.Buffer]] = {}
-        """What the tracks hold that have no turn."""
+        """Buffers of the tracks that have no turn."""
         self._models: dict[int, tuple[ModelArrays, ...]] = {}
         """The models of every track."""
         self._loaded: tuple[ModelArrays, ...] | None = None
@@ -151,7 +151,7 @@ class Session:
             self._enter(track)
 
     def track(self, number: int) -> SessionTrack:
-        """See :meth:`mltree.program.engine.TrackEngine.track`."""
+        """Return the session as it is to one track (:class:`mltree.program.engine.TrackEngine`)."""
         return SessionTrack(self, number)
 
     def _enter(self, track: int) -> None:
