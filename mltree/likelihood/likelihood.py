@@ -40,6 +40,7 @@ from mltree.program.planner import ScanTasks, split
 from mltree.program.program import Program
 from mltree.system.arrays import Float64, Int32, Int64
 from mltree.system.errors import DeviceMemoryError
+from mltree.system.process import on_device
 from mltree.system.values import Value
 from mltree.tree.topology import Forest, Tree, Trees
 
@@ -474,19 +475,35 @@ class TreeLikelihood:
 
     def hold(self, trees: Trees, cases: Sequence[Case]) -> Cases:
         """Make the directional CLAs of the trees resident, in the planner's slots."""
-        with self._lock:
-            forest, table = Forest.of(trees), self._load(trees, cases)
-            match self._resident:
-                case (before, under) if before.is_as_large(forest) and under.is_same(table):
-                    if before.is_same(forest):
-                        return table
-                    program = builders.renewal(before, forest, table)
-                case _:
-                    program = self._programs.of(builders.update, forest, table)
+        forest, known = Forest.of(trees), distinct(cases) == self._models
+        table = Cases.of(cases, unlinked=forest.lengths.ndim > 1)
+        resident = self._resident if known else None
+        if resident is not None and _are_same(resident, forest, table):
+            return table
+        program = self._renewal(resident, forest, table)  # laid out before the device is asked for
+        with on_device(), self._lock:
+            self._load(forest, cases)
+            if self._resident is not resident:
+                program = self._renewal(self._resident, forest, table)
             if program is not None:
                 self.run(program, forest.lengths.ravel())
             self._resident = forest, table
             return table
+
+    def _renewal(
+        self, resident: tuple[Forest, Cases] | None, forest: Forest, table: Cases
+    ) -> Program | None:
+        """Return the program that makes a forest resident, laid out; None where it is already."""
+        match resident:
+            case (before, under) if before.is_as_large(forest) and under.is_same(table):
+                if before.is_same(forest):
+                    return None
+                program = builders.renewal(before, forest, table)
+            case _:
+                program = self._programs.of(builders.update, forest, table)
+        if program is not None:
+            _ = program.words
+        return program
 
     def take(self, trees: Sequence[Tree], cases: Sequence[Case]) -> Cases:
         """Load the models for a program that may overwrite any CLA."""
@@ -555,7 +572,7 @@ class TreeLikelihood:
         """Results of programs, run one right after the other beside the trees' CLAs."""
         for program, *_ in runs:
             _ = program.words  # laid out before other threads have to wait
-        with self._lock:
+        with on_device(), self._lock:
             self.hold(trees, cases)
             return [self.run(*run) for run in runs]
 
@@ -572,6 +589,11 @@ class TreeLikelihood:
         _, result = self._beside(trees, cases, (*views, NO_CONTROL), triplets)
         lnl = result.control[:, Control.BEST].reshape(-1, scan.outputs).sum(axis=0)
         return lnl, result.lengths.reshape(*trees.lengths.shape[:-1], -1, 3)
+
+
+def _are_same(resident: tuple[Forest, Cases], forest: Forest, table: Cases) -> bool:
+    before, under = resident
+    return before.is_same(forest) and under.is_same(table)
 
 
 def _in_states(arrays: ModelArrays, sums: Float64) -> Float64:

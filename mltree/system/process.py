@@ -285,10 +285,13 @@ _seconds = 0.0
 def parallel_map(
     work: Callable[[Item], Mapped], items: Sequence[Item], n_threads: int
 ) -> list[Mapped]:
-    """``[work(item) for item in items]``, on up to ``n_threads`` threads."""
+    """``[work(item) for item in items]``, on up to ``n_threads`` threads.
+
+    A thread that takes turns (:func:`in_turns`) does all of it by itself.
+    """
     global _pools  # noqa: PLW0603
     n_threads = min(n_threads, len(items), MOST_THREADS)
-    if n_threads < 2:
+    if n_threads < 2 or takes_turns():
         return [work(item) for item in items]
     with _lock:
         _pools += 1
@@ -395,9 +398,15 @@ class _Turns:
 
 class _InTurns(threading.local):
     turns: _Turns | None = None
+    has_device: bool = False
 
 
 _mine = _InTurns()
+
+
+def takes_turns() -> bool:
+    """True in a thread of :func:`in_turns`."""
+    return _mine.turns is not None
 
 
 def in_turns(work: Callable[[Item], Mapped], items: Sequence[Item]) -> list[Mapped]:
@@ -406,6 +415,8 @@ def in_turns(work: Callable[[Item], Mapped], items: Sequence[Item]) -> list[Mapp
     The others wait for the device (:func:`waiting`), or for their turn on it (:func:`on_device`).
     """
     turns = _Turns()
+    if takes_turns():
+        return [*map(work, items)]
 
     def in_turn(item: Item) -> Mapped:
         _mine.turns = turns
@@ -418,9 +429,18 @@ def in_turns(work: Callable[[Item], Mapped], items: Sequence[Item]) -> list[Mapp
     return parallel_map(in_turn, items, len(items)) if len(items) > 1 else [*map(work, items)]
 
 
-def on_device() -> AbstractContextManager[None]:
+@contextmanager
+def on_device() -> Iterator[None]:
     """Have the device alone during a block; a thread that takes no turns has it anyway."""
-    return _mine.turns.on_device() if _mine.turns else nullcontext()
+    if _mine.turns is None or _mine.has_device:
+        yield
+        return
+    with _mine.turns.on_device():
+        _mine.has_device = True
+        try:
+            yield
+        finally:
+            _mine.has_device = False
 
 
 def waiting() -> AbstractContextManager[None]:

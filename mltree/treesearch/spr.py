@@ -22,7 +22,7 @@ from mltree.likelihood.requests import Answers, Request, Steps, in_tracks, shape
 from mltree.program.cases import Case
 from mltree.program.planner import ScanTasks
 from mltree.system.arrays import Bool, Float64, Int32
-from mltree.system.process import parallel_map
+from mltree.system.process import in_turns, takes_turns
 from mltree.tree.moves import SprLengths, apply_sprs, spr
 from mltree.tree.topology import Forest, Tree, Trees
 from mltree.treesearch.checkpoint import CandidateTree
@@ -279,6 +279,10 @@ LEAST_SHARE = 8192
 cores, seconds as a whole / in shares of 8,192 / of 512 prunes: 1,288 taxa 8.1 / 7.5 / 17.2, 218
 taxa 4.3 / 3.7 / 6.3, 50 replicates of 47 taxa 4.8 / 5.5 / 9.7."""
 
+LEAST_HALF = 1024
+"""Prunes of a half at least, where there are two shares so that one is laid out while a device
+scores the other."""
+
 
 class MoveRules(NamedTuple):
     """Rules by which moves are scored: phase, round settings, constraint."""
@@ -369,8 +373,12 @@ class ScoreMoves(Request, eq=False):
             rescored = rescore(likelihood, self.cases, region, selected[is_open], rejected)
             return rescored, np.bincount(region.tree, minlength=len(forest))
 
-        shares = np.array_split(prunes, max(1, prunes.size // LEAST_SHARE))
-        moves, counts = zip(*parallel_map(look, shares, likelihood.planners), strict=True)
+        count, is_apart = prunes.size // LEAST_SHARE, likelihood.planners > 1
+        if is_apart and not takes_turns():
+            count = max(count, min(2, prunes.size // LEAST_HALF))
+        shares = np.array_split(prunes, max(1, count))
+        done = in_turns(look, shares) if is_apart else [*map(look, shares)]
+        moves, counts = zip(*done, strict=True)
         rescored = [RescoredMoves.of(of_tree) for of_tree in zip(*moves, strict=True)]
         insertions = np.sum(counts, axis=0).tolist()
         updates = keys.updates(prunes, rescored, rejected, goals)
