@@ -40,7 +40,7 @@ from mltree.program.planner import ScanTasks, split
 from mltree.program.program import Program
 from mltree.system.arrays import Float64, Int32, Int64
 from mltree.system.errors import DeviceMemoryError
-from mltree.system.process import on_device
+from mltree.system.process import on_device, takes_turns
 from mltree.system.values import Value
 from mltree.tree.topology import Forest, Tree, Trees
 
@@ -374,7 +374,7 @@ class TreeLikelihood:
         def smooth(batch: slice) -> Float64:
             return self._smooth(trees[batch], cases[batch], epsilon, max_passes, low[batch])
 
-        at_once = self._at_once(list(map(planner.slots_of, trees)), cases)
+        at_once = self._at_once(list(map(planner.slots_of, trees)), cases, in_pieces=takes_turns())
         lnl: Float64 = np.concatenate(in_batches(len(trees), at_once, smooth))
         return lnl[np.argsort(order)]
 
@@ -435,18 +435,21 @@ class TreeLikelihood:
         return None
 
     def _at_once(
-        self, slots: list[int], cases: Sequence[Case], beside: int = 0
+        self, slots: list[int], cases: Sequence[Case], beside: int = 0, *, in_pieces: bool = False
     ) -> Callable[[int], int]:
         """A function: how many trees, from one on, are best worked on at once.
 
-        slots   slots of each tree
-        beside  slots needed beside the trees'
+        slots      slots of each tree
+        beside     slots needed beside the trees'
+        in_pieces  few at a time, which still keep a GPU busy while others are laid out
         """
         table, every = Cases.of(cases), np.array(slots, np.int32)
         number = np.arange(len(slots), dtype=np.int32)
 
         def at_once(first: int) -> int:
             room, parts = self.engine.room, self.engine.parts
+            if in_pieces:
+                room = room._replace(trees=min(room.trees, room.near))
             return trees_at_once(every[first:], number[first:], table, room, parts, beside)
 
         return at_once

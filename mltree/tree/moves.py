@@ -306,7 +306,9 @@ class Differences:
         """A copy of the tree with some parts as the other has them: splits and branch lengths."""
         here, there = self._here, self._there
         tree = here.tree.copy()
-        moved = np.flatnonzero(np.isin(self._parts_above, parts))
+        is_moved = np.zeros(tree.n_nodes, np.bool_)
+        is_moved[parts] = True
+        moved = np.flatnonzero(is_moved.take(self._parts_above))
         moved = moved[np.argsort(self._place[there.parents[moved]], kind="stable")]
         up = here.up[self._place[moved + 1] - 1]
         # The nodes of a part keep their half-edges: those that face down are dealt out anew.
