@@ -33,7 +33,7 @@ from mltree.program import builders, planner
 from mltree.program.builders import KeptPrograms
 from mltree.program.cases import Case, Cases, distinct
 from mltree.program.contract import Control
-from mltree.program.engine import NO_CONTROL, TRACKS, Engine, Result, Room, TrackEngine, Weights
+from mltree.program.engine import NO_CONTROL, Engine, Result, Room, TrackEngine, Weights
 from mltree.program.ops.edges import Evaluate, EvaluateSites
 from mltree.program.ops.operation import Run
 from mltree.program.planner import ScanTasks, split
@@ -238,11 +238,10 @@ class TreeLikelihood:
     def tracks_of(self, slots: int) -> int:
         """Return how many tracks work on trees of so many slots: one unless a device is apart.
 
-        Tracks hold trees of their own, and compute while the device works for others. They are for
-        data that leave room for all trees twice: with more, the device is what all wait for.
+        Tracks hold trees of their own, and compute while the device works for others.
         """
         is_apart = self.planners > 1 and isinstance(self.engine, TrackEngine)
-        return TRACKS if is_apart and TRACKS * slots <= self.engine.room.trees else 1
+        return self.engine.room.tracks(slots) if is_apart else 1
 
     def track(self, number: int) -> TreeLikelihood:
         """Return the likelihood for one track; track 0 is the likelihood itself."""

@@ -93,10 +93,9 @@ class ScanTasks(Value):
 
     def _by_output(self, values: Int32) -> Int32:
         """int32[outputs]: of int32[2, steps]."""
-        is_asked = self.output >= 0
-        in_order = np.empty(self.outputs, np.int32)
-        in_order[self.output[is_asked]] = values[is_asked]
-        return in_order
+        in_order = np.empty(self.outputs + 1, np.int32)  # with a last place for what is not asked
+        in_order[self.output] = values
+        return in_order[:-1]
 
     @cached_property
     def tree_of_output(self) -> Int32:

@@ -540,9 +540,12 @@ _MIX_B = np.uint64(0x94D049BB133111EB)
 
 def mixed(value: UInt64) -> UInt64:
     """splitmix64's finaliser of every number: a permutation that makes close numbers unlike."""
-    value = (value ^ (value >> np.uint64(30))) * _MIX_A
-    value = (value ^ (value >> np.uint64(27))) * _MIX_B
-    return value ^ (value >> np.uint64(31))
+    value = value ^ (value >> np.uint64(30))
+    value *= _MIX_A
+    value ^= value >> np.uint64(27)
+    value *= _MIX_B
+    value ^= value >> np.uint64(31)
+    return value
 
 
 def random_topology(n_tips: int, rng: np.random.Generator, length: float = DEFAULT_LENGTH) -> Tree:
