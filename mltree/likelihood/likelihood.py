@@ -514,6 +514,7 @@ class TreeLikelihood:
 
     def run(self, program: Program, lengths: Float64, control: Float64 = NO_CONTROL) -> Result:
         """Run a program, beside the resident CLAs or, after :meth:`take`, over them."""
+        _ = program.words  # laid out before the device is asked for
         try:
             return self.engine.run(program, lengths, control)
         except DeviceMemoryError:
