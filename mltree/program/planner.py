@@ -24,7 +24,7 @@ from mltree.program.ops.operation import RUNS, Records, Role, Run, fields, joine
 from mltree.program.ops.optimise import GROUP
 from mltree.program.ops.scan import SCAN_STEP, SCAN_TASK
 from mltree.program.ops.sites import RUN, STREAM, Sites
-from mltree.system.arrays import Bool, Float64, Index, Int32
+from mltree.system.arrays import Bool, Float64, Index, Int32, longest_first, rising
 from mltree.system.values import Value
 from mltree.tree.topology import Forest, Tree
 
@@ -332,8 +332,7 @@ def newviews(forest: Forest, halves: Int32, cases: Cases, *, by_tree: bool = Fal
     key, most = level, int(level.max(initial=0)) + 1
     if by_tree:
         key, most = level + forest.tree_of_half.take(halves) * np.int32(most), most * len(forest)
-    narrow = np.uint16 if most <= 1 << 16 else np.int32  # sorts much faster
-    order = np.argsort(key.astype(narrow), kind="stable")
+    order = rising(key, most)
     return _newviews(forest, halves.take(order), level.take(order), cases)
 
 
@@ -492,5 +491,6 @@ def scan_records(forest: Forest, scan: ScanTasks, cases: Cases, outputs: Int32) 
     joins = np.broadcast_to(scan.join_length, (*full.shape[:-1], len(scan.prune)))
     lengths = np.concatenate([full, full / 2, joins], axis=-1)
     number = np.concatenate([forest.tree_of_edge, forest.tree_of_edge, scan.tree])
-    longest_first = np.argsort(-counts, kind="stable")
-    return ScanTables(lengths.ravel(), pmatrices(number, cases), tasks[longest_first], steps)
+    return ScanTables(
+        lengths.ravel(), pmatrices(number, cases), tasks[longest_first(counts)], steps
+    )

@@ -21,7 +21,7 @@ from mltree.likelihood.likelihood import TreeLikelihood, dealt, in_batches
 from mltree.likelihood.requests import Answers, Request, Steps, in_tracks, shape_keys, smoothed
 from mltree.program.cases import Case
 from mltree.program.planner import ScanTasks
-from mltree.system.arrays import Bool, Float64, Int32
+from mltree.system.arrays import Bool, Float64, Int32, longest_first, rising
 from mltree.system.process import in_turns, takes_turns
 from mltree.tree.moves import SprLengths, apply_sprs, spr
 from mltree.tree.topology import Forest, Tree, Trees
@@ -432,8 +432,7 @@ def shortlist(
     counts = np.bincount(prune, minlength=len(region.prunes))
     crowded = np.flatnonzero((counts > keep).take(prune))
     best_first = crowded[_falling(s0[insertion[crowded]])]
-    narrow = np.uint16 if len(region.prunes) <= 1 << 16 else np.int32  # sorts much faster
-    together = best_first[np.argsort(prune[best_first].astype(narrow), kind="stable")]
+    together = best_first[rising(prune[best_first], len(region.prunes))]
     counts[counts <= keep] = 0
     place = np.arange(together.size) - np.repeat(np.cumsum(counts) - counts, counts)
     is_kept = np.ones(insertion.size, np.bool_)
@@ -606,7 +605,7 @@ class Neighbourhood:
         n_outputs = rank[selected].size
         rank[selected] = np.arange(n_outputs, dtype=np.int32)
         is_walked, below, steps, side_steps = self._walk_sizes(rank >= 0)
-        sides = np.argsort(-side_steps, kind="stable")[: np.count_nonzero(side_steps)]
+        sides = longest_first(side_steps)[: np.count_nonzero(side_steps)]
         first_step = np.zeros(sides.size + 1, dtype=np.int32)
         np.cumsum(side_steps[sides], out=first_step[1:])
         side_start = np.zeros(side_steps.size, dtype=np.int32)
