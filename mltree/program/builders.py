@@ -314,15 +314,13 @@ def renewal(before: Trees, trees: Trees, cases: Cases | None = None) -> Program 
     return Program((matrices, planner.sites([newviews], cases)), 1, cases.records)
 
 
-def derivatives(
-    trees: Sequence[Tree], cases: Cases | None = None, *, grouped: bool = False
-) -> Program:
+def derivatives(trees: Trees, cases: Cases | None = None, *, grouped: bool = False) -> Program:
     """Every directional CLA, lnL (sum n), and d1, d2 of every branch (sums from len(trees)).
 
     ``grouped``: a tree is left out once the group of its number moves no more.
     """
     cases = cases or Cases.alike(len(trees))
-    number, forest = _numbers(trees), Forest(trees)
+    number, forest = _numbers(trees), Forest.of(trees)
     widths = np.concatenate([np.ones_like(number), 2 * forest.n_edges])
     sums = sums_of(np.tile(number, 2), widths, cases)
     of_tree, of_branches = np.split(sums.cells, 2)
@@ -332,7 +330,7 @@ def derivatives(
     ends = derive[forest.first_edge]
     ends["cell"] = of_tree
     pieces = [
-        planner.newviews(forest, forest.inner, cases),
+        planner.newviews(forest, forest.inner, cases, by_tree=grouped),
         _at_edges(Evaluate, ends),
         _at_edges(Derive, derive),
     ]
@@ -367,19 +365,19 @@ def flows(tree: Tree, most: int, cases: Cases, at_once: int) -> Program:
     return Program(tuple(stages), 1 + min(at_once, most), cases.records)
 
 
-def smoothing(trees: Sequence[Tree], max_passes: int, cases: Cases | None = None) -> Program:
+def smoothing(trees: Trees, max_passes: int, cases: Cases | None = None) -> Program:
     """Simultaneous Newton steps on all branches until no tree gains; a group is a tree.
 
     Artificial edges, the last ones of a tree, are in no group and stay as they are.
     Where lengths are not linked a group is a part of a tree, part by part.
     """
     cases = cases or Cases.alike(len(trees))
-    number, forest = _numbers(trees), Forest(trees)
+    number, forest = _numbers(trees), Forest.of(trees)
     count, edges, first = forest.n_trees, forest.tree_of_edge.size, forest.first_edge
     groups = planner.group_records(
         GroupKind.DIAGONAL, first, forest.n_branches, number, count + 2 * first
     )
-    once = derivatives(trees, cases, grouped=not cases.unlinked)
+    once = derivatives(forest, cases, grouped=not cases.unlinked)
     groups = groups_by_part(groups, cases, edges, count + 2 * edges)
     stages = newton(once.stages, groups, max_passes, alone=False)
     return Program(stages, once.cells, cases.records)
@@ -567,7 +565,7 @@ def _chains(
     return records, cases
 
 
-def _numbers(trees: Sequence[Tree]) -> Int32:
+def _numbers(trees: Trees) -> Int32:
     return np.arange(len(trees), dtype=np.int32)
 
 

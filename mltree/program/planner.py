@@ -24,7 +24,7 @@ from mltree.program.ops.operation import RUNS, Records, Role, Run, fields, joine
 from mltree.program.ops.optimise import GROUP
 from mltree.program.ops.scan import SCAN_STEP, SCAN_TASK
 from mltree.program.ops.sites import RUN, STREAM, Sites
-from mltree.system.arrays import Bool, Float64, Index, Int32
+from mltree.system.arrays import Bool, Float64, Index, Int32, longest_first, rising
 from mltree.system.values import Value
 from mltree.tree.topology import Forest, Tree
 
@@ -93,10 +93,9 @@ class ScanTasks(Value):
 
     def _by_output(self, values: Int32) -> Int32:
         """int32[outputs]: of int32[2, steps]."""
-        is_asked = self.output >= 0
-        in_order = np.empty(self.outputs, np.int32)
-        in_order[self.output[is_asked]] = values[is_asked]
-        return in_order
+        in_order = np.empty(self.outputs + 1, np.int32)  # with a last place for what is not asked
+        in_order[self.output] = values
+        return in_order[:-1]
 
     @cached_property
     def tree_of_output(self) -> Int32:
@@ -271,8 +270,9 @@ def sites(
         kind, records, turns, level = piece._replace(number=turn[piece.number])
         record = kind.layout
         if len(stream) > 1:
-            order = np.argsort(turns, kind="stable")
-            records, turns, level = records[order], turns[order], level[order]
+            if (turns[1:] < turns[:-1]).any():
+                order = np.argsort(turns, kind="stable")
+                records, turns, level = records[order], turns[order], level[order]
             begins = (turns[1:] != turns[:-1]) | (level[1:] != level[:-1])
         else:
             begins = level[1:] != level[:-1]
@@ -326,11 +326,14 @@ def _operand_table(n_tips: tuple[int, ...], first_slot: tuple[int, ...]) -> Int3
     return operands
 
 
-def newviews(forest: Forest, halves: Int32, cases: Cases) -> Piece:
-    """The directional CLAs of some half-edges, level by level."""
-    level = forest.levels()[halves]
-    order = np.argsort(level, kind="stable")
-    return _newviews(forest, halves[order], level[order], cases)
+def newviews(forest: Forest, halves: Int32, cases: Cases, *, by_tree: bool = False) -> Piece:
+    """The directional CLAs of some half-edges, rising, level by level; or tree by tree first."""
+    level = forest.levels().take(halves)
+    key, most = level, int(level.max(initial=0)) + 1
+    if by_tree:
+        key, most = level + forest.tree_of_half.take(halves) * np.int32(most), most * len(forest)
+    order = rising(key, most)
+    return _newviews(forest, halves.take(order), level.take(order), cases)
 
 
 def is_stale(before: Forest, after: Forest) -> Bool:
@@ -378,17 +381,14 @@ def _walk_towards(tree: Tree, edge: int) -> tuple[Int32, Int32]:
 
 def _newviews(forest: Forest, halves: Int32, level: Int32, cases: Cases) -> Piece:
     """The CLAs of half-edges of a forest, whose levels rise."""
-    operand, number = operand_table(forest, cases), forest.tree_of_half[halves]
-    one, other = (side[halves] for side in forest.siblings)
-    records = table(
-        NEWVIEW,
-        halves.size,
-        dst=operand[halves],
-        left=operand[forest.twin[one]],
-        left_p=cases.matrices(forest.edge[one], number),
-        right=operand[forest.twin[other]],
-        right_p=cases.matrices(forest.edge[other], number),
-    )
+    operand, number = operand_table(forest, cases), forest.tree_of_half.take(halves)
+    one, other = (side.take(halves) for side in forest.siblings)
+    records: Records = np.empty(halves.size, NEWVIEW)
+    words = records.view(np.int32).reshape(halves.size, -1)
+    words[:, 0] = operand.take(halves)
+    for first, side in ((1, one), (3, other)):
+        words[:, first] = operand.take(forest.twin.take(side))
+        words[:, first + 1] = cases.matrices(forest.edge.take(side), number)
     return Piece(Newview, records, number, level)
 
 
@@ -491,5 +491,6 @@ def scan_records(forest: Forest, scan: ScanTasks, cases: Cases, outputs: Int32) 
     joins = np.broadcast_to(scan.join_length, (*full.shape[:-1], len(scan.prune)))
     lengths = np.concatenate([full, full / 2, joins], axis=-1)
     number = np.concatenate([forest.tree_of_edge, forest.tree_of_edge, scan.tree])
-    longest_first = np.argsort(-counts, kind="stable")
-    return ScanTables(lengths.ravel(), pmatrices(number, cases), tasks[longest_first], steps)
+    return ScanTables(
+        lengths.ravel(), pmatrices(number, cases), tasks[longest_first(counts)], steps
+    )

@@ -120,6 +120,11 @@ def nni(tree: Tree, edge: int, variant: int) -> Undo:
     near, across = np.flatnonzero(tree.edge == edge).tolist()
     if near < 3 * tree.n_tips:
         raise ValueError(f"edge {edge} ends at a tip")
+    return _interchange(tree, near, across, variant)
+
+
+def _interchange(tree: Tree, near: int, across: int, variant: int) -> Undo:
+    """Do an NNI across the edge of two half-edges, the lower number first."""
     first = siblings(near)[0]
     second = siblings(across)[variant]
     subtree, other = tree.twin.item(first), tree.twin.item(second)
@@ -250,15 +255,16 @@ def _disjoint_nnis(
 ) -> list[Undo]:
     edges = rng.permutation(tree.inner_edges if among is None else among)
     variants = rng.integers(2, size=edges.size)
-    nodes = tree.edge_halves[edges] // 3
+    halves = tree.edge_halves[edges]  # those of an edge stay while its nodes are not busy
     busy: set[int] = set()
     records: list[Undo] = []
-    for edge, variant, ends in zip(edges.tolist(), variants.tolist(), nodes.tolist(), strict=True):
+    for (near, across), variant in zip(halves.tolist(), variants.tolist(), strict=True):
         if len(records) == count:
             break
+        ends = near // 3, across // 3
         if busy.isdisjoint(ends):
             busy.update(ends)
-            records.append(nni(tree, edge, variant))
+            records.append(_interchange(tree, near, across, variant))
     return records
 
 
@@ -300,7 +306,9 @@ class Differences:
         """A copy of the tree with some parts as the other has them: splits and branch lengths."""
         here, there = self._here, self._there
         tree = here.tree.copy()
-        moved = np.flatnonzero(np.isin(self._parts_above, parts))
+        is_moved = np.zeros(tree.n_nodes, np.bool_)
+        is_moved[parts] = True
+        moved = np.flatnonzero(is_moved.take(self._parts_above))
         moved = moved[np.argsort(self._place[there.parents[moved]], kind="stable")]
         up = here.up[self._place[moved + 1] - 1]
         # The nodes of a part keep their half-edges: those that face down are dealt out anew.

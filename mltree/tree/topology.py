@@ -11,9 +11,11 @@ Letters: T tips, N = 2T-2 nodes, E = 2T-3 edges.
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
+from copy import copy
 from dataclasses import dataclass
 from functools import cached_property, lru_cache
-from typing import TypeAlias, TypeVar
+from itertools import pairwise
+from typing import NamedTuple, TypeAlias, TypeVar
 
 import numpy as np
 from numpy.typing import ArrayLike
@@ -295,6 +297,17 @@ class Forest:
         """The forest of the trees; a forest is returned unchanged."""
         return trees if isinstance(trees, Forest) else cls(trees)
 
+    def with_lengths(self, lengths: Float64) -> Forest:
+        """Return the same trees with other lengths."""
+        forest = copy(self)
+        forest.lengths = lengths
+        return forest
+
+    @property
+    def lengths_by_tree(self) -> list[Float64]:
+        """Return views of the lengths of every tree."""
+        return np.split(self.lengths, self.first_edge[1:], axis=-1)
+
     def __len__(self) -> int:
         """Number of trees."""
         return self.n_trees
@@ -366,12 +379,12 @@ class Forest:
 
         ``roots``: a tip's half-edge of every tree that they face instead, int32[n].
         """
-        one, other = self.behind
+        one, other = (self.twin.take(side) for side in self.siblings)  # twin may have changed
         waves = []
         wave = self.twin[self.first_half if roots is None else roots]
-        while (wave := wave[self.is_inner[wave]]).size:
+        while (wave := wave[self.is_inner.take(wave)]).size:
             waves.append(wave)
-            wave = np.concatenate([one[wave], other[wave]])
+            wave = np.concatenate([one.take(wave), other.take(wave)])
         return waves
 
     def facing(self, trees: Int32) -> tuple[Int32, Bool]:
@@ -396,22 +409,23 @@ class Forest:
 
         All half-edges of one level can be computed together once the lower levels are.
         """
+        nodes = _Waves.of(self)
+        first, second, count = nodes.first, nodes.second, nodes.facing.size
+        seen = np.zeros(count + self.tips.size, np.int32)  # from nearer tip 0
+        for span in reversed(nodes.spans):
+            np.maximum(seen.take(first[span]), seen.take(second[span]), out=seen[span])
+            seen[span] += 1
+        above, beside = np.zeros((2, seen.size), np.int32)
+        above[first] = above[second] = np.arange(count, dtype=np.int32)
+        beside[first], beside[second] = seen.take(second), seen.take(first)
+        back = np.zeros(count, np.int32)  # of what lies on the side of tip 0
+        for span in nodes.spans[1:]:
+            np.maximum(beside[span], back.take(above[span]), out=back[span])
+            back[span] += 1
         level = np.zeros(self.twin.size, dtype=np.int32)
-        met = np.zeros(self.twin.size, dtype=np.bool_)
-        ready = self.tips
-        wave = 0
-        while ready.size:
-            level[ready] = wave
-            wave += 1
-            facing = self.twin[ready]
-            facing = facing[self.is_inner[facing]]
-            last = []
-            # A half-edge is ready when it is met from its second side.
-            for beside in self.siblings:
-                side = beside[facing]
-                last.append(side[met[side]])
-                met[side] = True
-            ready = np.concatenate(last)
+        level[nodes.facing] = seen[:count]
+        level[nodes.left] = 1 + np.maximum(seen.take(second), back)
+        level[nodes.right] = 1 + np.maximum(seen.take(first), back)
         return level
 
     def topology_keys(self) -> list[int]:
@@ -421,14 +435,14 @@ class Forest:
         where the node is one with that above it.
         Different topologies collide with a probability of about 2^-64 a pair.
         """
-        one, other = self.behind
-        key = self._tip_keys()
+        nodes = _Waves.of(self)
+        key = nodes.values(self._tip_keys())
         in_tree = np.arange(self.tree_of_edge.size) - self.first_edge[self.tree_of_edge]
-        is_branch = (in_tree < self.n_branches[self.tree_of_edge])[self.edge]
-        for wave in reversed(self.waves()):
-            both = key[one[wave]] + key[other[wave]]
-            key[wave] = np.where(is_branch[wave], mixed(both), both)
-        return list(map(int, key[self.twin[self.first_half]]))
+        is_branch = (in_tree < self.n_branches[self.tree_of_edge])[self.edge[nodes.facing]]
+        for span in reversed(nodes.spans):
+            both = key.take(nodes.first[span]) + key.take(nodes.second[span])
+            key[span] = np.where(is_branch[span], mixed(both), both)
+        return list(map(int, key[nodes.spans[0]]))
 
     @cached_property
     def tip_sets(self) -> UInt64:
@@ -437,15 +451,17 @@ class Forest:
         Equal for equal sets, in any tree; the sum of two disjoint sets' hashes is that of their
         union.
         """
-        one, other = self.behind
-        key = self._tip_keys()
-        facing = self.waves()
-        for wave in reversed(facing):
-            key[wave] = key[one[wave]] + key[other[wave]]
-        whole = key[self.first_half] + key[self.twin[self.first_half]]
-        nodes = np.concatenate(facing)
-        for below in (one[nodes], other[nodes]):
-            key[self.twin[below]] = whole[self.tree_of_half[below]] - key[below]
+        nodes, of_tips = _Waves.of(self), self._tip_keys()
+        below = nodes.values(of_tips)
+        for span in reversed(nodes.spans):
+            np.add(below.take(nodes.first[span]), below.take(nodes.second[span]), out=below[span])
+        key = np.zeros(self.twin.size, np.uint64)
+        key[self.tips] = of_tips
+        key[nodes.facing] = below[: nodes.facing.size]
+        whole = of_tips[np.cumsum(self.n_tips) - self.n_tips] + below[nodes.spans[0]]
+        here = whole[self.tree_of_half[nodes.facing]]
+        key[nodes.left] = here - below.take(nodes.first)
+        key[nodes.right] = here - below.take(nodes.second)
         return key
 
     def shape_keys(self, shortest: float | Float64) -> list[int]:
@@ -466,10 +482,41 @@ class Forest:
         return list(map(int, keys))
 
     def _tip_keys(self) -> UInt64:
-        """uint64[3N of all]: 64 random bits of every tip, at its half-edge; zeros elsewhere."""
-        key = np.zeros(self.twin.size, dtype=np.uint64)
-        key[self.tips] = mixed((self.in_tree(self.tips) // 3 + 1).astype(np.uint64) * GOLDEN)
-        return key
+        """uint64[T of all]: 64 random bits of every tip."""
+        return mixed((self.in_tree(self.tips) // 3 + 1).astype(np.uint64) * GOLDEN)
+
+
+class _Waves(NamedTuple):
+    """Inner nodes in the order of waves from tip 0, of which sweeps take one after the other."""
+
+    facing: Int32
+    """The half-edge of each node that faces tip 0."""
+    spans: list[slice]
+    """The nodes of each wave."""
+    left: Int32
+    """The next half-edge of each node, and the next but one."""
+    right: Int32
+    first: Int32
+    """The place of the node that each of them leads to; tips have the places behind all nodes."""
+    second: Int32
+
+    @classmethod
+    def of(cls, forest: Forest) -> _Waves:
+        """Return the waves of all trees."""
+        waves, twin, (one, other) = forest.waves(), forest.twin, forest.siblings
+        facing = np.concatenate(waves)
+        ends = np.cumsum([wave.size for wave in waves]).tolist()
+        spans = [slice(*span) for span in pairwise([0, *ends])]
+        left, right = one.take(facing), other.take(facing)
+        place = np.zeros(twin.size, np.int32)
+        place[facing] = np.arange(facing.size, dtype=np.int32)
+        place[forest.tips] = np.arange(facing.size, facing.size + forest.tips.size, dtype=np.int32)
+        first, second = (place.take(twin.take(side)) for side in (left, right))
+        return cls(facing, spans, left, right, first, second)
+
+    def values(self, of_tips: UInt64) -> UInt64:
+        """Return uint64[nodes and tips]: values of the tips, and zeros before them."""
+        return np.concatenate([np.zeros(self.facing.size, np.uint64), of_tips])
 
 
 Trees: TypeAlias = Sequence[Tree] | Forest
@@ -493,9 +540,12 @@ _MIX_B = np.uint64(0x94D049BB133111EB)
 
 def mixed(value: UInt64) -> UInt64:
     """splitmix64's finaliser of every number: a permutation that makes close numbers unlike."""
-    value = (value ^ (value >> np.uint64(30))) * _MIX_A
-    value = (value ^ (value >> np.uint64(27))) * _MIX_B
-    return value ^ (value >> np.uint64(31))
+    value = value ^ (value >> np.uint64(30))
+    value *= _MIX_A
+    value ^= value >> np.uint64(27)
+    value *= _MIX_B
+    value ^= value >> np.uint64(31)
+    return value
 
 
 def random_topology(n_tips: int, rng: np.random.Generator, length: float = DEFAULT_LENGTH) -> Tree:
@@ -504,6 +554,11 @@ def random_topology(n_tips: int, rng: np.random.Generator, length: float = DEFAU
     Tip k goes onto one of the 2k-3 edges present, each with the same probability: every topology
     arises in exactly one way.
     """
+    return tree_from_edges(_random_ends(n_tips, rng), length, n_tips)
+
+
+def _random_ends(n_tips: int, rng: np.random.Generator) -> Int32:
+    """int32[E, 2]: the nodes that each edge of :func:`random_topology` joins."""
     near = [0, 1, 2]
     far = [n_tips] * 3
     draws = rng.random(max(n_tips, 3))
@@ -513,7 +568,7 @@ def random_topology(n_tips: int, rng: np.random.Generator, length: float = DEFAU
         near += [node, tip]
         far += [far[target], node]
         far[target] = node
-    return tree_from_edges(np.column_stack((near, far)), length, n_tips)
+    return np.column_stack((near, far)).astype(np.int32)
 
 
 def uniform_tree(n_tips: int, mean_length: float, rng: np.random.Generator) -> Tree:
@@ -601,8 +656,7 @@ def resolved_at_random(tree: Tree, edges: Int32, rng: np.random.Generator) -> Tr
         touching = star[ends] == centre
         inside = np.flatnonzero(touching[:, 0] & is_inside)
         rows, sides = np.nonzero(touching & ~is_inside[:, None])
-        resolution = random_topology(rows.size, rng)
-        joined = resolution.edge_halves // 3
+        joined = np.sort(_random_ends(rows.size, rng), axis=1)
         is_arm = joined[:, 0] < rows.size
         arm, node = joined[is_arm].T
         ends[rows[arm], sides[arm]] = nodes[node - rows.size]

@@ -20,6 +20,7 @@ from mltree.program.ops.operation import (
     Words,
     WorkStage,
     fields,
+    joined,
     moved,
     record,
 )
@@ -66,7 +67,7 @@ class Sites(WorkStage):
             rows = self.runs[self.runs["kind"] == kind.number]
             table = self._table(kind)
             if rows["count"].sum() < len(table):  # other kinds have records in it too
-                table = np.concatenate([self._records(row) for row in rows])
+                table = joined([self._records(row) for row in rows])
             yield kind(table).counts()
 
     def writing(self) -> Sites | None:
