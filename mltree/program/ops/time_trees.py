@@ -29,7 +29,6 @@ from mltree.program.contract import (
 )
 from mltree.system.arrays import Float64
 
-
 PAIRED = TreePriorKind.COALESCENT, TreePriorKind.SKYGRID
 """Priors of trees in which pairs of lineages meet."""
 
