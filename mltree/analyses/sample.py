@@ -241,8 +241,6 @@ def _expect(options: SampleOptions, problem: Problem) -> None:
             "branch lengths of every part's own cannot be sampled yet",
             hint="--brlen scaled or linked",
         )
-    if options.is_timed and ascertained_parts(problem.groups):
-        raise ModelError("+ASC cannot be sampled with a clock yet", hint="leave +ASC out")
     corrections = [part.ascertainment.correction for part in ascertained_parts(problem.groups)]
     if Correction.FELSENSTEIN in corrections:
         raise ModelError(

@@ -369,6 +369,30 @@ class TimeSpace(TreeSpace):
         first = self._time_at + TimeChain.WINDOWS
         words[:, first : first + self.moves] = windows
 
+    def stretch(self, words: Float64, steps: Float64) -> Float64:
+        """Scale the clock, or where it is known all heights; branches may have any length."""
+        trees = [TimeTreeWords(row, self.shape) for row in words]
+        return np.array(list(map(self._stretch_one, trees, steps.tolist())))
+
+    def _stretch_one(self, tree: TimeTreeWords, step: float) -> float:
+        """Scale one tree's lengths; return the log-ratio, of densities and of the proposal."""
+        is_clock = not isinstance(self.scalars[Scalar.CLOCK], Fixed)
+        before, jacobian = self._of_stretch(tree, is_clock=is_clock), step
+        if is_clock:
+            tree.scalars[Scalar.CLOCK, 0] *= math.exp(step)
+        else:
+            jacobian = tree.stretch_heights(step)
+        after = self._of_stretch(tree, is_clock=is_clock)
+        return after - before + jacobian if after > -math.inf else -math.inf
+
+    def _of_stretch(self, tree: TimeTreeWords, *, is_clock: bool) -> float:
+        """Natural log of the prior as far as such a scaling may change it."""
+        priors = TimePriors(tree)
+        rates = priors.of_rates() if self.clock == "wn" else 0.0
+        if is_clock:
+            return rates + priors.of_scalar(Scalar.CLOCK)
+        return rates + priors.of_heights() + priors.of_ages()
+
     def counts(self, words: Float64) -> Float64:
         """Moves tried and taken."""
         first = self._time_at + TimeChain.TRIED

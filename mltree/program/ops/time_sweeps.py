@@ -268,7 +268,7 @@ class TimeReplica(Replica):
         jacobian, of_clock_step = 0.0, step if of_clock else 0.0
         if of_heights:
             whole = tree.whole_duration
-            jacobian = self.stretch_heights(step)
+            jacobian = tree.stretch_heights(step)
             if of_clock:
                 of_clock_step = math.log(whole / tree.whole_duration)
         if of_clock and of_heights and self._is_free(Scalar.SIZE):
@@ -286,14 +286,6 @@ class TimeReplica(Replica):
         else:
             self.words[:] = kept
         self._tell(move, taken=taken)
-
-    def stretch_heights(self, step: float) -> float:
-        """Scale by how much nodes are older than their older child; return ln of the Jacobian."""
-        tree, before = self.tree, self.tree.heights.copy()
-        for v in reversed([v for v in tree.preorder() if v >= tree.tips]):
-            gap = before[v] - max(before[int(tree.left[v])], before[int(tree.right[v])])
-            tree.heights[v] = tree.older_child(v) + gap * math.exp(step)
-        return step * (tree.tips - 1)
 
     def scale_sizes(self, step: float) -> float:
         """Scale population sizes, or how rare births are; return ln of the Jacobian."""

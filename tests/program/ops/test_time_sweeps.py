@@ -247,19 +247,27 @@ def test_ratio_of_maps(make_problem: Callable[..., Any], move: str, prior: str, 
     assert ratio == pytest.approx(expected, abs=1e-5)
 
 
-FACTORS = [("tree", "stretch_heights"), ("up_down", "stretch_heights"), ("up_down", "scale_sizes")]
+FACTORS = [
+    ("tree", TimeTreeWords, "stretch_heights"),
+    ("up_down", TimeTreeWords, "stretch_heights"),
+    ("up_down", TimeReplica, "scale_sizes"),
+]
 
 
-@pytest.mark.parametrize(("move", "part"), FACTORS)
+@pytest.mark.parametrize(("move", "holder", "part"), FACTORS)
 def test_a_factor_that_is_dropped_is_noticed(
-    make_problem: Callable[..., Any], monkeypatch: pytest.MonkeyPatch, move: str, part: str
+    make_problem: Callable[..., Any],
+    monkeypatch: pytest.MonkeyPatch,
+    move: str,
+    holder: type,
+    part: str,
 ) -> None:
-    whole = getattr(TimeReplica, part)
+    whole = getattr(holder, part)
 
-    def forgetful(self: TimeReplica, step: float) -> float:
+    def forgetful(self: Any, step: float) -> float:
         whole(self, step)
         return 0.0
 
-    monkeypatch.setattr(TimeReplica, part, forgetful)
+    monkeypatch.setattr(holder, part, forgetful)
     ratio, expected = ratio_and_expectation(move, make_problem(TIPS, 12), 30)
     assert abs(ratio - expected) > 1e-2
