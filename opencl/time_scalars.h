@@ -16,7 +16,8 @@ CHAIN_FUNCTION void walk_scalar(chain_t *c, int which, int move, int number) {
   if (!is_free(c, which)) return;
   stream_t stream = time_stream(c, move, number);
   const acc step = step_of(c, move, &stream), before = *scalar_of(c, which);
-  const bool is_real = which == SCALAR_GROWTH || which == SCALAR_FRACTION;
+  const bool is_real =
+      which == SCALAR_GROWTH || which == SCALAR_FRACTION || which == SCALAR_SAMPLING;
   const acc after = is_real ? before + step : before * exp(step);
   acc ratio = scalar_log_prior(c, which, after) - scalar_log_prior(c, which, before);
   if (!is_real) ratio += step;
@@ -103,7 +104,7 @@ static inline void walk_precision(chain_t *c, int round) {
 // The scalars of priors, which have no say in the likelihood.
 CHAIN_FUNCTION void walk_priors(chain_t *c) {
   const bool is_grid = tree_kind(c) == TREE_PRIOR_SKYGRID;
-  if (tree_kind(c) != TREE_PRIOR_BIRTH_DEATH) count_lineages(c);
+  if (has_pairs(c)) count_lineages(c);
   if (is_grid) count_cells(c);
   for (int round = 0; round < PRIOR_WALKS; ++round) {
     walk_scalar(c, SCALAR_SPREAD, TIME_MOVE_SPREAD, round);
@@ -114,6 +115,7 @@ CHAIN_FUNCTION void walk_priors(chain_t *c) {
       walk_scalar(c, SCALAR_SIZE, TIME_MOVE_SIZE, round);
       walk_scalar(c, SCALAR_GROWTH, TIME_MOVE_GROWTH, round);
       walk_scalar(c, SCALAR_FRACTION, TIME_MOVE_FRACTION, round);
+      walk_scalar(c, SCALAR_SAMPLING, TIME_MOVE_SAMPLING, round);
     }
   }
   renew_warped(c);
@@ -159,7 +161,7 @@ static inline void restore_heights(const chain_t *c) {
 }
 
 static inline acc whole_log_prior(const chain_t *c) {
-  if (tree_kind(c) != TREE_PRIOR_BIRTH_DEATH) count_lineages(c);
+  if (has_pairs(c)) count_lineages(c);
   return heights_log_prior(c) + ages_log_prior(c) + noise_log_prior(c);
 }
 
@@ -173,10 +175,9 @@ static inline acc log_size_prior(const chain_t *c) {
 // kept where their waiting is counted.
 static inline void scale_sizes(const chain_t *c, acc step) {
   const int cells = cells_of(c);
-  const bool is_rate = tree_kind(c) == TREE_PRIOR_BIRTH_DEATH;
   settle(c);
   if (LEADS(c)) {
-    if (cells == 0) *scalar_of(c, SCALAR_SIZE) *= exp(is_rate ? -step : step);
+    if (cells == 0) *scalar_of(c, SCALAR_SIZE) *= exp(has_pairs(c) ? step : -step);
     for (int g = 0; g < cells; ++g) {
       CELLS(c)[cells + g] = CELLS(c)[g];
       CELLS(c)[g] += step;
@@ -215,7 +216,7 @@ CHAIN_FUNCTION void scale_all(chain_t *c, int move) {
     ratio -= log_size_prior(c);
     scale_sizes(c, -of_step);
     ratio += log_size_prior(c);
-    if (is_scalar) ratio += tree_kind(c) == TREE_PRIOR_BIRTH_DEATH ? of_step : -of_step;
+    if (is_scalar) ratio += has_pairs(c) ? -of_step : of_step;
   }
   const acc other = clock * exp(of_step);
   if (of_clock) put(c, scalar_of(c, SCALAR_CLOCK), other);

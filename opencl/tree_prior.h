@@ -41,6 +41,11 @@ static inline int tree_kind(const chain_t *c) {
   return (int)TIME(c)[TIME_TREE_KIND];
 }
 
+// Lineages meet in pairs, as coalescents have it; others are born and die.
+static inline bool has_pairs(const chain_t *c) {
+  return tree_kind(c) == TREE_PRIOR_COALESCENT || tree_kind(c) == TREE_PRIOR_SKYGRID;
+}
+
 static inline int clock_kind(const chain_t *c) {
   return (int)TIME(c)[TIME_CLOCK_KIND];
 }
@@ -63,25 +68,49 @@ static inline acc warp(const chain_t *c, acc height) {
   return (growth == 0 ? height : expm1(growth * height) / growth) / size;
 }
 
-// ln(sampled + (1 - sampled - a) e^(-r h)), a part of what births and deaths give a node.
-static inline acc log_seen(const chain_t *c, acc height) {
-  const acc r = *scalar_of(c, SCALAR_SIZE), a = *scalar_of(c, SCALAR_GROWTH);
-  const acc sampled = *scalar_of(c, SCALAR_FRACTION);
-  return log(sampled + (1 - sampled - a) * exp(-r * height));
+// Births and deaths give a node at height h the factor e^(-rate h) / (seen + unseen e^(-rate h))^2.
+typedef struct {
+  acc rate, seen, unseen;
+} births_t;
+
+static inline births_t births_of(const chain_t *c) {
+  const acc size = *scalar_of(c, SCALAR_SIZE), growth = *scalar_of(c, SCALAR_GROWTH);
+  const acc present = *scalar_of(c, SCALAR_FRACTION);
+  births_t of = {size, present, 1 - present - growth};
+  if (tree_kind(c) != TREE_PRIOR_SERIAL) return of;
+  const acc births = growth * size, more = births - size;
+  const acc paths = 4 * births * *scalar_of(c, SCALAR_SAMPLING) * size;
+  of.rate = sqrt(more * more + paths);
+  const acc least = more > 0 ? paths / (of.rate + more) : of.rate - more;
+  of.seen = (least + 2 * births * present) / (2 * of.rate);
+  of.unseen = 1 - of.seen;
+  return of;
+}
+
+static inline acc log_seen(births_t of, acc height) {
+  return log(of.seen + of.unseen * exp(-of.rate * height));
 }
 
 // The factor of an inner node at this height.
 static inline acc event(const chain_t *c, acc height) {
-  if (tree_kind(c) == TREE_PRIOR_BIRTH_DEATH)
-    return -*scalar_of(c, SCALAR_SIZE) * height - 2 * log_seen(c, height);
+  if (!has_pairs(c)) {
+    const births_t of = births_of(c);
+    return -of.rate * height - 2 * log_seen(of, height);
+  }
   if (tree_kind(c) == TREE_PRIOR_SKYGRID) return -CELLS(c)[cell_of(c, height)];
   return *scalar_of(c, SCALAR_GROWTH) * height - log(*scalar_of(c, SCALAR_SIZE));
 }
 
 // The further factor of the root of births and deaths.
 static inline acc root_event(const chain_t *c, acc height) {
-  if (tree_kind(c) != TREE_PRIOR_BIRTH_DEATH) return 0;
-  return -*scalar_of(c, SCALAR_SIZE) * height - log_seen(c, height);
+  if (has_pairs(c)) return 0;
+  const births_t of = births_of(c);
+  return -of.rate * height - log_seen(of, height);
+}
+
+// The factor of a tip at this height: where sampling goes on, what a node has, turned over.
+static inline acc tip_event(const chain_t *c, acc height) {
+  return tree_kind(c) == TREE_PRIOR_SERIAL ? -event(c, height) : 0;
 }
 
 static inline acc lineages_by(const chain_t *c, int i, int v, acc low, acc high) {
@@ -94,8 +123,9 @@ static inline acc lineages_by(const chain_t *c, int i, int v, acc low, acc high)
 // the root. A node that rises leaves one lineage more to meet the others on its way.
 CHAIN_FUNCTION acc change_of_height(const chain_t *c, int v, acc height) {
   const acc before = height_of(c, v);
-  const acc of_events = v < c->tips ? 0 : event(c, height) - event(c, before);
-  if (tree_kind(c) == TREE_PRIOR_BIRTH_DEATH) return of_events;
+  const acc of_events = v < c->tips ? tip_event(c, height) - tip_event(c, before)
+                                    : event(c, height) - event(c, before);
+  if (!has_pairs(c)) return of_events;
   const acc from = WARPED(c)[v], to = warp(c, height), low = fmin(from, to), high = fmax(from, to);
   SUM_OVER(c, others, i, c->nodes, lineages_by(c, i, v, low, high))
   const acc pairs = v < c->tips ? -others : others - (high - low);
@@ -133,21 +163,32 @@ static inline acc weight_of(const chain_t *c, int i) {
 }
 
 static inline acc node_factor(const chain_t *c, int i, acc top) {
-  const acc height = height_of(c, i), own = i < c->tips ? 0 : event(c, height);
-  if (tree_kind(c) == TREE_PRIOR_BIRTH_DEATH) return own;
+  const acc height = height_of(c, i);
+  const acc own = i < c->tips ? tip_event(c, height) : event(c, height);
+  if (!has_pairs(c)) return own;
   return own - weight_of(c, i) * (top - warp(c, height));
+}
+
+// ln of what does not depend on heights: rates of births, and of samples at once or one by one.
+static inline acc births_constant(const chain_t *c) {
+  const acc r = *scalar_of(c, SCALAR_SIZE), a = *scalar_of(c, SCALAR_GROWTH);
+  const acc present = *scalar_of(c, SCALAR_FRACTION);
+  if (tree_kind(c) == TREE_PRIOR_BIRTH_DEATH)
+    return (c->tips - 1) * log(r * present) + c->tips * log1p(-a);
+  const births_t of = births_of(c);
+  SUM_OVER(c, at_once, i, c->tips, present > 0 && LATEST(c)[i] == 0 ? 1 : 0)
+  const acc later = c->tips - at_once, sampling = *scalar_of(c, SCALAR_SAMPLING) * r;
+  acc sum = c->tips * log(a * r) - log(of.rate) - log(of.seen);
+  if (at_once > 0) sum += at_once * log(present);
+  return later > 0 ? sum + later * log(sampling) : sum;
 }
 
 // ln of the prior of all heights; of a coalescent with lineages counted before.
 CHAIN_FUNCTION acc heights_log_prior(const chain_t *c) {
   const acc root = height_of(c, root_of(c));
-  const bool is_coalescent = tree_kind(c) != TREE_PRIOR_BIRTH_DEATH;
-  const acc top = is_coalescent ? warp(c, root) : 0;
+  const acc top = has_pairs(c) ? warp(c, root) : 0;
   SUM_OVER(c, sum, i, c->nodes, node_factor(c, i, top))
-  if (is_coalescent) return sum;
-  const acc r = *scalar_of(c, SCALAR_SIZE), a = *scalar_of(c, SCALAR_GROWTH);
-  const acc sampled = *scalar_of(c, SCALAR_FRACTION);
-  return sum + root_event(c, root) + (c->tips - 1) * log(r * sampled) + c->tips * log1p(-a);
+  return has_pairs(c) ? sum : sum + root_event(c, root) + births_constant(c);
 }
 
 // ln of the prior of a rate, of the branch above v if it had this duration.

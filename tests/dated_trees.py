@@ -50,3 +50,44 @@ def simulated(seed, n, variation=0.0, sites=1000, depth=0.1):
         for name, date in zip(labels, dates.tolist(), strict=True)
     ]
     return WrittenTree(parents, lengths, tuple(names)), dates, rate
+
+
+def births_and_deaths(rng, births, deaths, sampling, *, tips=None, until=np.inf, present=0.0):
+    """Heights and parents of the tips and inner nodes that samples of one origin's history show.
+
+    It ends with a number of tips, or after a time, when a share of all lineages is sampled at once;
+    None where lineages die out before that number, or leave fewer than three tips.
+    """
+    children, end, alive, sampled, now = {}, {}, [0], [], 0.0
+    chances = np.array([births, deaths, sampling]) / (births + deaths + sampling)
+    while alive and len(sampled) != tips:
+        now += rng.exponential(1.0 / (births + deaths + sampling) / len(alive))
+        if now > until:
+            now = until
+            at_once = [node for node in alive if rng.random() < present]
+            sampled, end = sampled + at_once, end | dict.fromkeys(at_once, now)
+            break
+        node = alive.pop(rng.integers(len(alive)))
+        end[node] = now
+        event = rng.choice(3, p=chances)
+        if event == 0:
+            first = 2 * len(children) + 1
+            children[node] = [first, first + 1]
+            alive += children[node]
+        elif event == 2:
+            sampled.append(node)
+    if len(sampled) < 3 or (until == np.inf and len(sampled) < tips):
+        return None
+    number = {node: tip for tip, node in enumerate(sampled)}
+    heights, parents = [now - end[node] for node in sampled], [-1] * len(sampled)
+    for node in sorted(children, reverse=True):
+        seen = [number[child] for child in children[node] if child in number]
+        if len(seen) == 2:
+            number[node] = len(heights)
+            for child in seen:
+                parents[child] = number[node]
+            heights.append(now - end[node])
+            parents.append(-1)
+        elif seen:
+            number[node] = seen[0]
+    return np.array(heights), np.array(parents)

@@ -16,6 +16,8 @@ import numpy as np
 
 from mltree.analyses.options import ConvertOptions, DrawOptions
 from mltree.data.alignments import read_alignment
+from mltree.data.codons import CodonAlphabet, refuse_broken
+from mltree.data.datatype import alphabet_named
 from mltree.data.formats import FORMATS, format_of, write_alignment
 from mltree.data.source import read_text
 from mltree.report.drawing import LAYOUTS, draw
@@ -26,7 +28,7 @@ from mltree.runs.logged_run import read_names, write_out
 from mltree.runs.options import AXES, ORDERS, one_of, page_length_of
 from mltree.runs.workspace import claim_files
 from mltree.system import __version__
-from mltree.system.arrays import Float64
+from mltree.system.arrays import Float64, UInt8
 from mltree.system.errors import InputError
 from mltree.system.events import (
     AlignmentWritten,
@@ -78,7 +80,7 @@ def run_convert(options: ConvertOptions, reporter: Reporter) -> None:
     reporter(RunStarted(__version__, options.line))
     start = read_text(options.source).lstrip()
     convert = _result if start.startswith(b"{") else _trees if _has_trees(start) else _alignment
-    content, event = convert(options)
+    content, event = convert(options, reporter)
     write_out("convert", options, {"out": content}, files, [event], asdict(event), reporter)
 
 
@@ -90,19 +92,35 @@ def _has_trees(text: bytes) -> bool:
     return text.startswith((b"(", b"["))
 
 
-def _alignment(options: ConvertOptions) -> tuple[bytes, Event]:
+def _alignment(options: ConvertOptions, emit: Emit) -> tuple[bytes, Event]:
     file_format = options.file_format or format_of(options.out)
     if file_format not in FORMATS:
         raise InputError(f"--format: {file_format!r} is not one of {', '.join(FORMATS)}")
     if options.rename is not None:
         raise InputError("--rename is for trees")
-    alignment = read_alignment(options.source, options.data_type)
+    data_type = "dna" if options.mask_stops else options.data_type
+    alignment = read_alignment(options.source, data_type)
     rows, alphabet = alignment.characters, alignment.alphabet
+    if options.mask_stops:
+        rows = _without_stops(options, rows, emit)
     content = write_alignment(alignment.names, rows, alphabet, file_format)
-    return content, AlignmentWritten(options.out, file_format, alignment.n_taxa, alignment.n_sites)
+    event = AlignmentWritten(options.out, file_format, len(rows), rows.shape[1] // alphabet.width)
+    return content, event
 
 
-def _trees(options: ConvertOptions) -> tuple[bytes, Event]:
+def _without_stops(options: ConvertOptions, rows: UInt8, emit: Emit) -> UInt8:
+    """Nucleotides with gaps for stop codons. Raises: InputError: they are no codons."""
+    codons = alphabet_named(options.data_type or "codon")
+    if not isinstance(codons, CodonAlphabet):
+        raise InputError("--mask-stops is for codons", hint="--data-type codon:CODE")
+    refuse_broken(codons, rows.shape[1], "the alignment", options.source)
+    rows, masked, left_out = codons.without_stops(rows)
+    code = codons.genetic_code.name
+    emit(Notice(f"stop codons of the {code} code masked: {masked}; columns left out: {left_out}"))
+    return rows
+
+
+def _trees(options: ConvertOptions, _: Emit) -> tuple[bytes, Event]:
     file_format = options.file_format or _tree_format(options.out)
     if file_format not in TREE_ENDINGS.values():
         known = ", ".join(dict.fromkeys(TREE_ENDINGS.values()))
@@ -120,7 +138,7 @@ def _trees(options: ConvertOptions) -> tuple[bytes, Event]:
     return text.encode(), TreesWritten(options.out, len(trees), len(trees[0].tips))
 
 
-def _result(options: ConvertOptions) -> tuple[bytes, Event]:
+def _result(options: ConvertOptions, _: Emit) -> tuple[bytes, Event]:
     """The result of a run, as MultiQC shows it."""
     if options.file_format not in {None, "multiqc"} or not options.out.endswith(MULTIQC):
         hint = f"-o NAME{MULTIQC}, the only names that MultiQC looks for"

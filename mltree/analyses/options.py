@@ -652,6 +652,14 @@ class ConvertOptions(OutOptions, kw_only=True):
         ),
     ] = None
     data_type: DataType = None
+    mask_stops: Annotated[
+        bool,
+        Option(
+            "--mask-stops",
+            "Write gaps for stop codons, and leave out columns that have nothing else; --data-type "
+            "codon:CODE names the genetic code.",
+        ),
+    ] = False
 
 
 class CompareOptions(ShownOptions, DataOptions, kw_only=True):

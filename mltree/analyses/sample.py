@@ -93,7 +93,7 @@ LOG, STATE, RESULT = "sampleLog", "sampleState", "sample.json"
 
 CPU_RUNS, GPU_RUNS, TIMED_GPU_RUNS = 2, 4, 32
 """Runs where their number is not given. Trees with a clock have runs of one chain each: a GPU has
-as many side by side as it has compute units, and all of them are sampled."""
+as many as it sweeps at once, up to the last of these, and all of them are sampled."""
 
 CPU_RUNGS, GPU_RUNGS = 16, 64
 """Rungs at most where their number is not given."""
@@ -107,6 +107,10 @@ FIRST_CHECK = 200
 
 LEAST_GROWTH, MOST_GROWTH = 1.1, 1.5
 """Growth of their number from one look to the next, which comes when their lowest ESS may do."""
+
+LARGE_WORK = 1e9
+"""Patterns x categories x states^2 x taxa of a chain from which on a sweep takes longer than making
+a model on the host, even on a GPU: 62 taxa x 3,601 codons are three times that."""
 
 PAUSE = 10.0
 """Seconds between two writings of samples and state."""
@@ -240,8 +244,6 @@ def _expect(options: SampleOptions, problem: Problem) -> None:
             "branch lengths of every part's own cannot be sampled yet",
             hint="--brlen scaled or linked",
         )
-    if options.is_timed and ascertained_parts(problem.groups):
-        raise ModelError("+ASC cannot be sampled with a clock yet", hint="leave +ASC out")
     corrections = [part.ascertainment.correction for part in ascertained_parts(problem.groups)]
     if Correction.FELSENSTEIN in corrections:
         raise ModelError(
@@ -408,7 +410,8 @@ class _SampleRun:
         shares = ChainShares(_sweeping(engines), data, current_ranks(), elsewhere)
         fits = shares.chains_that_fit(data.slots)
         if options.runs is None:
-            runs = max(CPU_RUNS, min(runs, fits // (rungs or LEAST_RUNGS)))
+            at_once = max(GPU_RUNS, shares.room.at_once)
+            runs = max(CPU_RUNS, min(runs, at_once, fits // (rungs or LEAST_RUNGS)))
         if fits < runs * (rungs or LEAST_RUNGS):
             raise DeviceError(
                 f"no memory for {runs} x {rungs or LEAST_RUNGS} chains: {fits} fit",
@@ -426,7 +429,7 @@ class _SampleRun:
             burn_in=options.number_of("burnin"),
             sweeps=1 if self._on_gpu else sweeps_at_once(work_of_all * (1 + is_timed)),
             rests=not self._on_gpu,
-            takes_turns=self._on_gpu,
+            takes_turns=self._on_gpu and size * space.states * tips < LARGE_WORK,
         )
         return Sampler(
             shares, data, self._priors, settings, self._starts(settings), left_out, self._time

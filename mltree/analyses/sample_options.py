@@ -109,8 +109,8 @@ class SampleOptions(SeedOptions, ExactOptions, kw_only=True):
         int | None,
         Option(
             "--runs N",
-            "Independent runs, which have to agree. Default: 2 on a CPU; 4 on a GPU, "
-            "32 with a clock.",
+            "Independent runs, which have to agree. Default: 2 on a CPU; 4 on a GPU, with a clock "
+            "as many as it sweeps at once, 32 at most.",
             least=1,
         ),
     ] = None

@@ -202,7 +202,7 @@ class Sequences(Value, eq=False):
         where = f"codon {codon + 1} (from site {site + 1})"
         problem = f"{where}: {triplet} is a stop codon in the {code.name} code"
         otherwise = f"if the genetic code is not NCBI's {code.number}, name it"
-        hint = f"remove the codon; or, {otherwise}: --data-type codon:CODE"
+        hint = f"mltree convert --mask-stops writes gaps; or, {otherwise}: --data-type codon:CODE"
         raise self._error(row, site, problem, part, hint)
 
     def _error(self, row: int, site: int, problem: str, part: str, hint: str) -> InputError:

@@ -158,6 +158,18 @@ class CodonAlphabet(Alphabet, eq=False):
             raise InputError(message, hint="write N for the rarest ambiguous nucleotides")
         return _alphabet(self.genetic_code.number, several)
 
+    def without_stops(self, raw: UInt8) -> tuple[UInt8, int, int]:
+        """Nucleotides u8 [T, 3 codons] with gaps for stop codons, without columns of these alone.
+
+        Returns the numbers of stop codons in other columns, and of columns left out, too.
+        """
+        every, triplets = _sets(self.genetic_code.number), _triplets(raw)
+        stops = every[triplets] == 0
+        are_none = (stops | (triplets == _TRIPLETS - 1)).all(axis=0) & stops.any(axis=0)
+        kept = np.repeat(~are_none, self.width)
+        masked = np.where(np.repeat(stops, self.width, axis=1), np.uint8(ord("-")), raw)
+        return masked[:, kept], int(stops[:, ~are_none].sum()), int(are_none.sum())
+
     @cached_property
     def _code_of_triplet(self) -> UInt8:
         code_of = {int(mask): code for code, mask in enumerate(self.state_masks)}

@@ -26,11 +26,9 @@ DEEPEST, MOST_COPIES = 100, 10_000
 
 Element: TypeAlias = "ElementTree.Element[str]"
 
-
 NEARLY_FLAT = "LogNormal(0, 10)"
 """A proper prior in place of 1/X: where X is 100 it lowers the mean of ln X by a twentieth of its
 variance."""
-
 
 FLAT = 1e4
 """The end of the uniform distribution in place of a flat one without end, over the first value."""
@@ -264,13 +262,13 @@ class _Analysis:
         names = of_data.alignment.names
         options = of_data.options | self._tree_prior(tree)
         dates, are_ages = self._dates(tree)
-        same, is_calibrated = (
-            set(dates.values()),
-            any(self.spec(one) == "MRCAPrior" for one in self.own()),
-        )
+        same = set(dates.values())
+        is_calibrated = any(self.spec(one) == "MRCAPrior" for one in self.own())
         if len(same) == 1 and (not is_calibrated or same == {"0"}):
             self.ignored.append("All tips have the same date.")
             dates = {}
+        if dates and options.get("tree_prior") in ("yule", "bd"):
+            self.ignored.append("Births of dated tips: sampling through time, any origin alike.")
         has_dates = bool(dates)
         calibrations = tuple(self._calibrations(dates, are_ages))
         if dates and not has_dates:  # heights of some tips have intervals
@@ -461,13 +459,8 @@ class _Analysis:
 
     def _tree_prior(self, tree: Element | None) -> dict[str, str]:
         for one in self.own():
-            kind = self.spec(one)
-            if kind not in _TREE_PRIORS:
-                continue
-            own = self._tree_of(one)
-            if own is not None and own is not tree:
-                continue
-            return self._of_tree_prior(one, kind)
+            if self.spec(one) in _TREE_PRIORS and self._tree_of(one) in (None, tree):
+                return self._of_tree_prior(one, self.spec(one))
         self.ignored.append("No prior of the tree is known here: the default is used.")
         return {}
 
@@ -498,17 +491,15 @@ class _Analysis:
         if kind == "BayesianSkyline":
             self.ignored.append("The Bayesian skyline is not known here: a skygrid is used.")
             return {"tree_prior": "skygrid"}
-        if kind in ("YuleModel", "CalibratedYuleModel"):
-            self._number_of(one, "birth_rate", "birthDiffRate", "birthRate")
-            if kind == "CalibratedYuleModel":
-                self.ignored.append("The calibrated Yule prior is not corrected for calibrations.")
-            return {"tree_prior": "yule"}
-        self._number_of(one, "birth_rate", "birthDiffRate")
-        self._number_of(one, "relative_death", "relativeDeathRate")
-        sampled = self.number(one, "sampleProbability", default=1.0)
-        if sampled != 1.0:
-            self.priors["sampling_fraction"] = f"Fixed({sampled:.10g})"
-        return {"tree_prior": "bd"}
+        option, numbers = _BIRTHS[kind]
+        for role, *names in numbers:
+            size = self.number(self.input(one, *names), "dimension", default=1.0)
+            if max(size, len(self.value(one, *names).split())) > 1:
+                self.ignored.append(f"{names[0]} changes in time: here it is constant.")
+            self._number_of(one, role, *names)
+        if kind == "CalibratedYuleModel":
+            self.ignored.append("The calibrated Yule prior is not corrected for calibrations.")
+        return {"tree_prior": option}
 
     # Dates and calibrations.
 
@@ -588,14 +579,13 @@ class _Analysis:
         """A distribution as a text; None, with a sentence, where it is not known here."""
         kind = self.spec(given)
         offset = self.number(given, "offset", default=0.0)
-        infinite = math.inf
         if kind == "Uniform":
             low = self._bound(given, "lower", 0.0) + offset
-            high = self._bound(given, "upper", 1.0 if not is_forward else infinite) + offset
+            high = self._bound(given, "upper", 1.0 if not is_forward else math.inf) + offset
             if math.isfinite(high - low):
                 return f"Uniform({low:.10g}, {high:.10g})"
             has_low = math.isfinite(low) and (low > 0 or is_forward)
-            return f"l({low:.10g})" if has_low else f"u({high:.10g})" if high < infinite else ""
+            return f"l({low:.10g})" if has_low else f"u({high:.10g})" if high < math.inf else ""
         if kind == "Normal":
             mean = self.number(given, "mean", default=0.0) + offset
             deviation = self.number(given, "sigma", default=1.0)
@@ -713,10 +703,19 @@ _FLAT = {"kappa", "alpha", "population_size", "growth_rate", "birth_rate", "cloc
 _OF_TREES = ("tree", "treeIntervals", "treeModel", "down", "gtree", "taxonset")
 """Inputs of operators that change trees."""
 
-_TREE_PRIORS = {
-    "Coalescent", "BayesianSkyline", "YuleModel", "CalibratedYuleModel",
-    "BirthDeathGernhard08Model",
+_YULE = "yule", [("birth_rate", "birthDiffRate", "birthRate")]
+_BIRTHS: dict[str, tuple[str, Sequence[tuple[str, ...]]]] = {
+    "YuleModel": _YULE, "CalibratedYuleModel": _YULE,
+    "BirthDeathGernhard08Model": ("bd", [
+        ("birth_rate", "birthDiffRate"), ("relative_death", "relativeDeathRate"),
+        ("sampling_fraction", "sampleProbability")]),
+    "BirthDeathSkylineModel": ("bd", [
+        ("reproductive_number", "reproductiveNumber"), ("removal_rate", "becomeUninfectiousRate"),
+        ("sampling_proportion", "samplingProportion"), ("sampling_fraction", "rho")]),
 }  # fmt: skip
+"""Options of priors of births, and their numbers: roles here, names of BEAST's inputs."""
+
+_TREE_PRIORS = {"Coalescent", "BayesianSkyline", *_BIRTHS}
 _FILTER = re.compile(r"(?P<first>\d*)(?P<range>[-:](?P<last>\d*)(?:[:\\](?P<step>\d+))?)?")
 
 

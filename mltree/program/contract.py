@@ -203,6 +203,8 @@ class TimeMove(enum.IntEnum):
     """Where a tour of the tree begins."""
     STRETCH = 18
     """Spread and log-rates are multiplied by one factor."""
+    SAMPLING = 19
+    """Share of those removed that are sampled."""
 
 
 FIRST_TIME_MOVE = 16
@@ -217,13 +219,16 @@ class Scalar(enum.IntEnum):
     SPREAD = 1
     """Deviation of log-rates (ucln) or rates (ucgd); or variance of rates over length (wn)."""
     SIZE = 2
-    """Population size, or birth rate less death rate."""
+    """Population size, or birth rate less death rate; rate of removal where tips have dates."""
     GROWTH = 3
-    """Growth rate of the population, or death rate over birth rate."""
+    """Growth rate of the population, or death rate over birth rate; births over removals where
+    tips have dates."""
     FRACTION = 4
-    """Share of the species that were sampled."""
+    """Share of the lineages at height 0 that were sampled."""
     PRECISION = 5
     """Precision of the steps from a skygrid's cell to the next."""
+    SAMPLING = 6
+    """Share of those removed that are sampled."""
 
 
 class PriorKind(enum.IntEnum):
@@ -266,6 +271,8 @@ class TreePriorKind(enum.IntEnum):
     """Kingman's, of a population that grows exponentially, or not at all."""
     SKYGRID = 2
     """Kingman's, of a population size that is constant within cells of time."""
+    SERIAL = 3
+    """Births, deaths and sampling through time (Stadler 2010)."""
 
 
 class TimeChain(enum.IntEnum):
@@ -323,7 +330,7 @@ class CalibrationWord(enum.IntEnum):
     """The node that it is about, in the present tree."""
 
 
-TIME_WORDS, TIME_MOVES, SCALAR_WORDS, CALIBRATION_WORDS = 92, 20, 4, 9
+TIME_WORDS, TIME_MOVES, SCALAR_WORDS, CALIBRATION_WORDS = 96, 20, 4, 9
 """Words of a time tree before its heights; room for moves; words of a scalar, of a calibration."""
 
 PRIOR_WALKS = 4

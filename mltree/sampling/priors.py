@@ -414,12 +414,17 @@ class Priors(Value):
     growth_rate: Distribution = Laplace(0.0, 1.0)
     birth_rate: Distribution = LogNormal(1.0, 3.0)
     relative_death: Distribution = Uniform(0.0, 1.0)
-    sampling_fraction: Distribution = Fixed(1.0)
+    reproductive_number: Distribution = LogNormal(0.0, 1.0)
+    removal_rate: Distribution = LogNormal(1.0, 3.0)
+    sampling_proportion: Distribution = Uniform(0.0, 1.0)
+    sampling_fraction: Distribution | None = None
+    """None: 1, but 0 where most tips are from before the present."""
     grid_precision: Distribution = Exponential(0.1)
 
     def lines(self) -> list[str]:
         """A line a prior, as ``--prior FILE`` takes it."""
-        return [f'{field.name} = "{getattr(self, field.name)}"' for field in fields(self)]
+        every = {field.name: getattr(self, field.name) for field in fields(self)}
+        return [f'{name} = "{prior}"' for name, prior in every.items() if prior is not None]
 
 
 _LENGTHS = {
@@ -432,16 +437,21 @@ _NUMBERS = {
 _OF_TIME_TREES = _NUMBERS | {_name_of(kind): kind for kind in (Laplace, Fixed)}
 _TIME_PRIORS = {
     "clock_rate", "clock_spread", "noise_variance", "population_size", "growth_rate", "birth_rate",
-    "relative_death", "sampling_fraction", "grid_precision",
+    "relative_death", "reproductive_number", "removal_rate", "sampling_proportion",
+    "sampling_fraction", "grid_precision",
 }  # fmt: skip
 """Priors that only a sample of time trees uses."""
-_SHARES = {"p_invariant", "relative_death", "sampling_fraction"}
+_SHARES = {"p_invariant", "relative_death", "sampling_proportion", "sampling_fraction"}
 _MRBAYES_NAMES = {
     "brlenspr": "branch_lengths", "revmatpr": "exchangeabilities", "statefreqpr": "frequencies",
     "tratiopr": "kappa", "shapepr": "alpha", "pinvarpr": "p_invariant", "ratepr": "part_rates",
-    "omegapr": "omega", "pinvar": "p_invariant",
+    "omegapr": "omega", "pinvar": "p_invariant", "speciationpr": "birth_rate",
+    "extinctionpr": "relative_death", "fossilizationpr": "sampling_proportion",
+    "sampleprob": "sampling_fraction", "reproductiveNumber": "reproductive_number",
+    "becomeUninfectiousRate": "removal_rate", "samplingProportion": "sampling_proportion",
+    "rho": "sampling_fraction",
 }  # fmt: skip
-"""Names of the same priors in MrBayes."""
+"""Names of the same priors in MrBayes and BEAST."""
 _CALL = re.compile(
     r"\s*(?:(?P<offset>[-+0-9.eE]+)\s*\+)?\s*(?P<name>\w+)\s*\((?P<arguments>[^()]*)\)\s*"
 )
@@ -460,7 +470,7 @@ def read_priors(text: str, path: str) -> Priors:
         if name not in known:
             hint = _alike(name, {**_MRBAYES_NAMES, **{one: one for one in known}})
             raise InputError(f"no such prior: {name}", file=path, hint=hint)
-        found: Any = _parsed(name, value, getattr(priors, name), path)
+        found: Any = _parsed(name, value, getattr(priors, name) or Fixed(1.0), path)
         priors = replace(priors, **{name: found})
     return priors
 

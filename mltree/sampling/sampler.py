@@ -160,6 +160,10 @@ class TreeSpace(ABC):
         """Natural log of the prior of a chain's tree."""
 
     @abstractmethod
+    def stretch(self, words: Float64, steps: Float64) -> Float64:
+        """Scale all lengths by e^steps f64[C]; return f64[C] log-ratios but those of lnL."""
+
+    @abstractmethod
     def write_windows(self, words: Float64, windows: Float64) -> None:
         """Write widths f64[C, moves] of proposals into words f64[C, words]."""
 
@@ -186,8 +190,9 @@ class FreeTrees(TreeSpace):
 
     moves = COUNTED_MOVES
 
-    def __init__(self, tips: int, priors: Priors) -> None:
-        self._tips, self._priors = tips, priors
+    def __init__(self, tips: int, priors: Priors, bounds: tuple[float, float]) -> None:
+        """``bounds``: shortest and longest branch."""
+        self._tips, self._priors, self._bounds = tips, priors, bounds
 
     @property
     def windows(self) -> Float64:
@@ -215,6 +220,19 @@ class FreeTrees(TreeSpace):
         lengths, prior = chain.lengths[1:], self._priors.branch_lengths
         of_lengths = prior.log_density(lengths, is_outer.astype(np.float64), self._tips)
         return of_lengths - float(np.log(np.arange(3, 2 * self._tips - 4, 2)).sum())
+
+    def stretch(self, words: Float64, steps: Float64) -> Float64:
+        """Scale all lengths, as the sweeps' SCALE does."""
+        tips = self._tips
+        lengths = words[:, CHAIN_WORDS + 1 : CHAIN_WORDS + 2 * tips - 2]  # a view
+        before = lengths.sum(axis=1)
+        lengths *= np.exp(steps)[:, None]
+        outer, inner, power, rate = (words[:, word] for word in _LENGTH_PRIOR)
+        ratio = steps * (2 * tips - 3 + tips * outer + (tips - 3) * inner + power)
+        ratio -= rate * (lengths.sum(axis=1) - before)
+        low, high = self._bounds
+        ratio[((lengths < low) | (lengths > high)).any(axis=1)] = -np.inf
+        return np.asarray(ratio)
 
     def write_windows(self, words: Float64, windows: Float64) -> None:
         """Write the width of scalings."""
@@ -260,8 +278,8 @@ class Sampler:
         """
         self.shares, self.priors, self.settings = shares, priors, settings
         self.tips, self.space = data.tips, data.space
-        self.trees = trees or FreeTrees(data.tips, priors)
-        self._left_out, self._bounds = left_out, data.bounds
+        self.trees = trees or FreeTrees(data.tips, priors, data.bounds)
+        self._left_out = left_out
         self._seen = np.zeros((1, 0)) if left_out is None else left_out.seen(data.weights[None])
         """f64[1, P]: sites seen of the parts whose constant sites were left out."""
         runs, rungs, seed = settings.runs, settings.rungs, settings.seed
@@ -397,18 +415,10 @@ class Sampler:
         self._launch(self.settings.sweeps, due)
 
     def _stretch(self, left_out: LeftOut, due: Bool) -> None:
-        """Scale all lengths, as the sweeps' SCALE does, by the corrected lnL."""
-        words, tips, rungs = self.words.copy(), self.tips, self.rungs
+        """Scale all lengths by the corrected lnL."""
+        words, rungs = self.words.copy(), self.rungs
         draws = self._rng(_STRETCH).random(len(words))
-        steps = self.stretch[rungs] * (draws - 0.5)
-        lengths = words[:, CHAIN_WORDS + 1 : CHAIN_WORDS + 2 * tips - 2]  # a view
-        before = lengths.sum(axis=1)
-        lengths *= np.exp(steps)[:, None]
-        outer, inner, power, rate = (words[:, word] for word in _LENGTH_PRIOR)
-        ratio = steps * (2 * tips - 3 + tips * outer + (tips - 3) * inner + power)
-        ratio -= rate * (lengths.sum(axis=1) - before)
-        low, high = self._bounds
-        ratio[((lengths < low) | (lengths > high)).any(axis=1)] = -np.inf
+        ratio = self.trees.stretch(words, self.stretch[rungs] * (draws - 0.5))
         taken = self._decide(left_out, due, words, ratio)
         np.add.at(self.stretched[:, 0], rungs, due)
         np.add.at(self.stretched[:, 1], rungs, taken)

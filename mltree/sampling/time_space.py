@@ -61,6 +61,7 @@ from mltree.sampling.tree_priors import (
     join_at_random,
     nearest_joins,
     rate_by_ages,
+    serial_log_density,
 )
 from mltree.system.arrays import Float64
 from mltree.system.errors import InputError
@@ -86,6 +87,14 @@ TREE_PRIORS = {
 
 SPREAD_NAMES = {"ucln": "ucldStdev", "ucgd": "ucgdStdev", "wn": "wnVariance"}
 """Columns of the spread of rates; the first as BEAST 2 has it."""
+
+SERIAL_NAMES = {
+    Scalar.GROWTH: "reproductiveNumber",
+    Scalar.SIZE: "becomeUninfectiousRate",
+    Scalar.SAMPLING: "samplingProportion",
+    Scalar.FRACTION: "samplingFraction",
+}
+"""Columns of sampling through time, as BEAST 2's birth-death skyline has them."""
 
 FIRST_WIDTHS = {TimeMove.REHANG: 2.0, TimeMove.ROOT: 1.0, TimeMove.UP_DOWN: 0.3}
 """Widths of proposals before they are adapted, where they are not FIRST_WIDTH."""
@@ -143,6 +152,11 @@ class TimeData(Value, eq=False):
     def is_level(self) -> bool:
         """True where all tips have the same known date."""
         return not (self.earliest.any() or self.latest.any())
+
+    @property
+    def at_once(self) -> int:
+        """Number of tips that surely are of height 0."""
+        return int((self.latest == 0).sum())
 
     @property
     def is_timed(self) -> bool:
@@ -244,29 +258,44 @@ class TimeSpace(TreeSpace):
         """
         self.data, self.clock, self.tree_prior = data, clock, tree_prior
         self._clock_kind, self._tree_kind = CLOCKS[clock], TREE_PRIORS[tree_prior]
+        self._is_birth = self._tree_kind == TreePriorKind.BIRTH_DEATH
+        if self._is_birth and not data.is_level:
+            self._tree_kind = TreePriorKind.SERIAL
         self._cells, self._width, self._distances = cells, width, distances
         self._distance = None if distances is None else mean_distance(distances)
         members = sum(len(one.tips) for one in data.calibrations)
         self.shape = TimeShape(len(data.taxa), cells, len(data.calibrations), members)
         self.scalars = self._scalars(priors)
-        if self._tree_kind == TreePriorKind.BIRTH_DEATH and not data.is_level:
-            raise InputError(
-                f"--tree-prior {tree_prior} is of tips of one date",
-                hint="coalescent, expgrowth or skygrid take tips with dates",
-            )
 
     def _scalars(self, priors: Priors) -> dict[Scalar, Distribution]:
-        is_birth = self._tree_kind == TreePriorKind.BIRTH_DEATH
         spread = priors.noise_variance if self.clock == "wn" else priors.clock_spread
         growths = {"bd": priors.relative_death, "expgrowth": priors.growth_rate}
         one = Fixed(1.0)
-        return {
+        scalars = {
             Scalar.CLOCK: priors.clock_rate if self.data.is_timed else one,
             Scalar.SPREAD: one if self.clock == "strict" else spread,
-            Scalar.SIZE: priors.birth_rate if is_birth else priors.population_size,
+            Scalar.SIZE: priors.birth_rate if self._is_birth else priors.population_size,
             Scalar.GROWTH: growths.get(self.tree_prior, Fixed(0.0)),
-            Scalar.FRACTION: priors.sampling_fraction if self.tree_prior == "bd" else one,
+            Scalar.FRACTION: (priors.sampling_fraction if self.tree_prior == "bd" else None) or one,
             Scalar.PRECISION: priors.grid_precision if self._cells else one,
+            Scalar.SAMPLING: one,
+        }
+        return scalars | self._serial_scalars(priors) if self._is_serial else scalars
+
+    @property
+    def _is_serial(self) -> bool:
+        """True for births and deaths of tips with dates."""
+        return self._tree_kind == TreePriorKind.SERIAL
+
+    def _serial_scalars(self, priors: Priors) -> dict[Scalar, Distribution]:
+        """Scalars of sampling through time; without deaths all who are removed are sampled."""
+        most_at_once = 2 * self.data.at_once >= len(self.data.taxa)
+        removed = priors.sampling_proportion if self.tree_prior == "bd" else Fixed(1.0)
+        return {
+            Scalar.SIZE: priors.removal_rate,
+            Scalar.GROWTH: priors.reproductive_number,
+            Scalar.FRACTION: priors.sampling_fraction or Fixed(float(most_at_once)),
+            Scalar.SAMPLING: removed,
         }
 
     @property
@@ -292,6 +321,8 @@ class TimeSpace(TreeSpace):
             names |= {Scalar.SIZE: "skygrid.size1", Scalar.PRECISION: "skygrid.precision"}
         if self.tree_prior == "bd":
             names |= {Scalar.GROWTH: "BDDeathRate", Scalar.FRACTION: "samplingFraction"}
+        if self._is_serial:
+            names |= SERIAL_NAMES
         if self.tree_prior == "expgrowth":
             names[Scalar.GROWTH] = "growthRate"
         return names
@@ -337,6 +368,30 @@ class TimeSpace(TreeSpace):
         """Write the widths of all moves."""
         first = self._time_at + TimeChain.WINDOWS
         words[:, first : first + self.moves] = windows
+
+    def stretch(self, words: Float64, steps: Float64) -> Float64:
+        """Scale the clock, or where it is known all heights; branches may have any length."""
+        trees = [TimeTreeWords(row, self.shape) for row in words]
+        return np.array(list(map(self._stretch_one, trees, steps.tolist())))
+
+    def _stretch_one(self, tree: TimeTreeWords, step: float) -> float:
+        """Scale one tree's lengths; return the log-ratio, of densities and of the proposal."""
+        is_clock = not isinstance(self.scalars[Scalar.CLOCK], Fixed)
+        before, jacobian = self._of_stretch(tree, is_clock=is_clock), step
+        if is_clock:
+            tree.scalars[Scalar.CLOCK, 0] *= math.exp(step)
+        else:
+            jacobian = tree.stretch_heights(step)
+        after = self._of_stretch(tree, is_clock=is_clock)
+        return after - before + jacobian if after > -math.inf else -math.inf
+
+    def _of_stretch(self, tree: TimeTreeWords, *, is_clock: bool) -> float:
+        """Natural log of the prior as far as such a scaling may change it."""
+        priors = TimePriors(tree)
+        rates = priors.of_rates() if self.clock == "wn" else 0.0
+        if is_clock:
+            return rates + priors.of_scalar(Scalar.CLOCK)
+        return rates + priors.of_heights() + priors.of_ages()
 
     def counts(self, words: Float64) -> Float64:
         """Moves tried and taken."""
@@ -399,8 +454,7 @@ class TimeSpace(TreeSpace):
 
     def _begin_scalars(self, tree: TimeTreeWords, rate: float | None) -> None:
         top = float(tree.heights[tree.root])
-        is_birth = self._tree_kind == TreePriorKind.BIRTH_DEATH
-        self._set(tree, Scalar.SIZE, 1 / top if is_birth else top)
+        self._set(tree, Scalar.SIZE, 1 / top if self._is_birth else top)
         tree.cells[0] = math.log(tree.scalars[Scalar.SIZE, 0])
         if rate is not None:
             self._set(tree, Scalar.CLOCK, rate)
@@ -589,7 +643,13 @@ class TimeSpace(TreeSpace):
     def tree_log_prior(self, tree: TimeTreeWords) -> float:
         """Natural log of the density of the topology and its heights."""
         tips, inner = tree.heights[: tree.tips], tree.heights[tree.tips :]
-        _, _, size, growth, sampled, _ = tree.scalars[:, 0].tolist()
+        _, _, size, growth, sampled, _, removed = tree.scalars[:, 0].tolist()
+        if self._is_serial:
+            return serial_log_density(
+                tips, inner, births=growth * size, deaths=(1 - removed) * size,
+                sampling=removed * size, present=sampled,
+                at_once=self.data.at_once if sampled > 0 else 0,
+            )  # fmt: skip
         if self._tree_kind == TreePriorKind.BIRTH_DEATH:
             return birth_death_log_density(inner, rate=size, death=growth, sampled=sampled)
         if self._cells:

@@ -37,6 +37,54 @@ def birth_death_log_density(
     return constant + of_root + float((-rate * inner - 2 * seen).sum())
 
 
+def serial_log_density(
+    tips: Float64, inner: Float64, *, births: float, deaths: float, sampling: float,
+    present: float, at_once: int = 0,
+) -> float:  # fmt: skip
+    """Births, deaths and sampling through time (Stadler 2010, J. Theor. Biol. 267:396).
+
+    tips      f64[T]: heights of tips, of which ``at_once`` are 0, sampled all at once
+    inner     f64[T - 1]: heights of inner nodes
+    births    births, a lineage and unit of time; ``deaths`` and ``sampling`` likewise
+    present   share of the lineages of height 0 that are sampled at once
+
+    A lineage that is sampled ends there (Stadler et al. 2012, Mol. Biol. Evol. 29:347), as by BEAST
+    2's ``BirthDeathSkylineModel`` with a removal probability of 1: no tip is another's ancestor.
+    Given the origin's height t, the density is
+
+        f(t) = births^(T - 1) sampling^(T - n) present^n  prod Q(y)  /  Q(t) prod Q(x)
+
+    over heights y of tips and x of inner nodes, n being ``at_once``, Q a quarter of Stadler's q:
+
+        Q(h) = e^(c h) (A + (1 - A) e^(-c h))^2      d = births - deaths - sampling
+        c^2 = d^2 + 4 births sampling                A = (c - d + 2 births present) / (2 c)
+
+    Origins are all alike before the root, and lineages that leave no samples count too: the density
+    is T births times the integral of f over t from the root on, times the 2^(T - 1) / T! ways that
+    tips are labelled. Where nothing is sampled before height 0, that is
+    :func:`birth_death_log_density`.
+    """
+    total = len(tips)
+    growth = births - deaths - sampling
+    rate = math.sqrt(growth**2 + 4 * births * sampling)
+    # c - d, without a difference of numbers that are alike
+    least = 4 * births * sampling / (rate + growth) if growth > 0 else rate - growth
+    seen = (least + 2 * births * present) / (2 * rate)
+
+    def log_q(heights: Float64) -> Float64:
+        lost = np.log(seen + (1 - seen) * np.exp(-rate * heights))
+        return np.asarray(rate * heights + 2 * lost)
+
+    top = float(inner.max())
+    of_origin = -(rate * top + float(log_q(inner).max())) / 2 - math.log(rate * seen)
+    constant = total * math.log(births) + (total - 1) * math.log(2) - math.lgamma(total)
+    if at_once:
+        constant += at_once * math.log(present)
+    if total > at_once:
+        constant += (total - at_once) * math.log(sampling)
+    return constant + of_origin + float(log_q(tips).sum()) - float(log_q(inner).sum())
+
+
 Warp = Callable[[Float64], Float64]
 """The integral of one over the population size from the present to heights."""
 

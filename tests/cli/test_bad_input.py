@@ -229,7 +229,11 @@ def test_a_stop_codon_in_dna(run: Run, tmp_path: Path) -> None:
 def test_what_is_no_codon(run: Run, good: Path, tmp_path: Path) -> None:
     path = tmp_path / "stop.fa"
     path.write_text(">a\nACGTAC\n>b\nACGTTC\n>c\nACGTGA\n>d\nAGGTAC\n")
-    told = ("taxon c, codon 2 (from site 4): TGA is a stop codon", "--data-type codon:CODE")
+    told = (
+        "taxon c, codon 2 (from site 4): TGA is a stop codon",
+        "--mask-stops",
+        "--data-type codon:CODE",
+    )
     assert_one_line(run("search", path, "--data-type", "codon"), "stop.fa", "line 6", *told)
     assert_one_line(run("search", path, "--model", "GY+F3X4"), *told)
     path.write_text(">a\nACGTA\n>b\nACGTT\n>c\nACGTA\n>d\nAGGTA\n")

@@ -327,6 +327,24 @@ def test_alignments_are_converted(run: Run, tmp_path: Path, primates: str, name:
     np.testing.assert_array_equal(found.characters, given.characters)
 
 
+def test_stop_codons_are_masked(run: Run, tmp_path: Path) -> None:
+    rows = {"a": "ATGAGATAAGCC", "b": "ATGACATARNTA", "c": "ATGACA---GCC", "d": "ATAACATAGGCC"}
+    (tmp_path / "s.fa").write_text("".join(f">{name}\n{row}\n" for name, row in rows.items()))
+    told = fine(
+        run("convert", "s.fa", "-o", "m.fa", "--mask-stops", "--data-type", "codon:2")
+    ).stderr
+    assert "stop codons of the vertebrate mitochondrial code masked: 1; columns left out: 1" in told
+    found = read_alignment(tmp_path / "m.fa", "codon:2")
+    rows = [row.tobytes().decode() for row in found.characters]
+    assert rows == ["ATG---GCC", "ATGACANTA", "ATGACAGCC", "ATAACAGCC"]
+    wrong = {"--data-type protein": "--mask-stops is for codons", "": "not a multiple of three"}
+    (tmp_path / "s.fa").write_text(">a\nATGA\n>b\nATGA\n>c\nATGA\n>d\nATGA\n")
+    for options, message in wrong.items():
+        result = run("convert", "s.fa", "-o", "x.fa", "--mask-stops", *options.split())
+        assert result.exit_code == 2
+        assert message in result.stderr
+
+
 def test_trees_are_converted(run: Run, tmp_path: Path) -> None:
     (tmp_path / "t.nwk").write_text(f"{TREE}\n(a:1,\n'b c':0.5,(c,d)99:2);\n")
     fine(run("convert", "t.nwk", "-o", "t.nex"))

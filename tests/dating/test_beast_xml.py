@@ -190,6 +190,39 @@ def test_ages_and_fixed_rates(read):
     assert found.are_ages
     assert found.calibrations == ("p\tc,d\t3.5 + Exponential(mean=4)\tstem",)
     assert found.priors == {"clock_rate": "Fixed(0.02)", "sampling_fraction": "Fixed(0.3)"}
+    assert "Births of dated tips: sampling through time, any origin alike." in found.ignored
+
+
+SKYLINE = """<distribution spec="bdsky.evolution.speciation.BirthDeathSkylineModel" tree="@tree"
+ origin="@origin" reproductiveNumber="@R" becomeUninfectiousRate="@delta" rho="0.0"
+ samplingProportion="@s"/>
+ <distribution spec="Prior" x="@R"><distr spec="LogNormalDistributionModel" M="0.5" S="1.0"/>
+ </distribution><distribution spec="Prior" x="@s"><distr spec="Beta" alpha="2.0" beta="5.0"/>
+ </distribution><distribution spec="Prior" x="@origin"><distr spec="Uniform" upper="9.0"/>
+ </distribution><parameter id="R" value="2.0 1.0"/><parameter id="delta" value="0.4"/>
+ <parameter id="s" value="0.1"/><parameter id="origin" value="5.0"/>"""
+
+
+def test_a_birth_death_skyline_of_one_epoch_is_taken_over(read):
+    text = STRICT.replace(
+        '<distribution spec="BirthDeathGernhard08Model" tree="@tree" sampleProbability="0.3"/>',
+        SKYLINE,
+    ).replace('<stateNode idref="tree"/>', '<stateNode idref="tree"/><stateNode idref="R"/>'
+              '<stateNode idref="s"/><stateNode idref="origin"/>')  # fmt: skip
+    operators = "".join(f'<operator spec="ScaleOperator" parameter="@{name}"/>' for name in
+                        ("R", "s", "origin"))  # fmt: skip
+    found = read(text.replace("</run>", operators + "</run>"))
+    assert found.options["tree_prior"] == "bd"
+    assert found.priors == {
+        "clock_rate": "Fixed(0.02)",
+        "reproductive_number": "LogNormal(0.5, 1)",
+        "removal_rate": "Fixed(0.4)",
+        "sampling_proportion": "Beta(2, 5)",
+        "sampling_fraction": "Fixed(0)",
+    }
+    told = " ".join(found.ignored)
+    assert "reproductiveNumber changes in time: here it is constant." in told
+    assert "The prior of origin is not taken over." in told
 
 
 PRIOR_ALONE = """<beast version="2.0">

@@ -5,12 +5,14 @@ from __future__ import annotations
 import itertools
 import math
 from collections.abc import Callable
+from dataclasses import replace
 from typing import Any
 
 import numpy as np
 import pytest
 from conftest import DEVICES, FUZZING, layout_of
-from scipy import integrate
+from dated_trees import births_and_deaths
+from scipy import integrate, stats
 from simulated import patterns_of
 
 from mltree.data.alphabet import DNA
@@ -18,6 +20,7 @@ from mltree.data.patterns import Patterns
 from mltree.device.session import Session
 from mltree.models.grammar import parse_model
 from mltree.models.partitioned import alone
+from mltree.program.contract import Scalar, TimeChain
 from mltree.program.ops.time_trees import TimeTreeWords
 from mltree.sampling.calibrations import NodeCalibration
 from mltree.sampling.model_space import ModelSpace
@@ -58,7 +61,12 @@ def level(tips: int, *calibrations: NodeCalibration) -> TimeData:
 
 
 def sampler_of(
-    data: TimeData, tree_prior: str, priors: Priors, clock: str = "strict", **grid: Any
+    data: TimeData,
+    tree_prior: str,
+    priors: Priors,
+    clock: str = "strict",
+    runs: int = RUNS,
+    **grid: Any,
 ) -> Sampler:
     """Chains without data, each a run of its own."""
     space = TimeSpace(data, clock, tree_prior, priors, **grid)
@@ -72,7 +80,7 @@ def sampler_of(
         regrafts=1,
         time=space.shape,
     )
-    settings = SamplerSettings(runs=RUNS, rungs=1, seed=5, sweeps=SWEEPS)
+    settings = SamplerSettings(runs=runs, rungs=1, seed=5, sweeps=SWEEPS)
     return Sampler(ChainShares([engine], chains), chains, priors, settings, (), None, space)
 
 
@@ -287,6 +295,78 @@ def test_scalars_and_rates_keep_their_priors(tree_prior: str, clock: str) -> Non
     moments = [float(d.mean()) for d in draws] + [float((d**2).mean()) for d in draws]
     of_rates = [] if clock == "strict" else [1.0, 1.0]
     expect(means_of(sampler, statistics, 40), *moments, *of_rates)
+
+
+SETS, DRAWS, THINNING = (1000 if FUZZING else 150), 49, 3
+"""Histories that are simulated, draws of each chain, and iterations from one to the next."""
+
+OF_BIRTHS = Priors(
+    reproductive_number=LogNormal(0.3, 0.3),
+    removal_rate=LogNormal(0.0, 0.4),
+    sampling_proportion=Beta(4.0, 4.0),
+    clock_rate=Fixed(0.1),
+)
+
+
+def drawn_history(rng: np.random.Generator, tips: int, present: float) -> Any:
+    """Scalars from their priors, each history as probable as its rate of births, and its tree.
+
+    With a share of the present any origin in 15 units of time is alike; without, time ends with the
+    last of all tips.
+    """
+    while True:
+        number, removal = np.exp([rng.normal(0.3 + 0.3**2, 0.3), rng.normal(0.4**2, 0.4)])
+        share = rng.beta(4.0, 4.0)
+        rates = number * removal, (1 - share) * removal, share * removal
+        ends = {"until": 15 * rng.random(), "tips": tips + 1} if present else {"tips": tips}
+        found = births_and_deaths(rng, *rates, **ends, present=present)
+        if found is not None and len(found[0]) == 2 * tips - 1:
+            return (removal, number, share), *found
+
+
+def least_chance_of_ranks(present: float, priors: Priors) -> float:
+    """The least probability that ranks of the truth among draws, given dates alone, are uniform."""
+    rng, tips = np.random.default_rng(11), 5
+    dates = np.arange(float(tips))
+    data = TimeData(tuple("abcde"), dates, dates, (), 0.0)
+    sampler = sampler_of(data, "bd", replace(priors, sampling_fraction=Fixed(present)), runs=SETS)
+    space = sampler.trees
+    assert isinstance(space, TimeSpace)
+    trees = [TimeTreeWords(row, space.shape) for row in sampler.words]
+    which = [Scalar.SIZE, Scalar.GROWTH, Scalar.SAMPLING]
+    for tree in trees:
+        tree.scalars[which, 0], tree.heights[:], tree.parent[:] = drawn_history(rng, tips, present)
+        for u in range(tips, tree.nodes):
+            tree.left[u], tree.right[u] = np.flatnonzero(tree.parent == u)
+        tree.time[TimeChain.ROOT] = np.flatnonzero(tree.parent == -1)[0]
+        tree.earliest[:tips] = tree.latest[:tips] = tree.heights[:tips]
+
+    def statistics() -> Float64:
+        rows = [TimeTreeWords(row, space.shape) for row in sampler.words]
+        heights = [np.sort(tree.heights[tips:]) for tree in rows]
+        return np.column_stack([heights, [tree.scalars[which, 0] for tree in rows]])
+
+    truth = statistics()
+    for draw in range(-BURN_IN, DRAWS):
+        for _ in range(THINNING):
+            sampler.iterate(adapts=draw < 0)
+            sampler.in_round += 1
+        if draw == 0:
+            below = np.zeros_like(truth)
+        if draw >= 0:
+            below += statistics() < truth
+    counts = [np.bincount((b * 10 // (DRAWS + 1)).astype(int), minlength=10) for b in below.T]
+    return float(min(stats.chisquare(count).pvalue for count in counts))
+
+
+@pytest.mark.parametrize("present", [0.0, 0.5])
+def test_births_deaths_and_sampling_that_were_simulated_are_covered(present: float) -> None:
+    assert least_chance_of_ranks(present, OF_BIRTHS) > 1e-4
+
+
+def test_another_number_of_births_than_was_simulated_is_noticed() -> None:
+    priors = replace(OF_BIRTHS, reproductive_number=LogNormal(0.0, 0.3))
+    assert least_chance_of_ranks(0.0, priors) < 1e-6
 
 
 def test_calibrations_multiply_the_prior() -> None:

@@ -29,7 +29,7 @@ from mltree.program.contract import CHAIN_WORDS, Chain, Scalar
 from mltree.program.ops.time_trees import TimeTreeWords
 from mltree.sampling.calibrations import NodeCalibration
 from mltree.sampling.model_space import ModelSpace
-from mltree.sampling.priors import GammaDistribution, LogNormal, Normal, Priors
+from mltree.sampling.priors import Beta, GammaDistribution, LogNormal, Normal, Priors
 from mltree.sampling.sampler import Sampler, SamplerSettings
 from mltree.sampling.shares import ChainData, ChainShares
 from mltree.sampling.time_space import TimeData, TimeSpace
@@ -45,6 +45,10 @@ PRIORS = Priors(
     population_size=LogNormal(-0.5, 0.4),
     growth_rate=Normal(0.3, 0.4),
     birth_rate=LogNormal(0.5, 0.4),
+    reproductive_number=LogNormal(0.2, 0.4),
+    removal_rate=LogNormal(0.0, 0.4),
+    sampling_proportion=Beta(3.0, 2.0),
+    sampling_fraction=Beta(3.0, 3.0),
     clock_rate=LogNormal(-1.0, 0.5),
     clock_spread=GammaDistribution(4.0, 8.0),
     noise_variance=GammaDistribution(4.0, 8.0),
@@ -163,8 +167,8 @@ def furthest(joint: Joint) -> float:
 
 
 CASES = list(itertools.product(("coalescent", "expgrowth", "skygrid", "yule"), ("ucln", "wn")))
-CASES += [("coalescent", "strict"), ("coalescent", "ucgd")]
-SHORT = [("coalescent", "ucln"), ("skygrid", "wn")]
+CASES += [("coalescent", "strict"), ("coalescent", "ucgd"), ("bd", "ucln"), ("bd", "strict")]
+SHORT = [("coalescent", "ucln"), ("skygrid", "wn"), ("bd", "strict")]
 
 
 @pytest.mark.parametrize(("tree_prior", "clock"), CASES if FUZZING else SHORT)

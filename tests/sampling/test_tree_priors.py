@@ -1,10 +1,20 @@
-"""First trees by distances: exact under a clock, with groups and heights that are fixed."""
+"""First trees by distances, exact under a clock; births and deaths as their equations have them."""
+
+import itertools
+import math
 
 import numpy as np
 import pytest
-from dated_trees import serial_coalescent
+from dated_trees import births_and_deaths, serial_coalescent
+from scipy import integrate
 
-from mltree.sampling.tree_priors import fitted_heights, nearest_joins, rate_by_ages
+from mltree.sampling.tree_priors import (
+    birth_death_log_density,
+    fitted_heights,
+    nearest_joins,
+    rate_by_ages,
+    serial_log_density,
+)
 
 
 def distances_of(parents, ages, labels, rate):
@@ -82,3 +92,77 @@ def test_ages_tell_the_rate(dated):
     found = rate_by_ages(distances, ages)
     assert found is None or found == pytest.approx(rate, rel=0.5)
     assert rate_by_ages(distances, np.zeros(len(ages))) is None
+
+
+def integrated(tips, inner, parents, births, deaths, sampling, present):
+    """The density by the equations of births and deaths along each branch, step by step."""
+    total, every = births + deaths + sampling, np.concatenate((tips, inner))
+    end, start = 60.0, len(tips)
+
+    def slopes(_, y):
+        unseen, along = y[0], y[1:]
+        none = deaths - total * unseen + births * unseen**2
+        return np.concatenate([[none], (2 * births * unseen - total) * along])
+
+    def along(low, high, unseen):
+        """P(unseen) at the end of a stretch, and the factor of a lineage along it."""
+        y = integrate.solve_ivp(slopes, (low, high), [unseen, 1.0], rtol=1e-10, atol=1e-14).y
+        return y[0, -1], y[1, -1]
+
+    marks = np.unique(np.concatenate(([0.0], every)))
+    unseen, log_density = 1.0 - present, 0.0
+    for low, high in itertools.pairwise(marks):
+        unseen, factor = along(low, high, unseen)
+        lineages = sum(
+            every[v] <= low < (every[u] if (u := parents[v]) >= 0 else high)
+            for v in range(len(every))
+        )
+        log_density += lineages * math.log(factor)
+    at_once = int((tips == 0).sum()) if present > 0 else 0
+    log_density += (start - 1) * math.log(2 * births) + (start - at_once) * math.log(sampling or 1)
+    log_density += at_once * math.log(present or 1)
+
+    def stem(_, y):
+        return np.concatenate([slopes(0.0, y[:2]), [y[1]]])
+
+    y = integrate.solve_ivp(stem, (marks[-1], end), [unseen, 1.0, 0.0], rtol=1e-10, atol=1e-14).y
+    return log_density + math.log(births * y[2, -1]) - math.lgamma(start)
+
+
+@pytest.fixture
+def births(case):
+    """Rates of births, deaths and sampling, a share at the present, and a tree of theirs."""
+    rng = np.random.default_rng(case)
+    while True:
+        rates = rng.uniform(0.5, 3.0), rng.uniform(0.0, 2.0), rng.uniform(0.1, 2.0)
+        present = float(rng.choice([0.0, rng.uniform(0.2, 1.0)]))
+        ends = {"until": float(rng.uniform(0.5, 2.5)), "present": present}
+        if not present:
+            ends = {"tips": int(rng.integers(3, 12))}
+        found = births_and_deaths(rng, *rates, **ends)
+        if found is not None and len(found[0]) < 60:
+            heights, parents = found
+            tips = (len(heights) + 1) // 2
+            return heights[:tips], heights[tips:], parents, *rates, present
+
+
+@pytest.mark.cases(5, 200)
+def test_births_and_deaths_through_time_are_those_of_their_equations(births):
+    tips, inner, parents, *rates, present = births
+    names = dict(zip(("births", "deaths", "sampling"), rates, strict=True))
+    at_once = int((tips == 0).sum()) if present else 0
+    found = serial_log_density(tips, inner, **names, present=present, at_once=at_once)
+    expected = integrated(tips, inner, parents, *rates, present)
+    assert found == pytest.approx(expected, abs=1e-5 * len(tips))
+
+
+@pytest.mark.cases(5, 500)
+def test_births_and_deaths_through_time_of_one_date_are_those_of_yule_and_bd(case):
+    rng = np.random.default_rng(case)
+    tips, rate = int(rng.integers(3, 40)), float(rng.lognormal())
+    inner, death = rng.exponential(size=tips - 1) / rate, float(rng.choice([0.0, rng.random()]))
+    sampled, births = float(rng.uniform(0.01, 1.0)), rate / (1 - death)
+    rates = {"births": births, "deaths": death * births, "sampling": 0.0, "present": sampled}
+    expected = birth_death_log_density(inner, rate=rate, death=death, sampled=sampled)
+    found = serial_log_density(np.zeros(tips), inner, **rates, at_once=tips)
+    assert found == pytest.approx(expected, abs=1e-9 * tips)

@@ -4,7 +4,7 @@ A state has heights of nodes, rates of branches, a clock, and the scalars of the
 of duration d has the length ``clock * rate * d``. Each move leaves the heated posterior
 L(x)^heat prior(x) what it is. Ratios beside that of posteriors:
 
-SPREAD, SIZE, GROWTH, FRACTION, PRECISION, CELL
+SPREAD, SIZE, GROWTH, FRACTION, SAMPLING, PRECISION, CELL
               A scalar times e^s, s uniform: e^s; a real scalar, or the log of a size, plus s: 1.
 CLOCK         The clock times e^s: e^s.
 TREE          How much each inner node is older than its older child, times e^s: e^(ns) for n inner
@@ -66,7 +66,7 @@ from mltree.program.contract import (
 from mltree.program.ops.operation import Kernel, Row
 from mltree.program.ops.state import ReferenceState, ScaledCla
 from mltree.program.ops.sweeps import EdgeSums, Replica, Side, Sweeps
-from mltree.program.ops.time_trees import TimePriors, TimeShape, TimeTreeWords
+from mltree.program.ops.time_trees import PAIRED, TimePriors, TimeShape, TimeTreeWords
 from mltree.program.random_numbers import Stream
 from mltree.system.arrays import Float64
 
@@ -92,7 +92,7 @@ class _Normal(NamedTuple):
         return math.log(self.precision) / 2 - self.precision / 2 * (x - self.mean) ** 2
 
 
-_REAL = (Scalar.GROWTH, Scalar.FRACTION)
+_REAL = (Scalar.GROWTH, Scalar.FRACTION, Scalar.SAMPLING)
 
 
 class TimeReplica(Replica):
@@ -143,7 +143,7 @@ class TimeReplica(Replica):
 
     @property
     def _has_pairs(self) -> bool:
-        return int(self.tree.time[TimeChain.TREE_KIND]) != TreePriorKind.BIRTH_DEATH
+        return int(self.tree.time[TimeChain.TREE_KIND]) in PAIRED
 
     @property
     def _is_relaxed(self) -> bool:
@@ -226,6 +226,7 @@ class TimeReplica(Replica):
             (Scalar.SIZE, TimeMove.SIZE),
             (Scalar.GROWTH, TimeMove.GROWTH),
             (Scalar.FRACTION, TimeMove.FRACTION),
+            (Scalar.SAMPLING, TimeMove.SAMPLING),
         )
         for number in range(PRIOR_WALKS):
             self._walk(Scalar.SPREAD, TimeMove.SPREAD, number)
@@ -267,7 +268,7 @@ class TimeReplica(Replica):
         jacobian, of_clock_step = 0.0, step if of_clock else 0.0
         if of_heights:
             whole = tree.whole_duration
-            jacobian = self.stretch_heights(step)
+            jacobian = tree.stretch_heights(step)
             if of_clock:
                 of_clock_step = math.log(whole / tree.whole_duration)
         if of_clock and of_heights and self._is_free(Scalar.SIZE):
@@ -286,21 +287,12 @@ class TimeReplica(Replica):
             self.words[:] = kept
         self._tell(move, taken=taken)
 
-    def stretch_heights(self, step: float) -> float:
-        """Scale by how much nodes are older than their older child; return ln of the Jacobian."""
-        tree, before = self.tree, self.tree.heights.copy()
-        for v in reversed([v for v in tree.preorder() if v >= tree.tips]):
-            gap = before[v] - max(before[int(tree.left[v])], before[int(tree.right[v])])
-            tree.heights[v] = tree.older_child(v) + gap * math.exp(step)
-        return step * (tree.tips - 1)
-
     def scale_sizes(self, step: float) -> float:
         """Scale population sizes, or how rare births are; return ln of the Jacobian."""
         self.tree.cells[0] += step
         if self.tree.shape.cells:
             return 0.0
-        is_rate = int(self.tree.time[TimeChain.TREE_KIND]) == TreePriorKind.BIRTH_DEATH
-        of_size = -step if is_rate else step
+        of_size = step if self._has_pairs else -step
         self.tree.scalars[Scalar.SIZE, 0] *= math.exp(of_size)
         return of_size
 

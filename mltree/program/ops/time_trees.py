@@ -29,6 +29,9 @@ from mltree.program.contract import (
 )
 from mltree.system.arrays import Float64
 
+PAIRED = TreePriorKind.COALESCENT, TreePriorKind.SKYGRID
+"""Priors of trees in which pairs of lineages meet."""
+
 
 class TimeShape(NamedTuple):
     """Sizes on which the words of a time tree's chain depend."""
@@ -135,6 +138,14 @@ class TimeTreeWords:
         """The height of a node's older child."""
         return float(max(self.heights[int(self.left[v])], self.heights[int(self.right[v])]))
 
+    def stretch_heights(self, step: float) -> float:
+        """Scale by how much nodes are older than their older child; return ln of the Jacobian."""
+        before = self.heights.copy()
+        for v in reversed([v for v in self.preorder() if v >= self.tips]):
+            gap = before[v] - max(before[int(self.left[v])], before[int(self.right[v])])
+            self.heights[v] = self.older_child(v) + gap * math.exp(step)
+        return step * (self.tips - 1)
+
     def calibrated_node(self, row: Float64) -> int:
         """The node that a calibration is about; -1 where its tips are no group and should be."""
         first, count = int(row[CalibrationWord.FIRST]), int(row[CalibrationWord.COUNT])
@@ -228,6 +239,8 @@ class TimePriors:
         tree = self.tree
         heights = tree.heights
         inner = heights[tree.tips :].tolist()
+        if self._kind == TreePriorKind.SERIAL:
+            return self._of_serial_heights()
         if self._kind == TreePriorKind.BIRTH_DEATH:
             r, a = self.value(Scalar.SIZE), self.value(Scalar.GROWTH)
             sampled, n = self.value(Scalar.FRACTION), tree.tips
@@ -245,6 +258,27 @@ class TimePriors:
             waited = self.warp(float(heights[following])) - self.warp(float(heights[v]))
             total -= lineages * (lineages - 1) / 2 * waited
         return total + sum(map(self._log_inverse_size, inner))
+
+    def _of_serial_heights(self) -> float:
+        """That of sampling through time (Stadler 2010); ln of how rare lineages are, by height."""
+        tree, tips = self.tree, self.tree.tips
+        removal, number = self.value(Scalar.SIZE), self.value(Scalar.GROWTH)
+        present, sampling = self.value(Scalar.FRACTION), self.value(Scalar.SAMPLING) * removal
+        births, growth = number * removal, (number - 1) * removal
+        rate = math.sqrt(growth**2 + 4 * births * sampling)
+        least = 4 * births * sampling / (rate + growth) if growth > 0 else rate - growth
+        seen = (least + 2 * births * present) / (2 * rate)
+
+        def rare(h: float) -> float:
+            return -rate * h - 2 * math.log(seen + (1 - seen) * math.exp(-rate * h))
+
+        top = float(tree.heights[tree.root])
+        of_root = (rare(top) - rate * top) / 2 - math.log(rate) - math.log(seen)
+        of_tips = 0.0
+        for v in range(tips):
+            at_once = present > 0 and tree.latest[v] == 0
+            of_tips += math.log(present if at_once else sampling) - rare(float(tree.heights[v]))
+        return tips * math.log(births) + of_root + of_tips + sum(map(rare, tree.heights[tips:]))
 
     def _log_inverse_size(self, height: float) -> float:
         if self._kind == TreePriorKind.SKYGRID:

@@ -39,12 +39,18 @@ PRIORS = {
     Scalar.GROWTH: (0.0, PriorKind.FIXED, 0.0, 0.0),
     Scalar.FRACTION: (1.0, PriorKind.FIXED, 0.0, 0.0),
     Scalar.PRECISION: (1.5, GAMMA, 2.0, 1.0),
+    Scalar.SAMPLING: (1.0, PriorKind.FIXED, 0.0, 0.0),
+}
+OF_SERIAL = {
+    Scalar.SAMPLING: (0.3, PriorKind.BETA, 2.0, 2.0),
+    Scalar.FRACTION: (0.6, PriorKind.BETA, 2.0, 2.0),
 }
 TREES = {
     "birth-death": (TreePriorKind.BIRTH_DEATH, (0.4, PriorKind.BETA, 2.0, 2.0), False),
     "coalescent": (TreePriorKind.COALESCENT, (0.0, PriorKind.FIXED, 0.0, 0.0), True),
     "growth": (TreePriorKind.COALESCENT, (0.7, PriorKind.LAPLACE, 0.0, 1.0), True),
     "skygrid": (TreePriorKind.SKYGRID, (0.0, PriorKind.FIXED, 0.0, 0.0), True),
+    "serial": (TreePriorKind.SERIAL, (1.4, PriorKind.LOG_NORMAL, 0.0, 1.0), True),
 }
 
 
@@ -53,6 +59,7 @@ def random_time_tree(tree: TimeTreeWords, rng: np.random.Generator, *, dated: bo
     tips = tree.tips
     if dated:
         tree.heights[:tips] = np.round(rng.uniform(0, 0.6, tips), 2)
+        tree.heights[tips - 2 : tips] = 0
     tree.earliest[:tips] = tree.latest[:tips] = tree.heights[:tips]
     if dated:
         tree.earliest[1:3] -= 0.1 * tree.heights[1:3]
@@ -84,7 +91,8 @@ def words_of(
         tree.time[TimeChain.TREE_KIND], tree.time[TimeChain.CLOCK_KIND] = kind, clock
         tree.time[TimeChain.CELL_WIDTH] = 0.4
         tree.time[TimeChain.WINDOWS : TimeChain.TRIED] = 1.0
-        for which, numbers in (PRIORS | {Scalar.GROWTH: growth}).items():
+        own = OF_SERIAL if kind == TreePriorKind.SERIAL else {}
+        for which, numbers in (PRIORS | {Scalar.GROWTH: growth} | own).items():
             tree.scalars[which] = numbers
         if clock == ClockKind.STRICT:
             tree.scalars[Scalar.SPREAD] = 0.4, PriorKind.FIXED, 0, 0
@@ -239,19 +247,27 @@ def test_ratio_of_maps(make_problem: Callable[..., Any], move: str, prior: str, 
     assert ratio == pytest.approx(expected, abs=1e-5)
 
 
-FACTORS = [("tree", "stretch_heights"), ("up_down", "stretch_heights"), ("up_down", "scale_sizes")]
+FACTORS = [
+    ("tree", TimeTreeWords, "stretch_heights"),
+    ("up_down", TimeTreeWords, "stretch_heights"),
+    ("up_down", TimeReplica, "scale_sizes"),
+]
 
 
-@pytest.mark.parametrize(("move", "part"), FACTORS)
+@pytest.mark.parametrize(("move", "holder", "part"), FACTORS)
 def test_a_factor_that_is_dropped_is_noticed(
-    make_problem: Callable[..., Any], monkeypatch: pytest.MonkeyPatch, move: str, part: str
+    make_problem: Callable[..., Any],
+    monkeypatch: pytest.MonkeyPatch,
+    move: str,
+    holder: type,
+    part: str,
 ) -> None:
-    whole = getattr(TimeReplica, part)
+    whole = getattr(holder, part)
 
-    def forgetful(self: TimeReplica, step: float) -> float:
+    def forgetful(self: Any, step: float) -> float:
         whole(self, step)
         return 0.0
 
-    monkeypatch.setattr(TimeReplica, part, forgetful)
+    monkeypatch.setattr(holder, part, forgetful)
     ratio, expected = ratio_and_expectation(move, make_problem(TIPS, 12), 30)
     assert abs(ratio - expected) > 1e-2
