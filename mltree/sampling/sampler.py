@@ -661,7 +661,7 @@ def hang_tree(words: Float64, tree: Tree) -> None:
     while waiting:
         half = waiting.pop()
         node, twin = half // 3, int(tree.twin[half])
-        chain.lengths[node] = tree.lengths[tree.edge[half]]
+        chain.length_sets[:, node] = tree.lengths[tree.edge[half]]
         chain.parent[node] = twin // 3
         if twin // 3 == 0:
             chain.left[0] = node
@@ -712,6 +712,8 @@ def _preorder(top: int, left: list[int], right: list[int], tips: int) -> list[in
     return order
 
 
-def empty_words(chains: int, tips: int) -> Float64:
-    """f64[chains, words]: states of chains, all zero."""
-    return np.zeros((chains, chain_words(tips)))
+def empty_words(chains: int, tips: int, sets: int = 1) -> Float64:
+    """f64[chains, words]: states of chains without trees, of so many sets of branch lengths."""
+    words = np.zeros((chains, chain_words(tips, sets)))
+    words[:, Chain.SETS] = sets
+    return words

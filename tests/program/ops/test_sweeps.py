@@ -17,7 +17,7 @@ from mltree.data.patterns import Patterns
 from mltree.device.layout import FEW_IN_TEAM, TEAM_ROUNDS, chain_room, cpu_layout, gpu_layout
 from mltree.models.grammar import parse_model
 from mltree.program import builders
-from mltree.program.contract import MOST_TEAM, RESTS, SPARE_LENGTHS, TEAM_WORDS, Chain, Move
+from mltree.program.contract import CHAIN_WORDS, MOST_TEAM, RESTS, TEAM_WORDS, Chain, Move
 from mltree.program.engine import NO_CONTROL, ChainRoom, ReferenceEngine
 from mltree.program.ops import sweeps
 from mltree.program.ops.edges import EvaluateSites
@@ -32,14 +32,20 @@ PRIORS = (ExponentialLengths(10.0), GammaDirichletLengths(1.0, 0.1, 0.8, 0.5))
 BOUNDS = (1e-8, 100.0)
 
 
-def words_of(trees: list[Tree], heats: list[float], prior: LengthPrior, seed: int = 7) -> Float64:
-    words = empty_words(len(trees), trees[0].n_tips)
+def words_of(
+    trees: list[Tree], heats: list[float], prior: LengthPrior, seed: int = 7, sets: int = 1
+) -> Float64:
+    words = empty_words(len(trees), trees[0].n_tips, sets)
     for row, tree in zip(words, trees, strict=True):
         hang_tree(row, tree)
     words[:, Chain.HEAT], words[:, Chain.REPLICA] = heats, np.arange(len(trees))
     words[:, Chain.SEED_LOW], words[:, Chain.SEED_HIGH] = seed & 0xFFFF, seed >> 16
     words[:, Chain.RUN], words[:, Chain.WINDOW] = 1, 0.6
     prior.write(words, trees[0].n_tips)
+    rng = np.random.default_rng(seed)
+    for row in words:
+        for lengths in ChainTree(row).length_sets[1:]:
+            lengths[1:] = rng.exponential(0.1, len(lengths) - 1)
     return words
 
 
@@ -56,8 +62,9 @@ def telling(words: Float64) -> Float64:
     kept = np.ones(words.shape[1], np.bool_)
     kept[Chain.TICKET] = False
     kept[-chain.nodes - TEAM_WORDS :] = False
-    behind = len(kept) - TEAM_WORDS - 4 * chain.nodes - SPARE_LENGTHS
-    kept[behind : behind + SPARE_LENGTHS] = False
+    behind = len(kept) - TEAM_WORDS - 4 * chain.nodes
+    lengths = kept[CHAIN_WORDS:behind].reshape(len(chain.length_sets), -1)  # a view
+    lengths[:, 0] = lengths[:, chain.nodes :] = False
     return words[:, kept]
 
 
@@ -87,13 +94,20 @@ def test_a_device_sweeps_as_the_reference_does(
     assert made[1][:, Chain.SWEEP].tolist() == [2, 2, 2]
 
 
-def test_parts_are_swept_with_their_own_models(open_engine, make_parts) -> None:
-    simulated = make_parts(sites=(60, 45))
+@pytest.mark.parametrize("prior", PRIORS, ids=str)
+@pytest.mark.parametrize("is_unlinked", [False, True])
+def test_parts_are_swept_with_their_own_models(
+    open_engine, make_parts, is_unlinked: bool, prior: LengthPrior
+) -> None:
+    """And with their own lengths, where these are not linked."""
+    simulated = make_parts(sites=(60, 145))
+    sets = 2 if is_unlinked else 1
     tips = simulated.tree.n_tips
     arrays = list(simulated.model.arrays())
     rng = np.random.default_rng(4)
-    words = words_of(random_trees(2, tips, rng), [1.0, 0.5], PRIORS[0])
-    program = builders.sweeps(2, tips, len(arrays), 1, 1)
+    words = words_of(random_trees(2, tips, rng), [1.0, 0.5], prior, sets=sets)
+    words[0, Chain.PROPOSAL] = 1
+    program = builders.sweeps(2, tips, len(arrays), 2, 2, sets=sets)
     made = []
     for engine in (
         ReferenceEngine(simulated.patterns, arrays[0].n_categories, BOUNDS),
@@ -104,6 +118,7 @@ def test_parts_are_swept_with_their_own_models(open_engine, make_parts) -> None:
     shape = words.shape
     one, other = (telling(each.reshape(shape)) for each in made)
     np.testing.assert_allclose(other, one, rtol=1e-8, atol=1e-9)
+    assert (made[1].reshape(shape)[:, Chain.TRIED : Chain.ATTEMPT] > 0).any(axis=0).all()
 
 
 def test_probes_are_lnl_under_other_weights_and_a_chain_may_rest(open_engine, make_problem) -> None:
@@ -421,7 +436,7 @@ def test_every_random_number_is_used_once(make_problem, monkeypatch) -> None:
 # are held to the reference by the tests above.
 
 FAULTS = {
-    "regraft: no Jacobian": ("ratio += math.log(whole / merged) + ", "ratio += "),
+    "regraft: no Jacobian": ("ratio += float(np.log(whole / merged).sum()) + ", "ratio += "),
     "regraft: no weight of the old edge": ("+ weight_here - weight", "- weight"),
     "regraft: a heated prior": (
         "self.log_prior() - prior\n            taken = _is_accepted(stream, ratio)",
