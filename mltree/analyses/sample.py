@@ -5,13 +5,12 @@ from __future__ import annotations
 import io
 import math
 import os
-import re
 import time
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import replace
 from functools import partial
-from itertools import count
+from itertools import count, takewhile
 from pathlib import Path
 from tempfile import TemporaryDirectory
 from typing import TYPE_CHECKING, Any
@@ -29,32 +28,27 @@ from mltree.device.parsimony import parsimony_engine
 from mltree.likelihood.joint import joined_patterns
 from mltree.likelihood.left_out import LeftOut, ascertained_parts
 from mltree.models.partitioned import Linkage, PartitionModel
-from mltree.program.contract import Move, TimeMove
+from mltree.program.contract import CHAIN_WORDS, Move, TimeMove
 from mltree.program.engine import ChainEngine, Engine
 from mltree.runs.calls import Call, taking
 from mltree.runs.engines import Resources, Workload, open_chain_engines
 from mltree.runs.logged_run import begin_log, command_result, deliver, load, open_log, result_text
 from mltree.runs.problem import Problem
 from mltree.runs.workspace import Workspace
-from mltree.sampling import beast_files
+from mltree.sampling.beast_files import TimeFormat
 from mltree.sampling.diagnostics import LEAST_ESS, Verdict
 from mltree.sampling.model_space import ModelSpace
 from mltree.sampling.mrbayes_files import (
+    SampleFormat,
     files_of,
     read_runs,
-    table_head,
-    table_line,
-    tree_line,
-    trees_head,
 )
 from mltree.sampling.priors import Priors, read_priors
 from mltree.sampling.sampler import (
     FIRST_RUNGS,
     LEAST_RUNGS,
-    Sample,
     Sampler,
     SamplerSettings,
-    newick_of_words,
     sweeps_at_once,
 )
 from mltree.sampling.shares import LENGTHS, REGRAFTS, ChainData, ChainShares
@@ -131,16 +125,6 @@ TIME_MOVE_NAMES = {
 
 PAIRS_OF_REGRAFTS = 2
 """Regrafts at the same height, and as many at others, that a sweep of a time tree has."""
-
-BEAST_NAMES = (
-    (r"^alpha", "gammaShape"),
-    (r"^pinvar", "proportionInvariant"),
-    (r"^r\((.+)<->(.+)\)", r"rate\1\2"),
-    (r"^pi\((.+)\)", r"freqParameter.\1"),
-    (r"^m(?=\{)", "mutationRate"),
-    (r"\{(\d+)\}$", r".\1"),
-)
-"""BEAST 2's names of a model's parameters."""
 
 
 def run_sample(options: SampleOptions, reporter: Reporter) -> None:
@@ -236,9 +220,9 @@ def _expect(options: SampleOptions, problem: Problem) -> None:
             f"{len(problem.taxa)} taxa have one topology: mltree sample takes four or more",
             hint="mltree evaluate fits its branch lengths",
         )
-    if model.linkage == Linkage.UNLINKED and model.n_parts > 1:
+    if options.is_timed and model.linkage == Linkage.UNLINKED and model.n_parts > 1:
         raise ModelError(
-            "branch lengths of every part's own cannot be sampled yet",
+            "branch lengths of every part's own have no clock in common",
             hint="--brlen scaled or linked",
         )
     if options.is_timed and ascertained_parts(problem.groups):
@@ -330,9 +314,9 @@ class _SampleRun:
         self._sampler = self._new_sampler()
         runs = self._sampler.settings.runs
         self._table = (
-            _Table(self._space.labels)
+            SampleFormat(self._space.labels, self._sampler.length_sets)
             if self._time is None
-            else _Log(self._space.labels, self._time)
+            else TimeFormat(self._space.labels, self._time)
         )
         self._files = _SampleFiles(self._workspace, runs, self._table)
         self._samples = 0
@@ -349,7 +333,8 @@ class _SampleRun:
         if self._time is not None:
             yield from self._time.prior_lines
         else:
-            yield f'branch_lengths = "{self._priors.branch_lengths}"'
+            own = " of each part" if self._sampler.length_sets > 1 else ""
+            yield f'branch_lengths{own} = "{self._priors.branch_lengths}"'
             yield "topologies: all equally probable"
         for block in self._space.blocks:
             yield f"{', '.join(block.labels)}: {block.prior}"  # type: ignore[attr-defined]
@@ -360,7 +345,7 @@ class _SampleRun:
         values = repr([part.values() for part in model.models])
         options = self._options.digest(without=("device",))  # its kind alone matters, not how many
         kind = "GPU" if self._on_gpu else "CPU"
-        every = [options, kind, names, values, "\n".join(self._priors.lines())]
+        every = [options, kind, names, values, "\n".join(self._priors.lines()), str(CHAIN_WORDS)]
         if self._time is not None:
             heights = self._time.data.earliest, self._time.data.latest
             data += [np.array(heights)]
@@ -376,8 +361,8 @@ class _SampleRun:
                     path.unlink(missing_ok=True)
             return None
         if not paths[0].exists():
-            endings = ("p", "t", "log", "trees")
-            files = [f"run{run}.{ending}" for run in range(1, MOST_RUNS) for ending in endings]
+            runs = range(1, MOST_RUNS)
+            files = [kind for run in runs for kind in _kinds_there(self._workspace, run)]
             self._workspace.claim([RESULT, *files], redo=False)
             return None
         state = _read_state(paths[0])
@@ -455,7 +440,7 @@ class _SampleRun:
             return True
         seed, taxa = self._options.seed, self._problem.taxa
         _write_state(self._workspace.path(STATE), {"mark": self._mark})
-        self._files.begin(*self._table.heads(taxa, seed))
+        self._files.begin(self._table.heads(taxa, seed))
         return False
 
     @property
@@ -496,7 +481,7 @@ class _SampleRun:
 
     def _take_samples(self) -> None:
         for one in self._sampler.samples():
-            self._files.add(one.run, *self._table.lines(one))
+            self._files.add(one.run, self._table.lines(one))
         self._samples += 1
 
     def _where(self) -> str:
@@ -650,89 +635,38 @@ def _engines_of_a_rank(resources: Resources, workload: Workload) -> list[ChainEn
     return _sweeping(open_chain_engines(resources, workload)[0])
 
 
-class _Table:
-    """Samples as MrBayes writes them: a table, and trees."""
-
-    endings: tuple[str, str] = ("p", "t")
-    end = "end;\n"
-    """The last line of a file of trees, as NEXUS wants it."""
-
-    def __init__(self, labels: Sequence[str]) -> None:
-        self._labels = labels
-
-    def heads(self, taxa: Sequence[str], seed: int) -> tuple[str, str]:
-        """The beginnings of both files."""
-        return table_head(("LnL", "LnPr", "TL", *self._labels), seed), trees_head(taxa, seed)
-
-    def lines(self, one: Sample) -> tuple[str, str]:
-        """A sample in both files."""
-        values = [one.lnl, one.log_prior, one.tree_length, *one.values]
-        tree = tree_line(one.iteration, newick_of_words(one.words))
-        return table_line(one.iteration, values), tree
-
-
-class _Log(_Table):
-    """Samples of time trees as BEAST writes them."""
-
-    endings = ("log", "trees")
-    end = beast_files.TREES_END
-
-    def __init__(self, labels: Sequence[str], space: TimeSpace) -> None:
-        super().__init__(labels)
-        self._space = space
-
-    def heads(self, taxa: Sequence[str], seed: int) -> tuple[str, str]:
-        """The beginnings of both files."""
-        columns = ("posterior", "likelihood", "prior", *self._space.labels)
-        columns += tuple(map(_name_in_beast, self._labels))
-        comments = [f"mltree {__version__}, seed {seed}"]
-        return beast_files.log_head(columns, comments), beast_files.trees_head(taxa)
-
-    def lines(self, one: Sample) -> tuple[str, str]:
-        """A sample in both files."""
-        posterior = one.lnl + one.log_prior
-        values = [posterior, one.lnl, one.log_prior, *self._space.values(one.words), *one.values]
-        tree = self._space.time_tree(one.words)
-        return (
-            beast_files.log_line(one.iteration, values),
-            beast_files.tree_line(one.iteration, tree, posterior),
-        )
-
-
-def _name_in_beast(label: str) -> str:
-    """The name of a model's parameter in BEAST's tables."""
-    for pattern, name in BEAST_NAMES:
-        label = re.sub(pattern, name, label)
-    return label
+def _kinds_there(workspace: Workspace, run: int) -> Iterator[str]:
+    """Kinds of all files that are there of a run of any kind of sample."""
+    of_parts = (f"tree{number}.run{run}.t" for number in count(1))
+    yield from takewhile(lambda kind: workspace.path(kind).exists(), of_parts)
+    endings = ("p", "t", "log", "trees")
+    kinds = (f"run{run}.{ending}" for ending in endings)
+    yield from (kind for kind in kinds if workspace.path(kind).exists())
 
 
 class _SampleFiles:
-    """The files of samples, a table and a file of trees for each run, which grow at their ends."""
+    """The files of samples, a table and trees for each run, which grow at their ends."""
 
-    def __init__(self, workspace: Workspace, runs: int, form: _Table) -> None:
+    def __init__(self, workspace: Workspace, runs: int, form: SampleFormat) -> None:
         self._form = form
-        kinds = [f"run{run}.{ending}" for run in range(1, runs + 1) for ending in form.endings]
+        kinds = [kind for run in range(1, runs + 1) for kind in form.kinds(run)]
         workspace.check(kinds)
         self._workspace, self._runs = workspace, runs
+        self._each = len(form.kinds(1))
         self.paths = [workspace.path(kind) for kind in kinds]
         self.prefix = str(workspace.path("x")).removesuffix(".mltree.x")
         self._waiting = [""] * len(kinds)
 
-    def begin(self, table: str, trees: str) -> None:
-        """Start the files anew, and remove those of further runs before."""
-        for kind in self._further:
-            self._workspace.remove(kind)
+    def begin(self, heads: Sequence[str]) -> None:
+        """Start the files anew, and remove others of runs before."""
+        for run in count(1):
+            kinds = list(_kinds_there(self._workspace, run))
+            if run > self._runs and not kinds:
+                break
+            for kind in kinds:
+                self._workspace.remove(kind)
         for number, path in enumerate(self.paths):
-            write_whole(path, (trees if number % 2 else table).encode())
-
-    @property
-    def _further(self) -> Iterator[str]:
-        """Kinds of the files of runs that this one does not have."""
-        for run in count(self._runs + 1):
-            kinds = [f"run{run}.{ending}" for ending in self._form.endings]
-            if not any(self._workspace.path(kind).exists() for kind in kinds):
-                return
-            yield from kinds
+            write_whole(path, heads[number % self._each].encode())
 
     def cut(self, sizes: Sequence[int]) -> None:
         """Cut the files to what they were; raises InputError where less is left."""
@@ -742,14 +676,14 @@ class _SampleFiles:
                     raise unusable(path, "has lost samples that the state goes on behind")
                 os.truncate(path, size)
 
-    def add(self, run: int, row: str, tree: str) -> None:
+    def add(self, run: int, lines: Sequence[str]) -> None:
         """Keep a sample's lines until the next :meth:`flush`."""
-        self._waiting[2 * run] += row
-        self._waiting[2 * run + 1] += tree
+        for number, line in enumerate(lines, run * self._each):
+            self._waiting[number] += line
 
     def end(self) -> None:
         """End the files of trees; samples that follow cut this off again."""
-        for path in self.paths[1::2]:
+        for path in (path for n, path in enumerate(self.paths) if n % self._each):
             with naming(path), path.open("ab") as file:
                 file.write(self._form.end.encode())
 

@@ -41,6 +41,7 @@ from mltree.sampling.mrbayes_files import (
     trprobs_text,
     tstat_text,
     vstat_text,
+    with_lengths_of_parts,
 )
 from mltree.sampling.sampled_trees import Course, without_root
 from mltree.sampling.summaries import (
@@ -98,7 +99,9 @@ def run_summarize(options: SummarizeOptions, reporter: Reporter) -> None:
     workspace = Workspace.of(options.prefix, samples[0])
     kinds = [*TREE_KINDS, *TABLE_KINDS, *DATED_KINDS]
     kinds += [kind for kind, wanted in ((PAGE, options.report), (NETCDF, options.netcdf)) if wanted]
-    inputs = [name for one in files for name in (one.trees, one.table) if name]
+    numbers = range(2, 2 + max(len(one.further) for one in files))
+    kinds += [f"tree{number}.{kind}" for number in numbers for kind in ("con.tre", "vstat")]
+    inputs = [name for one in files for name in (one.trees, one.table, *one.further) if name]
     stale = [*TREE_KINDS, *TABLE_KINDS, *DATED_KINDS, PAGE, *([] if options.netcdf else [NETCDF])]
     with writing("summarize", options, workspace, kinds, reporter, stale) as write:
         if options.netcdf:
@@ -118,6 +121,11 @@ def run_summarize(options: SummarizeOptions, reporter: Reporter) -> None:
                 workspace.name, summary.posterior, summary.prior, result, summary.mcc_summary,
                 summary.latest,
             )  # fmt: skip
+        for number, of_part in enumerate(summary.further, 2):
+            tree = of_part.consensus(Consensus(options.kind))
+            name = CONSENSUS_NAMES[options.kind]
+            texts[f"tree{number}.con.tre"] = consensus_text(of_part, tree, name)
+            texts[f"tree{number}.vstat"] = vstat_text(of_part)
         if wanted:
             values["wanted"] = [found._asdict() for found in wanted]
         if options.netcdf:
@@ -193,6 +201,8 @@ class PosteriorSummary:
         """Statistic of heights that lengths of the MCC and CCD0 trees follow: one of HEIGHTS."""
         self.latest: float | None = latest_of(posterior)
         """Date of the latest tip; None where it is unknown."""
+        self.further: Sequence[Posterior] = ()
+        """The same trees with the branch lengths of further parts, where parts have their own."""
         self._mcc: dict[str, SummaryTree] = {}
 
     @property
@@ -394,7 +404,9 @@ def _summarised(
     posterior = Posterior.of(runs, share)
     for text in (*notices, *posterior.notices):
         emit(Notice(text))
-    return PosteriorSummary(posterior, read_evidence(prefix))
+    summary = PosteriorSummary(posterior, read_evidence(prefix))
+    summary.further = list(with_lengths_of_parts(files, posterior))
+    return summary
 
 
 # Probabilities of what users ask for.

@@ -24,6 +24,7 @@ from mltree.program.contract import (
     COUNTED_MOVES,
     MOVE_STRIDE,
     RESTS,
+    SPARE_LENGTHS,
     Chain,
     HostMove,
     Move,
@@ -119,13 +120,13 @@ class Sample(NamedTuple):
     """The chain's state."""
 
     @property
-    def tree_length(self) -> float:
-        """The sum of all branch lengths, expected substitutions per site."""
-        return float(ChainTree(self.words).lengths[1:].sum())
+    def tree_lengths(self) -> Float64:
+        """f64[sets]: sums of all branch lengths, expected substitutions per site."""
+        return np.asarray(ChainTree(self.words).length_sets[:, 1:].sum(axis=1))
 
     @property
     def tree(self) -> Tree:
-        """The tree with its branch lengths."""
+        """The tree with its branch lengths, those of the first set."""
         return tree_of(self.words)
 
 
@@ -182,12 +183,12 @@ class TreeSpace(ABC):
 
 
 class FreeTrees(TreeSpace):
-    """Unrooted trees, all topologies alike, with lengths of their own."""
+    """Unrooted trees, all topologies alike, with a set of lengths, or with one for every part."""
 
     moves = COUNTED_MOVES
 
-    def __init__(self, tips: int, priors: Priors) -> None:
-        self._tips, self._priors = tips, priors
+    def __init__(self, tips: int, priors: Priors, sets: int = 1) -> None:
+        self._tips, self._priors, self._sets = tips, priors, sets
 
     @property
     def windows(self) -> Float64:
@@ -196,7 +197,7 @@ class FreeTrees(TreeSpace):
 
     def empty(self, chains: int) -> Float64:
         """States without a tree."""
-        return empty_words(chains, self._tips)
+        return empty_words(chains, self._tips, self._sets)
 
     def begin(self, words: Float64, seed: int, starts: Sequence[Tree]) -> None:
         """Write trees, or draw them from the prior."""
@@ -206,14 +207,21 @@ class FreeTrees(TreeSpace):
             stream = Stream(seed, *counter)
             tree = starts[chain] if starts else first_tree(self._tips, self._priors, stream)
             hang_tree(row, tree)
+            if not starts:
+                self._draw_others(row, stream)
+
+    def _draw_others(self, words: Float64, stream: Stream) -> None:
+        """Draw all sets of lengths but the first from their prior."""
+        chain, prior = ChainTree(words), self._priors.branch_lengths
+        for lengths in chain.length_sets[1:]:
+            lengths[1:] = prior.draw(self._tips, chain.is_outer, stream)
 
     def log_prior(self, words: Float64) -> float:
         """Natural log of the prior of lengths; and of topologies, all (2T - 5)!! alike."""
-        chain = ChainTree(words)
-        is_outer = np.arange(1, chain.nodes) < self._tips
-        is_outer |= chain.parent[1:] == 0
-        lengths, prior = chain.lengths[1:], self._priors.branch_lengths
-        of_lengths = prior.log_density(lengths, is_outer.astype(np.float64), self._tips)
+        chain, prior = ChainTree(words), self._priors.branch_lengths
+        is_outer, of_lengths = chain.is_outer, 0.0
+        for lengths in chain.length_sets[:, 1:]:
+            of_lengths += prior.log_density(lengths, is_outer, self._tips)
         return of_lengths - float(np.log(np.arange(3, 2 * self._tips - 4, 2)).sum())
 
     def write_windows(self, words: Float64, windows: Float64) -> None:
@@ -260,7 +268,7 @@ class Sampler:
         """
         self.shares, self.priors, self.settings = shares, priors, settings
         self.tips, self.space = data.tips, data.space
-        self.trees = trees or FreeTrees(data.tips, priors)
+        self.trees = trees or FreeTrees(data.tips, priors, data.sets)
         self._left_out, self._bounds = left_out, data.bounds
         self._seen = np.zeros((1, 0)) if left_out is None else left_out.seen(data.weights[None])
         """f64[1, P]: sites seen of the parts whose constant sites were left out."""
@@ -308,6 +316,11 @@ class Sampler:
         words[:, Chain.SEED_LOW] = settings.seed & 0xFFFF
         words[:, Chain.SEED_HIGH] = settings.seed >> 16 & 0xFFFF
         self.trees.begin(words, settings.seed, starts)
+
+    @property
+    def length_sets(self) -> int:
+        """Sets of branch lengths of a chain."""
+        return int(self.words[0, Chain.SETS])
 
     @property
     def rungs(self) -> Int64:
@@ -393,15 +406,17 @@ class Sampler:
             taken = self._decide(left_out, due, self.words, ratio, proposed, group)
             self.points[taken] = proposed[taken]
             self.walks.tell(self.rungs[due], group, taken[due], walks[due], adapts=adapts)
-        self._stretch(left_out, due)
+        for number in range(self.length_sets):
+            self._stretch(left_out, due, number)
         self._launch(self.settings.sweeps, due)
 
-    def _stretch(self, left_out: LeftOut, due: Bool) -> None:
-        """Scale all lengths, as the sweeps' SCALE does, by the corrected lnL."""
+    def _stretch(self, left_out: LeftOut, due: Bool, number: int) -> None:
+        """Scale all lengths of a set, as the sweeps' SCALE does, by the corrected lnL."""
         words, tips, rungs = self.words.copy(), self.tips, self.rungs
         draws = self._rng(_STRETCH).random(len(words))
         steps = self.stretch[rungs] * (draws - 0.5)
-        lengths = words[:, CHAIN_WORDS + 1 : CHAIN_WORDS + 2 * tips - 2]  # a view
+        first = CHAIN_WORDS + number * (2 * tips - 2 + SPARE_LENGTHS)
+        lengths = words[:, first + 1 : first + 2 * tips - 2]  # a view
         before = lengths.sum(axis=1)
         lengths *= np.exp(steps)[:, None]
         outer, inner, power, rate = (words[:, word] for word in _LENGTH_PRIOR)
@@ -679,13 +694,15 @@ def tree_of(words: Float64) -> Tree:
     return tree_from_edges(ends, chain.lengths[1:].copy(), chain.tips)
 
 
-def newick_of_words(words: Float64) -> str:
+def newick_of_words(words: Float64, number: int = 0) -> str:
     """The tree of a chain's words f64[n] as `write_newick` writes it, with taxa numbered from 1.
+
+    number  of the set of lengths
 
     A sampler writes a tree of each run every few milliseconds, so this goes without a `Tree`.
     """
     chain = ChainTree(words)
-    lengths, tips = chain.lengths.tolist(), chain.tips
+    lengths, tips = chain.length_sets[number].tolist(), chain.tips
     left, right = chain.left.astype(np.int64).tolist(), chain.right.astype(np.int64).tolist()
     top, first = left[0], list(range(chain.nodes))
     texts = [""] * chain.nodes

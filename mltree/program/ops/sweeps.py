@@ -89,6 +89,12 @@ class ChainTree:
         self.parent, self.left, self.right, self.spare = (words[s : s + nodes] for s in starts)
         self.nodes, self.tips = nodes, (nodes + 2) // 2
 
+    @property
+    def is_outer(self) -> Float64:
+        """f64[N - 1]: 1 for branches of tips, else 0, of nodes from 1 on."""
+        outer = (np.arange(1, self.nodes) < self.tips) | (self.parent[1:] == 0)
+        return np.asarray(outer, np.float64)
+
     def sibling(self, v: int) -> int:
         """The other child of a node's parent."""
         u = int(self.parent[v])
@@ -292,9 +298,9 @@ class Replica:
         """The lnL and its derivatives in the length of a branch between two sides."""
         sums = np.zeros(3)
         parts = zip(self._parts(), below, above, self._each(length), strict=True)
-        for part, a, b, length in list(parts) if number is None else list(parts)[number:][:1]:
+        for part, a, b, own in list(parts) if number is None else list(parts)[number:][:1]:
             self._state.part = part
-            p, _ = matrices_of(self._state, self._model, length)
+            p, _ = matrices_of(self._state, self._model, own)
             seen = ScaledCla(np.einsum("lkij,lkj->lki", p, b.values), b.counts)
             of_patterns = lnl_and_slopes(self._state.model(self._model), a, seen)
             sums += self._state.add_up(self._weights, of_patterns.T)

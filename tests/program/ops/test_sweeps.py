@@ -169,21 +169,21 @@ def test_a_team_sweeps_a_chain_as_one_work_group_does(
     """Patterns leave some members of the team more to do than others; parts are several."""
     problem, parts = make_problem(8, 700), make_parts(sites=(60, 145))
     of_parts = list(parts.model.arrays())
-    for data, arrays, categories in (
-        (problem.patterns, [problem.model], problem.categories),
-        (parts.patterns, of_parts, of_parts[0].n_categories),
+    for data, arrays, categories, sets in (
+        (problem.patterns, [problem.model], problem.categories, 1),
+        (parts.patterns, of_parts, of_parts[0].n_categories, 1),
+        (parts.patterns, of_parts, of_parts[0].n_categories, 2),
     ):
         engine = open_engine(data, categories, bounds=BOUNDS)
         if engine.chains.at_once < team:
             pytest.skip("a CPU sweeps chain after chain")
-        words = words_of(
-            random_trees(3, data.n_tips, np.random.default_rng(7)), [1, 0.5, 0], PRIORS[1]
-        )
+        trees = random_trees(3, data.n_tips, np.random.default_rng(7))
+        words = words_of(trees, [1, 0.5, 0], PRIORS[1], sets=sets)
         words[0, Chain.PROPOSAL] = 1
         engine.load_models(arrays * 6)
         made = []
         for each in (1, team):
-            program = builders.sweeps(3, data.n_tips, len(arrays), 2, 2, each)
+            program = builders.sweeps(3, data.n_tips, len(arrays), 2, 2, each, sets=sets)
             made.append(engine.run(program, words.ravel().copy(), NO_CONTROL).lengths)
         one, other = (telling(each.reshape(words.shape)) for each in made)
         np.testing.assert_allclose(other, one, rtol=1e-8, atol=1e-9)
