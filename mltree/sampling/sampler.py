@@ -686,12 +686,12 @@ def hang_tree(words: Float64, tree: Tree) -> None:
             waiting += [right, left]
 
 
-def tree_of(words: Float64) -> Tree:
-    """The tree of a chain's words f64[n]."""
+def tree_of(words: Float64, number: int = 0) -> Tree:
+    """The tree of a chain's words f64[n]; ``number``: of the set of lengths."""
     chain = ChainTree(words)
     nodes = np.arange(1, chain.nodes)
     ends = np.column_stack([nodes, chain.parent[1:].astype(np.int64)])
-    return tree_from_edges(ends, chain.lengths[1:].copy(), chain.tips)
+    return tree_from_edges(ends, chain.length_sets[number, 1:].copy(), chain.tips)
 
 
 def newick_of_words(words: Float64, number: int = 0) -> str:

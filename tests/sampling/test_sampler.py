@@ -280,6 +280,12 @@ def parts_sampler(
     return Sampler(shares, data, priors, SamplerSettings(**settings))
 
 
+def _inner_shares(words: Float64) -> Float64:
+    chain = ChainTree(words)
+    lengths = chain.length_sets[:, 1:]
+    return (lengths * (1 - chain.is_outer)).sum(axis=1) / lengths.sum(axis=1)
+
+
 @pytest.mark.parametrize("name", PRIORS_OF_PARTS)
 def test_every_part_has_the_prior_of_lengths_and_all_topologies_are_alike(name: str) -> None:
     priors, total = PRIORS_OF_PARTS[name]
@@ -290,6 +296,11 @@ def test_every_part_has_the_prior_of_lengths_and_all_topologies_are_alike(name: 
     for of_part in lengths.T:
         counts = np.histogram(total.cdf(of_part), 10, (0, 1))[0] / len(of_part)
         np.testing.assert_allclose(counts, 0.1, atol=0.03)
+    inner = np.array([_inner_shares(row) for row in samples])
+    outer, of_inner = priors.branch_lengths.shapes
+    wanted = stats.beta(3 * of_inner, 6 * outer)
+    np.testing.assert_allclose(inner.mean(axis=0), wanted.mean(), rtol=0.03)
+    np.testing.assert_allclose(inner.std(axis=0), wanted.std(), rtol=0.06)
     ranks = stats.rankdata(lengths, axis=0) / len(lengths)
     assert abs(np.corrcoef(ranks.T) - np.eye(3)).max() < 0.08, "parts know nothing of each other"
     sizes = Counter(min(len(s), 6 - len(s)) for row in samples for s in split_of(row))

@@ -11,6 +11,7 @@ import numpy as np
 import pytest
 from conftest import FUZZING
 from scipy import stats
+from simulated import joined
 
 from mltree.data.alphabet import DNA
 from mltree.data.patterns import Patterns
@@ -270,6 +271,40 @@ def watch(make_problem, monkeypatch):
     return start
 
 
+class TwoSets(Watched):
+    """The same of two parts, each of which has a set of lengths."""
+
+    def __init__(self, problems: list[Any], prior: LengthPrior, heat: float, seed: int) -> None:
+        self.problems, self.prior, self.heat, self.ratios = problems, prior, heat, []
+        rng = np.random.default_rng(seed)
+        self.words = words_of(random_trees(1, 6, rng), [heat], prior, seed, sets=2)[0]
+        patterns = joined([problem.patterns for problem in problems])
+        self.state = ReferenceEngine(patterns, problems[0].categories, BOUNDS)
+        self.state.load_models([problem.model for problem in problems] * 2)
+        program = builders.sweeps(1, 6, 2, 1, 1, sets=2)
+        self.state.begin(program.cases, 1, 0, 0)
+        self.state.lengths = self.words
+        self.replica = Replica(self.state, Row(program.stages[0].records[0]))
+        self.replica.decide_model()
+
+    def density(self, words: Float64) -> float:
+        """heat * lnL + ln prior of a state."""
+        return self.heat * self.lnl(words) + sum(
+            self.prior.log_density(lengths[1:], ChainTree(words).is_outer, 6)
+            for lengths in ChainTree(words).length_sets
+        )
+
+    def lnl(self, words: Float64) -> float:
+        total = 0.0
+        for number, problem in enumerate(self.problems):
+            engine = ReferenceEngine(problem.patterns, problem.categories, BOUNDS)
+            engine.load_models([problem.model])
+            tree = tree_of(words, number)
+            program = builders.traversal([tree])
+            total += float(engine.run(program, tree.lengths, NO_CONTROL).sums[0])
+        return total
+
+
 def jacobian(function: Callable[[Float64], Float64], at: Float64) -> float:
     """ln |det| of a map's derivatives, by central differences."""
     steps = 1e-6 * np.maximum(np.abs(at), 1e-3)
@@ -331,6 +366,67 @@ def test_ratio_of_regrafts(watch, case: int) -> None:
     chosen = weight(was, w) - weight(new, x)
     assert watched.ratios == [pytest.approx(after - before + chosen + of_map, abs=1e-6)]
     assert of_map == pytest.approx(np.log(whole / merged), abs=1e-8)
+
+
+@pytest.fixture
+def watch_two(make_problem, monkeypatch):
+    def start(case: int) -> TwoSets:
+        problems = [make_problem(6, size, seed=case + size) for size in (30, 17)]
+        watched = TwoSets(problems, PRIORS[case % 2], (1.0, 0.3, 0.0)[case % 3], case)
+        monkeypatch.setattr(sweeps, "_is_accepted", watched.accept)
+        return watched
+
+    return start
+
+
+@pytest.mark.cases(6, 100)
+def test_ratio_of_regrafts_in_two_sets(watch_two, case: int) -> None:
+    watched = watch_two(50 + case)
+    replica, old = watched.replica, watched.words.copy()
+    was = ChainTree(old)
+    subtree = 1 + int(replica._stream(Move.REGRAFT).uniform() * (was.nodes - 2))
+    subtree += subtree >= was.left[0]
+    replica.regraft(0)
+    words, new = watched.words, watched.replica.tree
+    u, w, x = int(was.parent[subtree]), was.sibling(subtree), new.sibling(subtree)
+    merged = was.length_sets[:, w] + was.length_sets[:, u]
+    whole = new.length_sets[:, x] + new.length_sets[:, u]
+
+    def weight(state: Float64, at: int) -> float:
+        state = state.copy()
+        sets = ChainTree(state).length_sets
+        sets[:, at] = sets[:, u] = (sets[:, at] + sets[:, u]) / 2
+        return watched.heat * watched.lnl(state)
+
+    chosen = weight(old, w) - weight(words, x)
+    expected = watched.density(words) - watched.density(old) + chosen
+    expected += float(np.log(whole / merged).sum())
+    assert watched.ratios == [pytest.approx(expected, abs=1e-6)]
+
+
+@pytest.mark.cases(4, 100)
+def test_ratios_of_scalings_and_lengths_in_two_sets(watch_two, case: int) -> None:
+    """The ratio of a length has the Gamma densities, which the test of one set looks at."""
+    watched = watch_two(80 + case)
+    replica = watched.replica
+    for number in (0, 1):
+        old = watched.words.copy()
+        replica.scale(number)
+        before, after = ChainTree(old).length_sets, replica.tree.length_sets
+        assert np.array_equal(before[1 - number], after[1 - number])
+        step = np.log(after[number, 1] / before[number, 1])
+        expected = watched.density(watched.words) - watched.density(old) + 9 * step
+        assert watched.ratios.pop() == pytest.approx(expected, abs=1e-6)
+    top, old, drawn = int(replica.tree.left[0]), watched.words.copy(), []
+    fitted = replica._fitted
+    replica._fitted = lambda *of: drawn.append(fitted(*of)) or drawn[-1]
+    replica.draw_lengths(top, 0)
+    assert replica.lnl == pytest.approx(watched.lnl(watched.words), abs=1e-8)
+    expected = watched.density(watched.words) - watched.density(old)
+    for number, (forth, back) in enumerate(zip(drawn[::2], drawn[1::2], strict=True)):
+        t, new = (ChainTree(w).length_sets[number, top] for w in (old, watched.words))
+        expected += back.log_density(t) - forth.log_density(new)
+    assert sum(watched.ratios) == pytest.approx(expected, abs=1e-6)
 
 
 @pytest.mark.cases(6, 200)
