@@ -20,8 +20,8 @@ typedef struct {
   __local count_v *counts;
   __local acc_v *lanes;
   int tips, nodes, parts, model, weights;
-  int sets, set;              // sets of branch lengths, of every part or one for all; the one at hand
-  int first_part, end_part;   // parts at hand, of the chain's
+  int sets, set;  // sets of branch lengths, of every part or one for all; the one at hand
+  int first_part, end_part;     // parts at hand, of the chain's
   int start_block, last_block;  // blocks at hand
   int first_block, block_step;  // this work-group's blocks: ROWS of them at a time
   int team, member;             // work-groups of the chain, and this one's number

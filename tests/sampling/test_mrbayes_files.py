@@ -26,6 +26,7 @@ from mltree.sampling.mrbayes_files import (
     table_line,
     tree_line,
     trees_head,
+    with_lengths_of_parts,
 )
 from mltree.sampling.summaries import Posterior
 from mltree.supports.consensus import Consensus, split_table
@@ -406,6 +407,16 @@ def test_a_prefix_without_runs_is_told(tmp_path: Path) -> None:
         files_of(str(tmp_path / "x"))
     with pytest.raises(InputError, match="no run"):
         files_of(str(tmp_path / "no" / "x"))
+
+
+def test_other_topologies_are_no_other_lengths(tmp_path: Path) -> None:
+    one, other = "((a:1,b:1):1,c:1,d:1);", "((a:1,c:1):1,b:1,d:1);"
+    for number, trees in enumerate(([one, other, one], [one, other, other]), 1):
+        (tmp_path / f"x.tree{number}.run1.t").write_text("\n".join(trees) + "\n")
+    files = files_of(str(tmp_path / "x"))
+    first = Posterior.of(read_runs(files)[0], 0.0)
+    with pytest.raises(InputError, match="topologies are not those of the first file of trees"):
+        list(with_lengths_of_parts(files, first))
 
 
 def test_parts_with_lengths_of_their_own_have_trees_of_their_own(tmp_path: Path) -> None:
