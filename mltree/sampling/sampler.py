@@ -52,6 +52,10 @@ MANY_RUNS, LEAST_OF_MANY = 16, 3
 LEAST_RUNGS, FIRST_RUNGS, CHOOSING_ROUND = 4, 8, 2
 """Rungs at least, and to begin with, where their number is chosen; the rounds after which it is."""
 
+MOST_BARRIER = 2.5
+"""Mean barrier between rungs, of as many as there may be, above which none are worth their time:
+one swap in 500 is taken. Unrooted trees of some 130 taxa reach that with 16 rungs."""
+
 SETTLED = 0.5
 """Largest change of the mean log-density from a half of a round to the other, and deviation between
 runs' means, over the density's own deviation."""
@@ -488,7 +492,7 @@ class Sampler:
         limit, rungs = self.settings.burn_in, self.settings.rungs
         self.round, self.in_round = self.round + 1, 0
         self.last_barrier = self.ladders.barrier
-        if self.settings.most_rungs and self.round == CHOOSING_ROUND:
+        if self.settings.most_rungs and self.round <= CHOOSING_ROUND:
             rungs = self._wanted_rungs()
         self.fit(rungs)
         is_many = rungs == 1 and self.settings.runs >= MANY_RUNS
@@ -503,10 +507,17 @@ class Sampler:
     def _wanted_rungs(self) -> int:
         """Rungs for the barrier of the last round, whose chains keep the device busy to the end.
 
+        A lone one where no ladder reaches the prior; at once where it is far from doing so.
+
         A device sweeps so many chains in the time of one that fewer leave it idle: on an H200 156
         chains of DS1 took 7.6 ms a sweep, 132 took 4.9. Rungs at no cost shorten round trips.
         """
         settings = self.settings
+        most = MOST_BARRIER * (settings.most_rungs - 1)
+        if self.ladders.barrier > most * (2 if self.round < CHOOSING_ROUND else 1):
+            return 1
+        if self.round < CHOOSING_ROUND or settings.rungs == 1:
+            return settings.rungs
         wanted = 1 + round(self.ladders.barrier / settings.barrier_a_rung)
         at_once = self.shares.room.at_once
         waves = max(1, round(wanted * settings.runs / at_once))
@@ -676,7 +687,7 @@ def hang_tree(words: Float64, tree: Tree) -> None:
     while waiting:
         half = waiting.pop()
         node, twin = half // 3, int(tree.twin[half])
-        chain.length_sets[:, node] = tree.lengths[tree.edge[half]]
+        chain.length_sets[:, node] = tree.lengths[..., tree.edge[half]]
         chain.parent[node] = twin // 3
         if twin // 3 == 0:
             chain.left[0] = node

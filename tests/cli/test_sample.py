@@ -18,6 +18,10 @@ from launches import launch, ran
 from typer.testing import Result
 
 import mltree
+import mltree.analyses.sample as analysis
+from mltree.program.ops.sweeps import ChainTree
+from mltree.sampling.sampler import FreeTrees
+from mltree.sampling.shares import ChainShares
 
 Run = Callable[..., Result]
 
@@ -272,6 +276,47 @@ def vary_from(data: str, first: int) -> None:
     lines[1] = lines[1][:first] + "A" * (60 - first)
     lines[3] = lines[3][:first] + "C" * (60 - first)
     Path(data).write_text("".join(f"{line}\n" for line in lines))
+
+
+@pytest.mark.parametrize("brlen", ["scaled", "unlinked"])
+def test_large_trees_begin_near_searched_ones(
+    run: Run, data: str, brlen: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Every chain has a tree of its own, close to the best ones; devices change no byte."""
+    Path("parts").write_text("JC, a = 1-30\nHKY+FO+G2, b = 31-60\n")
+    command = ("sample", data, "--partitions", "parts", "--brlen", brlen, *SHORT[2:], "--stop", "3")
+    monkeypatch.setattr(analysis, "SEARCHED_TAXA", 5)
+    began: list[np.ndarray] = []
+    begin = FreeTrees.begin
+
+    def begun(space: FreeTrees, words: np.ndarray, *of: object) -> None:
+        begin(space, words, *of)
+        began.append(words.copy())
+
+    monkeypatch.setattr(FreeTrees, "begin", begun)
+    assert run(*command, "--prefix", "a").exit_code == 0
+    assert run(*command, "--prefix", "b", "--device", "0,0").exit_code == 0
+    kinds = UNLINKED if brlen == "unlinked" else ("run1.p", "run1.t", "run2.p", "run2.t")
+    assert samples("a", kinds) == samples("b", kinds)
+    assert np.array_equal(*began)
+    lengths = [ChainTree(row).length_sets[:, 1:] for row in began[0]]
+    assert len({one.tobytes() for one in lengths}) == 6, "two runs of three chains"
+    assert len(lengths[0]) == (2 if brlen == "unlinked" else 1)
+    assert all(((one >= 1e-8) & (one < 5)).all() for one in lengths)
+
+
+def test_more_chains_than_fit_leave_the_ladder_out(
+    run: Run, data: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(ChainShares, "chains_that_fit", lambda *_: 5)
+    command = ("sample", data, "--model", "JC", "--burnin", "5", "--stop", "3", "--prefix")
+    result = run(*command, "a")
+    assert result.exit_code == 0, result.output
+    assert "memory for 5 chains: one chain a run, without ln Z" in result.output
+    assert json.loads(Path("a.mltree.sample.json").read_text())["lnz"] is None
+    result = run(*command, "b", "--rungs", "3")
+    assert result.exit_code == 2
+    assert "no memory for 2 x 3 chains: 5 fit" in result.output
 
 
 def test_a_clock_is_of_all_parts(run: Run, data: str) -> None:

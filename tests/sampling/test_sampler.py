@@ -222,6 +222,26 @@ def test_any_number_of_runs_settles(runs: int) -> None:
     assert not sampler.is_settled
 
 
+@pytest.mark.parametrize(
+    ("round_", "barrier", "wanted"),
+    [(1, 80, 1), (1, 70, 8), (2, 38, 1), (2, 37, 16), (2, 5, 6), (2, 0, 4)],
+)
+def test_a_barrier_beyond_all_ladders_leaves_one_rung(
+    monkeypatch, round_: int, barrier: float, wanted: int
+) -> None:
+    sampler = sampler_of(quartet(), "JC", Priors(), runs=2, rungs=8, most_rungs=16)
+    monkeypatch.setattr(type(sampler.ladders), "barrier", barrier)
+    sampler.round = round_
+    assert sampler._wanted_rungs() == wanted
+    sampler.fit(1)
+    assert len(sampler.words) == 2
+    sampler.round = 2
+    monkeypatch.setattr(type(sampler.ladders), "barrier", 0)
+    assert sampler._wanted_rungs() == 1
+    sampler.advance()
+    assert np.isfinite(sampler.lnl).all()
+
+
 def test_acceptance_is_adapted_in_burn_in_only() -> None:
     sampler = sampler_of(quartet(), "HKY+G4", Priors(), runs=4, rungs=4, burn_in=350)
     while not sampler.is_sampling:
