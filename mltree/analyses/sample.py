@@ -254,12 +254,10 @@ def _expect(options: SampleOptions, problem: Problem) -> None:
         )
     if options.is_timed and ascertained_parts(problem.groups):
         raise ModelError("+ASC cannot be sampled with a clock yet", hint="leave +ASC out")
-    corrections = [part.ascertainment.correction for part in ascertained_parts(problem.groups)]
-    if Correction.FELSENSTEIN in corrections:
-        raise ModelError(
-            "the correction of Felsenstein cannot be sampled, for it has no powers",
-            hint="+ASC_LEWIS, or +ASC_STAM with the numbers of all states",
-        )
+    for part in ascertained_parts(problem.groups):
+        about = part.ascertainment
+        if about.correction is Correction.FELSENSTEIN and not about.counts[0].is_integer():
+            raise ModelError(f"{about.text}: a number of sites that is sampled is a whole one")
     if options.number_of("stop") is None and options.runs == 1:
         raise InputError(
             "--runs 1 --stop auto: one run cannot agree with another",

@@ -560,7 +560,7 @@ class Sampler:
         chains = (before.chains[:, nearest] + np.arange(runs)[:, None] * before.rungs).ravel()
         self.settings = replace(self.settings, rungs=rungs)
         self._lay_out()
-        self.ladders.heats[:] = heats
+        self.ladders.take_heats(heats)
         self.ladders.rounds = before.rounds
         self.walks = self.walks.of_rungs(nearest)
         self.window, self.points = self.window[nearest], self.points[chains]
@@ -573,7 +573,8 @@ class Sampler:
     def _lay_out(self) -> None:
         """Make ladders and counts for the settings' number of chains."""
         settings = self.settings
-        self.ladders = Ladders(settings.runs, settings.rungs, settings.seed)
+        grain = 0 if self._left_out is None else self._left_out.grain
+        self.ladders = Ladders(settings.runs, settings.rungs, settings.seed, grain)
         self.counts = np.zeros((settings.rungs, 2, self.trees.moves))
         self.stretched = np.zeros((settings.rungs, 2))
 

@@ -204,12 +204,16 @@ def test_three_taxa_have_one_topology(run: Run, data: str) -> None:
     assert "3 taxa have one topology" in result.output
 
 
-def test_a_number_of_sites_left_out_has_no_powers(run: Run) -> None:
+def test_sites_left_out_are_whole_ones(run: Run) -> None:
     rows = np.array([list("ACGT" * 8), list("CAGT" * 8), list("ACTG" * 8), list("CATG" * 8)])
     Path("four.fasta").write_text("".join(f">t{n}\n{''.join(r)}\n" for n, r in enumerate(rows)))
-    result = run("sample", "four.fasta", "--model", "JC+ASC_FELS{9}")
+    result = run("sample", "four.fasta", "--model", "JC+ASC_FELS{9.5}")
     assert result.exit_code == 2
-    assert "the correction of Felsenstein cannot be sampled" in result.output
+    assert "a number of sites that is sampled is a whole one" in result.output
+    short = (*SHORT[2:], "--stop", "6", "--prefix", "x")
+    assert run("sample", "four.fasta", "--model", "JC+ASC_FELS{9}", *short).exit_code == 0
+    heats = json.loads(Path("x.mltree.sample.json").read_text())["heats"]
+    assert np.allclose(np.array(heats) * 9, np.rint(np.array(heats) * 9))
 
 
 UNLINKED = ("run1.p", "tree1.run1.t", "tree2.run1.t", "run2.p", "tree1.run2.t", "tree2.run2.t")
