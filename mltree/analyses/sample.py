@@ -70,6 +70,8 @@ from mltree.system.events import (
     BurnInRound,
     Busy,
     Emit,
+    Event,
+    MemoryPlanned,
     Notice,
     PriorsChosen,
     RunStarted,
@@ -403,7 +405,8 @@ class _SampleRun:
             patterns, space.shape[1], LENGTHS, trees, systems=space.shape[0],
             parted=len(self._problem.groups) > 1,
         )  # fmt: skip
-        engines, kept = open_chain_engines(options.resources, work, self._emit)
+        planned: list[MemoryPlanned] = []
+        engines, kept = open_chain_engines(options.resources, work, partial(self._take, planned))
         parts = [] if options.prior_only else ascertained_parts(self._problem.groups)
         left_out = LeftOut(parts) if parts else None
         data = ChainData(
@@ -441,10 +444,21 @@ class _SampleRun:
             rests=not self._on_gpu,
             takes_turns=self._on_gpu,
         )
+        chains = runs * max(settings.rungs, settings.most_rungs)
+        for memory in planned:
+            share = -(-chains // len(planned))
+            self._emit(memory.of_chains(share, data.slots, on_host=not self._on_gpu))
         starts, points = self._starts(settings)
         sampler = Sampler(shares, data, self._priors, settings, starts, left_out, self._time)
         sampler.points = sampler.points if points is None else points
         return sampler
+
+    def _take(self, planned: list[MemoryPlanned], event: Event) -> None:
+        """Keep what is planned for a tree, until the number of chains is known."""
+        if isinstance(event, MemoryPlanned):
+            planned.append(event)
+        else:
+            self._emit(event)
 
     def _starts(self, settings: SamplerSettings) -> tuple[list[Tree], Float64 | None]:
         """A tree for each chain, parameters of large ones too; none where the data do not count."""

@@ -33,6 +33,8 @@ from mltree.sampling.mrbayes_files import (
     consensus_text,
     files_of,
     mcc_text,
+    part_kinds,
+    part_texts,
     parts_text,
     pstat_text,
     read_evidence,
@@ -92,15 +94,14 @@ def run_summarize(options: SummarizeOptions, reporter: Reporter) -> None:
     Raises: InputError: there are no samples, a file is broken, or runs do not go together.
     """
     samples = options.samples or (options.sample,)
-    if len(samples) > 1 and not all(map(_is_file, samples)):
+    if len(samples) > 1 and not all(Path(name).is_file() for name in samples):
         _compare(options, samples, reporter)
         return
     files = _files(samples)
     workspace = Workspace.of(options.prefix, samples[0])
     kinds = [*TREE_KINDS, *TABLE_KINDS, *DATED_KINDS]
     kinds += [kind for kind, wanted in ((PAGE, options.report), (NETCDF, options.netcdf)) if wanted]
-    numbers = range(2, 2 + max(len(one.further) for one in files))
-    kinds += [f"tree{number}.{kind}" for number in numbers for kind in ("con.tre", "vstat")]
+    kinds += part_kinds(max(len(one.further) for one in files))
     inputs = [name for one in files for name in (one.trees, one.table, *one.further) if name]
     stale = [*TREE_KINDS, *TABLE_KINDS, *DATED_KINDS, PAGE, *([] if options.netcdf else [NETCDF])]
     with writing("summarize", options, workspace, kinds, reporter, stale) as write:
@@ -121,20 +122,12 @@ def run_summarize(options: SummarizeOptions, reporter: Reporter) -> None:
                 workspace.name, summary.posterior, summary.prior, result, summary.mcc_summary,
                 summary.latest,
             )  # fmt: skip
-        for number, of_part in enumerate(summary.further, 2):
-            tree = of_part.consensus(Consensus(options.kind))
-            name = CONSENSUS_NAMES[options.kind]
-            texts[f"tree{number}.con.tre"] = consensus_text(of_part, tree, name)
-            texts[f"tree{number}.vstat"] = vstat_text(of_part)
+        texts |= part_texts(summary.further, Consensus(options.kind), CONSENSUS_NAMES[options.kind])
         if wanted:
             values["wanted"] = [found._asdict() for found in wanted]
         if options.netcdf:
             _write_netcdf(workspace, summary)
         write(texts, values, [*inputs, *options.inputs])
-
-
-def _is_file(name: str) -> bool:
-    return Path(name).is_file()
 
 
 class Wanted(NamedTuple):

@@ -27,7 +27,7 @@ from mltree.data.source import unpacked
 from mltree.dating.time_trees import has_rates, rates_for_lengths
 from mltree.sampling.sampler import Sample, newick_of_words
 from mltree.sampling.summaries import Evidence, Moments, Posterior, RunSamples, SummaryTree
-from mltree.supports.consensus import members
+from mltree.supports.consensus import Consensus, members
 from mltree.system.arrays import Float64
 from mltree.system.errors import InputError
 from mltree.system.values import Value
@@ -614,6 +614,20 @@ def _nodes(tree: SummaryTree) -> Iterator[tuple[float, Float64, Moments | None]]
         yield 1.0, certain, next(heights, None)
     for probability, by_run in zip(tree.probability.tolist(), tree.by_run, strict=True):
         yield probability, by_run, next(heights, None)
+
+
+def part_kinds(further: int) -> list[str]:
+    """Kinds of the files with the branch lengths of further parts than the first."""
+    numbers = range(2, 2 + further)
+    return [f"tree{number}.{kind}" for number in numbers for kind in ("con.tre", "vstat")]
+
+
+def part_texts(further: Sequence[Posterior], kind: Consensus, name: str) -> dict[str, str]:
+    """The contents of those files, by kind; ``name``: of the consensus."""
+    texts: list[str] = []
+    for one in further:
+        texts += [consensus_text(one, one.consensus(kind), name), vstat_text(one)]
+    return dict(zip(part_kinds(len(further)), texts, strict=True))
 
 
 class _Style(NamedTuple):
