@@ -32,6 +32,7 @@ from mltree.models.partitioned import Linkage, PartitionModel
 from mltree.program.contract import CHAIN_WORDS, Move, TimeMove
 from mltree.program.engine import ChainEngine, Engine
 from mltree.runs.calls import Call, taking
+from mltree.runs.demand import of_chains
 from mltree.runs.engines import Resources, Workload, open_chain_engines
 from mltree.runs.logged_run import begin_log, command_result, deliver, load, open_log, result_text
 from mltree.runs.problem import Problem
@@ -447,7 +448,7 @@ class _SampleRun:
         chains = runs * max(settings.rungs, settings.most_rungs)
         for memory in planned:
             share = -(-chains // len(planned))
-            self._emit(memory.of_chains(share, data.slots, on_host=not self._on_gpu))
+            self._emit(of_chains(memory, share, data.slots, on_host=not self._on_gpu))
         starts, points = self._starts(settings)
         sampler = Sampler(shares, data, self._priors, settings, starts, left_out, self._time)
         sampler.points = sampler.points if points is None else points

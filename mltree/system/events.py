@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import replace
 from typing import Any
 
 from mltree.system.values import Value
@@ -81,16 +80,6 @@ class MemoryPlanned(Event):
     def on_devices(self) -> int:
         """Bytes on the devices."""
         return self.clas + self.near + self.matrices + self.tips + self.sites
-
-    def of_chains(self, chains: int, slots: int, *, on_host: bool) -> MemoryPlanned:
-        """The memory of so many chains of ``slots`` CLAs; ``on_host``: as on a CPU."""
-        clas = self.clas * slots * chains // (self.slots * self.trees)
-        matrices = self.matrices * chains // self.trees
-        more = clas - self.clas - self.near + matrices - self.matrices
-        return replace(
-            self, trees=chains, slots=slots, clas=clas, near=0, matrices=matrices,
-            process=self.process + on_host * more,
-        )  # fmt: skip
 
 
 class DeviceChosen(Event):
