@@ -19,18 +19,28 @@ typedef struct {
   __local real_v *terms;
   __local count_v *counts;
   __local acc_v *lanes;
-  int tips, nodes, parts, model, weights, last_block;
+  int tips, nodes, parts, model, weights;
+  int sets, set;  // sets of branch lengths, of every part or one for all; the one at hand
+  int first_part, end_part;     // parts at hand, of the chain's
+  int start_block, last_block;  // blocks at hand
   int first_block, block_step;  // this work-group's blocks: ROWS of them at a time
   int team, member;             // work-groups of the chain, and this one's number
   int turn;                     // sums of the team so far
   int side;  // which of two places what is below nodes has, where there is a root
   uint sweep;
   acc lnl, heat;
-  acc total;  // tree length
 } chain_t;
 
-#define CHAIN_LENGTHS(c) ((c)->words + CHAIN_WORDS)
-#define CHAIN_PARENTS(c) (CHAIN_LENGTHS(c) + (c)->nodes + SPARE_LENGTHS)
+#if PARTED && !ROOTED
+#define SETS(c) ((c)->sets)
+#else
+#define SETS(c) 1
+#endif
+#define SET_WORDS(c) ((c)->nodes + SPARE_LENGTHS)
+#define LENGTHS_OF(c, number) ((c)->words + CHAIN_WORDS + (number) * SET_WORDS(c))
+#define CHAIN_LENGTHS(c) LENGTHS_OF(c, SETS(c) == 1 ? 0 : (c)->set)
+#define CHAIN_PARENTS(c) LENGTHS_OF(c, SETS(c))
+#define FOR_SET(c, number) for (int number = 0; number < SETS(c); ++number)
 #define CHAIN_LEFTS(c) (CHAIN_PARENTS(c) + (c)->nodes)
 #define CHAIN_RIGHTS(c) (CHAIN_LEFTS(c) + (c)->nodes)
 #define CHAIN_SPARES(c) (CHAIN_RIGHTS(c) + (c)->nodes)
@@ -80,9 +90,39 @@ static inline chain_t chain_of(const plf_t *s, __global const int *record, int t
   chain.first_block = chunk_begin(s, of.first) + chain.member * ROWS;
   chain.block_step = team * ROWS;
   chain.last_block = chunk_end(s, of.end - 1);
+  chain.start_block = chunk_begin(s, of.first);
+  chain.sets = max((int)chain.words[CHAIN_SETS], 1);
+  chain.set = 0;
+  chain.first_part = 0;
+  chain.end_part = chain.parts;
   chain.sweep = (uint)chain.words[CHAIN_SWEEP];
   chain.heat = chain.words[CHAIN_HEAT];
   return chain;
+}
+
+// Turns to some blocks. Work-items keep those that they have of all, whatever is at hand.
+static inline void take_blocks(chain_t *c, chunks_t of) {
+  const int first = chunk_begin(c->s, case_chunks(c->s, c->record[SWEEP_CASE]).first);
+  c->start_block = chunk_begin(c->s, of.first);
+  c->last_block = chunk_end(c->s, of.end - 1);
+  const int rounds = (c->start_block - first) / c->block_step;
+  c->first_block = first + c->member * ROWS + rounds * c->block_step;
+}
+
+// Turns to a set of lengths and the part that has it, and back to all parts.
+static inline void take_set(chain_t *c, int number) {
+  if (SETS(c) == 1) return;
+  const int part = case_of(c->s, c->record[SWEEP_CASE])[CASE_FIRST_PART] + number;
+  c->set = c->first_part = number;
+  c->end_part = number + 1;
+  take_blocks(c, chunks_of(c->s, part, 1));
+}
+
+static inline void take_all(chain_t *c) {
+  if (SETS(c) == 1) return;
+  c->set = c->first_part = 0;
+  c->end_part = c->parts;
+  take_blocks(c, case_chunks(c->s, c->record[SWEEP_CASE]));
 }
 
 // Leaves what the host is told of a chain.
@@ -174,22 +214,25 @@ static inline void count_move(const chain_t *c, int move, bool taken) {
   if (taken) c->words[CHAIN_TAKEN + move] += 1;
 }
 
-// P matrices of the lengths from `first` on: each member makes all of a few, or its share of many.
+// P matrices of the lengths from `first` on, for the parts at hand: each member makes all of a few,
+// or its share of many.
 CHAIN_FUNCTION void make_matrices(const chain_t *c, int first, int count) {
   const bool shared = count > SPARE_LENGTHS;
   const int members = shared ? c->team : 1, member = shared ? c->member : 0;
   const int jobs_at_once = GROUP_SIZE(ROWS) / MATRIX_ITEMS;
   const int shares = (STATES + MATRIX_ROWS - 1) / MATRIX_ROWS, of_length = shares * CATEGORIES;
-  const int jobs = count * c->parts * of_length;
+  const int parts = c->end_part - c->first_part, jobs = count * parts * of_length;
   const int from = c->words + CHAIN_WORDS - LENGTHS_AT(c->s);
+  const int stride = SETS(c) == 1 ? 0 : SET_WORDS(c);
   const int first_part = PARTED ? case_of(c->s, c->record[SWEEP_CASE])[CASE_FIRST_PART] : 0;
   settle_group();
   for (int job = ITEM / MATRIX_ITEMS + member * jobs_at_once; job < jobs;
        job += members * jobs_at_once) {
     const int matrix = job / of_length, share = job % of_length;
-    const int v = first + matrix / c->parts, part = first_part + matrix % c->parts;
-    pmatrix_fill(c->s, matrix_of(c, v) + part, from + v, c->model + part, share / shares,
-                 share % shares * MATRIX_ROWS);
+    const int v = first + matrix / parts, of_chain = c->first_part + matrix % parts;
+    const int part = first_part + of_chain;
+    pmatrix_fill(c->s, matrix_of(c, v) + part, from + v + stride * of_chain, c->model + part,
+                 share / shares, share % shares * MATRIX_ROWS);
   }
   if (shared)
     settle(c);
@@ -205,21 +248,11 @@ CHAIN_FUNCTION void change_length(const chain_t *c, int v, acc length) {
   make_matrices(c, v, 1);
 }
 
-// The same for the first two or three spare lengths, whose matrices are made side by side.
-CHAIN_FUNCTION void change_spares(const chain_t *c, int count, acc first, acc second, acc third) {
-  settle_group();
-  if (ITEM == 0) {
-    CHAIN_LENGTHS(c)[c->nodes] = first;
-    CHAIN_LENGTHS(c)[c->nodes + 1] = second;
-    if (count > 2) CHAIN_LENGTHS(c)[c->nodes + 2] = third;
-  }
-  make_matrices(c, c->nodes, count);
-}
-
 // cla[dst] = (P[left_p] left) * (P[right_p] right)
 CHAIN_FUNCTION void join(const chain_t *c, int dst, int left, int left_p, int right, int right_p) {
   const plf_t *s = c->s;
   for (int block = c->first_block + ROW; block < c->last_block; block += c->block_step) {
+    if (block < c->start_block) continue;
     const code_v left_codes = operand_codes(s, left, block);
     const code_v right_codes = operand_codes(s, right, block);
     FOR_CATEGORY(k) {

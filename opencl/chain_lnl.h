@@ -69,17 +69,17 @@ static inline sums_t totals(chain_t *c, const acc_v own[TERMS]) {
   return all;
 }
 
-// Rows take blocks side by side, and all go as many rounds: a block is done twice where there is
-// none left, and added once.
-#define SUM_OF_BLOCKS(c, slopes, share)                                                 \
-  acc_v own[TERMS] = {0, 0, 0};                                                         \
-  for (int base = (c)->first_block; base < (c)->last_block; base += (c)->block_step) {  \
-    const int block = min(base + (int)ROW, (c)->last_block - 1);                        \
-    FOR_CATEGORY(k) share;                                                              \
-    sync_group(CLK_LOCAL_MEM_FENCE);                                                    \
-    if (SUMS_UP && base + (int)ROW < (c)->last_block) add_block(c, block, slopes, own); \
-    sync_group(CLK_LOCAL_MEM_FENCE);                                                    \
-  }                                                                                     \
+// Rows take blocks side by side, and all go as many rounds: a block is done twice where a row has
+// none, and added once.
+#define SUM_OF_BLOCKS(c, slopes, share)                                                \
+  acc_v own[TERMS] = {0, 0, 0};                                                        \
+  for (int base = (c)->first_block; base < (c)->last_block; base += (c)->block_step) { \
+    const int block = clamp(base + (int)ROW, (c)->start_block, (c)->last_block - 1);   \
+    FOR_CATEGORY(k) share;                                                             \
+    sync_group(CLK_LOCAL_MEM_FENCE);                                                   \
+    if (SUMS_UP && base + (int)ROW == block) add_block(c, block, slopes, own);         \
+    sync_group(CLK_LOCAL_MEM_FENCE);                                                   \
+  }                                                                                    \
   return totals(c, own)
 
 VECTOR_FUNCTION void edge_share(const chain_t *c, int x, int y, int p, int block, int k) {

@@ -40,7 +40,19 @@ static inline acc tree_length(const chain_t *c) {
   return total;
 }
 
-// ln of the prior of all lengths, without its constant.
+// The tree length of each set, where the length above tip 0 would lie.
+static inline void total_up(chain_t *c) {
+  settle(c);
+  FOR_SET(c, n) {
+    take_set(c, n);
+    const acc total = tree_length(c);
+    if (LEADS(c)) CHAIN_LENGTHS(c)[0] = total;
+  }
+  take_all(c);
+  settle(c);
+}
+
+// ln of the prior of the lengths at hand, without its constant.
 CHAIN_FUNCTION acc log_prior(const chain_t *c) {
   __global const acc *words = c->words;
   const acc total = tree_length(c);
@@ -54,9 +66,20 @@ static inline bool is_allowed(const chain_t *c, acc length) {
   return length >= c->s->min_length && length <= c->s->max_length;
 }
 
-// Scales all lengths: with E lengths the Hastings ratio is factor^E.
-static inline void scale(chain_t *c) {
-  stream_t stream = stream_of(c, MOVE_SCALE, 0);
+// The same of all sets.
+static inline acc log_priors(chain_t *c) {
+  acc sum = 0;
+  FOR_SET(c, n) {
+    c->set = n;
+    sum += log_prior(c);
+  }
+  c->set = 0;
+  return sum;
+}
+
+// Scales the lengths at hand: with E lengths the Hastings ratio is factor^E.
+static inline void scale_set(chain_t *c) {
+  stream_t stream = stream_of(c, MOVE_SCALE, c->set);
   const acc step = c->words[CHAIN_WINDOW] * (uniform(&stream) - (acc)0.5), factor = exp(step);
   const acc before = log_prior(c);
   bool allowed = true;
@@ -66,17 +89,22 @@ static inline void scale(chain_t *c) {
     count_move(c, MOVE_SCALE, false);
     return;
   }
+  acc here = c->lnl;
+  if (SETS(c) > 1) {
+    const int top = left_of(c, 0);
+    here = at_edge(c, up_of(c, top), ~0, matrix_of(c, top)).lnl;
+  }
   for (int v = 1 + ITEM; v < c->nodes && c->member == 0; v += GROUP_SIZE(ROWS)) {
     CHAIN_SPARES(c)[v] = length_of(c, v);
     CHAIN_LENGTHS(c)[v] = factor * length_of(c, v);
   }
   settle(c);
   const acc lnl = whole_lnl(c);
-  const acc ratio = c->heat * (lnl - c->lnl) + log_prior(c) - before + (c->nodes - 1) * step;
+  const acc ratio = c->heat * (lnl - here) + log_prior(c) - before + (c->nodes - 1) * step;
   const bool taken = is_accepted(&stream, ratio);
   count_move(c, MOVE_SCALE, taken);
   if (taken) {
-    c->lnl = lnl;
+    c->lnl = SETS(c) > 1 ? c->lnl + (lnl - here) : lnl;
   } else {
     settle(c);
     for (int v = 1 + ITEM; v < c->nodes && c->member == 0; v += GROUP_SIZE(ROWS))
@@ -84,6 +112,14 @@ static inline void scale(chain_t *c) {
     settle(c);
     whole_lnl(c);
   }
+}
+
+static inline void scale(chain_t *c) {
+  FOR_SET(c, n) {
+    take_set(c, n);
+    scale_set(c);
+  }
+  take_all(c);
 }
 
 // A Gamma distribution that a length is drawn from.
@@ -107,34 +143,54 @@ static inline gamma_t fitted(const chain_t *c, int v, acc t, acc total, sums_t a
   return of;
 }
 
+// Writes a length and the tree length for the group, and P matrices: see change_length.
+static inline void change_branch(const chain_t *c, int v, acc length, acc total) {
+  settle_group();
+  if (ITEM == 0) {
+    CHAIN_LENGTHS(c)[v] = length;
+    CHAIN_LENGTHS(c)[0] = total;
+  }
+  make_matrices(c, v, 1);
+}
+
 // DRAW: a new length of the branch above v, from what is seen at its ends.
 static inline void draw_length(chain_t *c, int v, int number) {
   stream_t stream = stream_of(c, MOVE_BRANCH, number);
   __global const acc *words = c->words;
   const int x = up_of(c, v), y = down_of(c, v), p = matrix_of(c, v);
-  const acc t = length_of(c, v);
+  const acc t = length_of(c, v), before = length_of(c, 0);
   const sums_t here = at_edge(c, x, y, p);
-  const gamma_t forth = fitted(c, v, t, c->total, here);
+  const gamma_t forth = fitted(c, v, t, before, here);
   const acc drawn = gamma_draw(&stream, forth.shape) / forth.rate;
   bool taken = false;
   c->lnl = here.lnl;
   if (is_allowed(c, drawn)) {
-    const acc total = c->total - t + drawn;
-    change_length(c, v, drawn);
+    const acc total = before - t + drawn;
+    change_branch(c, v, drawn, total);
     const sums_t there = at_edge(c, x, y, p);
     const gamma_t back = fitted(c, v, drawn, total, there);
-    const acc prior = shape_of(c, v) * log(drawn / t) + words[CHAIN_POWER] * log(total / c->total) -
+    const acc prior = shape_of(c, v) * log(drawn / t) + words[CHAIN_POWER] * log(total / before) -
                       words[CHAIN_RATE] * (drawn - t);
     const acc hastings = gamma_log_density(&back, t) - gamma_log_density(&forth, drawn);
     taken = is_accepted(&stream, c->heat * (there.lnl - here.lnl) + prior + hastings);
-    if (taken) {
+    if (taken)
       c->lnl = there.lnl;
-      c->total = total;
-    } else {
-      change_length(c, v, t);
-    }
+    else
+      change_branch(c, v, t, before);
   }
   count_move(c, MOVE_BRANCH, taken);
+}
+
+// The same in every set: given the tree, parts do not depend on each other.
+static inline void draw_lengths(chain_t *c, int v, int number) {
+  acc lnl = 0;
+  FOR_SET(c, n) {
+    take_set(c, n);
+    draw_length(c, v, number + n * 2 * (c->nodes - 1));
+    lnl += c->lnl;
+  }
+  take_all(c);
+  c->lnl = lnl;
 }
 
 // CHOOSE: one of the three topologies around the branch above v, by their heated likelihoods with

@@ -60,6 +60,7 @@
 #define CHAIN_TAKEN 18
 #define CHAIN_ATTEMPT 22
 #define CHAIN_TICKET 23
+#define CHAIN_SETS 24
 #define TIME_MOVE_HEIGHT 0
 #define TIME_MOVE_ROOT 1
 #define TIME_MOVE_TIP 2
@@ -160,7 +161,7 @@
 #define SERIES_OCTAVES (8)
 #define MOST_TERMS (160)
 #define NO_SERIES (-1)
-#define CHAIN_WORDS (24)
+#define CHAIN_WORDS (26)
 #define RESTS (3)
 #define MOST_TEAM (32)
 #define SPARE_LENGTHS (4)

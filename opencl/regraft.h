@@ -39,7 +39,9 @@ static inline target_t choose_edge(chain_t *c, int v, int here, stream_t *stream
   const side_t pendant = below(c, v);
   for (int x = left_of(c, 0); x != 0; x = next_down(c, x)) {
     if (parent_of(c, x) != 0) make_down(c, x);
-    change_length(c, middle, length_of(c, x) / 2);
+    settle_group();
+    if (ITEM == 0) FOR_SET(c, n) LENGTHS_OF(c, n)[middle] = LENGTHS_OF(c, n)[x] / 2;
+    make_matrices(c, middle, 1);
     side_t lower = below(c, x), upper = above(c, x);
     lower.p = upper.p = matrix_of(c, middle);
     const acc weight = c->heat * at_node(c, lower, upper, pendant).lnl;
@@ -54,6 +56,68 @@ static inline target_t choose_edge(chain_t *c, int v, int here, stream_t *stream
   return target;
 }
 
+// Spare lengths of a regraft, and in the place of tip 0 that of the branch above the subtree.
+#define NEW_LOWER(c) (c)->nodes
+#define NEW_UPPER(c) ((c)->nodes + 1)
+#define OLD_LOWER(c) ((c)->nodes + 2)
+#define OLD_WHOLE(c) ((c)->nodes + 3)
+#define OLD_UPPER 0
+
+// A uniform place of the branch above x in every set; ln of what the ratio has of these lengths and
+// the merged ones of w, -INFINITY where a length is not allowed.
+static inline acc draw_places(const chain_t *c, int x, int w, stream_t *stream) {
+  acc ratio = 0;
+  bool allowed = true;
+  FOR_SET(c, n) {
+    __global acc *lengths = LENGTHS_OF(c, n);
+    const acc whole = lengths[x], lower = whole * uniform(stream), upper = whole - lower;
+    allowed = allowed && is_allowed(c, lower) && is_allowed(c, upper);
+    ratio += log(whole / lengths[w]);
+    if (!LEADS(c)) continue;
+    lengths[NEW_LOWER(c)] = lower;
+    lengths[NEW_UPPER(c)] = upper;
+  }
+  settle(c);
+  return allowed ? ratio : -INFINITY;
+}
+
+// Takes u with its subtree v out of the tree, which leaves w below it. For one work-item.
+static inline void prune(const chain_t *c, int u, int w) {
+  hang(c, parent_of(c, u), u, w);
+  FOR_SET(c, n) {
+    __global acc *lengths = LENGTHS_OF(c, n);
+    lengths[OLD_LOWER(c)] = lengths[w];
+    lengths[OLD_UPPER] = lengths[u];
+    lengths[w] = lengths[w] + lengths[u];
+  }
+}
+
+// Puts u into the drawn places of the branch above x, and takes it out of there; for one work-item.
+static inline void insert(const chain_t *c, int u, int v, int x) {
+  attach(c, u, v, x);
+  FOR_SET(c, n) {
+    __global acc *lengths = LENGTHS_OF(c, n);
+    lengths[OLD_WHOLE(c)] = lengths[x];
+    lengths[x] = lengths[NEW_LOWER(c)];
+    lengths[u] = lengths[NEW_UPPER(c)];
+  }
+}
+
+static inline void take_out(const chain_t *c, int u, int x) {
+  hang(c, parent_of(c, u), u, x);
+  FOR_SET(c, n) LENGTHS_OF(c, n)[x] = LENGTHS_OF(c, n)[OLD_WHOLE(c)];
+}
+
+// Puts u back where it was pruned. For one work-item.
+static inline void put_back(const chain_t *c, int u, int v, int w) {
+  attach(c, u, v, w);
+  FOR_SET(c, n) {
+    __global acc *lengths = LENGTHS_OF(c, n);
+    lengths[w] = lengths[OLD_LOWER(c)];
+    lengths[u] = lengths[OLD_UPPER];
+  }
+}
+
 // CHOOSE: a subtree is pruned and regrafted, at a uniform place of an edge that is chosen among
 // all, the one that it leaves included.
 static inline void regraft(chain_t *c, int number) {
@@ -62,51 +126,34 @@ static inline void regraft(chain_t *c, int number) {
   int v = 1 + min((int)(uniform(&stream) * choices), choices - 1);
   v += v >= top;
   const int u = parent_of(c, v), w = sibling_of(c, v), g = parent_of(c, u);
-  const acc below_u = length_of(c, w), above_u = length_of(c, u), merged = below_u + above_u;
-  const acc prior = log_prior(c);
+  const acc prior = log_priors(c);
   settle(c);
-  if (LEADS(c)) hang(c, g, u, w);
+  if (LEADS(c)) prune(c, u, w);
   settle(c);
-  change_length(c, w, merged);
+  make_matrices(c, w, 1);
   renew_up(c, g);
   const target_t target = choose_edge(c, v, w, &stream);
   const int x = target.edge;
-  const acc whole = length_of(c, x), lower = whole * uniform(&stream), upper = whole - lower;
-  acc lnl = 0, ratio = 0;
-  bool taken = is_allowed(c, lower) && is_allowed(c, upper);
+  acc lnl = 0, ratio = draw_places(c, x, w, &stream);
+  bool taken = ratio > -INFINITY;
   if (taken) {
-    change_spares(c, 2, lower, upper, 0);
+    make_matrices(c, c->nodes, 2);
     side_t from_below = below(c, x), from_above = above(c, x);
-    from_below.p = matrix_of(c, c->nodes);
-    from_above.p = matrix_of(c, c->nodes + 1);
+    from_below.p = matrix_of(c, NEW_LOWER(c));
+    from_above.p = matrix_of(c, NEW_UPPER(c));
     lnl = at_node(c, from_below, from_above, below(c, v)).lnl;
-    ratio = c->heat * (lnl - c->lnl) + target.weight_here - target.weight + log(whole / merged);
+    ratio += c->heat * (lnl - c->lnl) + target.weight_here - target.weight;
     settle(c);
-    if (LEADS(c)) {
-      attach(c, u, v, x);
-      CHAIN_LENGTHS(c)[x] = lower;
-      CHAIN_LENGTHS(c)[u] = upper;
-    }
+    if (LEADS(c)) insert(c, u, v, x);
     settle(c);
-    taken = is_accepted(&stream, ratio + log_prior(c) - prior);
-    if (!taken) {
-      settle(c);
-      if (LEADS(c)) {
-        hang(c, parent_of(c, u), u, x);
-        CHAIN_LENGTHS(c)[x] = whole;
-      }
-      settle(c);
-    }
+    taken = is_accepted(&stream, ratio + log_priors(c) - prior);
+    settle(c);
+    if (LEADS(c) && !taken) take_out(c, u, x);
   }
   if (taken) {
     c->lnl = lnl;
   } else {
-    settle(c);
-    if (LEADS(c)) {
-      attach(c, u, v, w);
-      CHAIN_LENGTHS(c)[w] = below_u;
-      CHAIN_LENGTHS(c)[u] = above_u;
-    }
+    if (LEADS(c)) put_back(c, u, v, w);
     settle(c);
     make_matrices(c, w, 1);
   }

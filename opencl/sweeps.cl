@@ -41,7 +41,7 @@ static inline void tour(chain_t *c) {
     const int u = parent_of(c, v);
     if (descends) {
       if (v >= c->tips && u != 0) interchange(c, v, step);
-      draw_length(c, v, step);
+      draw_lengths(c, v, step);
       descends = v >= c->tips;
       if (descends) make_down(c, v = left_of(c, v));
     } else if (u == 0) {
@@ -71,7 +71,7 @@ static inline void own_stage(const plf_t *s, __global const int *records, int co
     for (int n = 0; n < chain.record[SWEEP_SWEEPS]; ++n) {
       scale(&chain);
       for (int r = 0; r < chain.record[SWEEP_REGRAFTS]; ++r) regraft(&chain, r);
-      chain.total = tree_length(&chain);
+      total_up(&chain);
       tour(&chain);
       ++chain.sweep;
     }

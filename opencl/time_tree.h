@@ -62,6 +62,17 @@ static inline void put(const chain_t *c, __global acc *place, acc value) {
   settle(c);
 }
 
+// Changes the first two or three spare lengths, whose matrices are made side by side.
+CHAIN_FUNCTION void change_spares(const chain_t *c, int count, acc first, acc second, acc third) {
+  settle_group();
+  if (ITEM == 0) {
+    CHAIN_LENGTHS(c)[c->nodes] = first;
+    CHAIN_LENGTHS(c)[c->nodes + 1] = second;
+    if (count > 2) CHAIN_LENGTHS(c)[c->nodes + 2] = third;
+  }
+  make_matrices(c, c->nodes, count);
+}
+
 static inline acc older_child(const chain_t *c, int v) {
   return fmax(height_of(c, left_of(c, v)), height_of(c, right_of(c, v)));
 }

@@ -5,13 +5,12 @@ from __future__ import annotations
 import io
 import math
 import os
-import re
 import time
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import replace
 from functools import partial
-from itertools import count
+from itertools import count, takewhile
 from pathlib import Path
 from tempfile import TemporaryDirectory
 from typing import TYPE_CHECKING, Any
@@ -26,34 +25,32 @@ from mltree.data.source import read_text, unpacked
 from mltree.dating.beast_xml import is_beast_xml, read_beast_xml
 from mltree.device.discovery import choose_devices
 from mltree.device.parsimony import parsimony_engine
+from mltree.fit.settings import PhaseSettings, preset
 from mltree.likelihood.joint import joined_patterns
 from mltree.likelihood.left_out import LeftOut, ascertained_parts
 from mltree.models.partitioned import Linkage, PartitionModel
-from mltree.program.contract import Move, TimeMove
+from mltree.program.contract import CHAIN_WORDS, Move, TimeMove
 from mltree.program.engine import ChainEngine, Engine
 from mltree.runs.calls import Call, taking
+from mltree.runs.demand import of_chains
 from mltree.runs.engines import Resources, Workload, open_chain_engines
 from mltree.runs.logged_run import begin_log, command_result, deliver, load, open_log, result_text
 from mltree.runs.problem import Problem
+from mltree.runs.trees import prepare_search
 from mltree.runs.workspace import Workspace
-from mltree.sampling import beast_files
+from mltree.sampling.beast_files import TimeFormat
 from mltree.sampling.diagnostics import LEAST_ESS, Verdict
 from mltree.sampling.model_space import ModelSpace
 from mltree.sampling.mrbayes_files import (
     GrowingRuns,
-    table_head,
-    table_line,
-    tree_line,
-    trees_head,
+    SampleFormat,
 )
 from mltree.sampling.priors import Priors, read_priors
 from mltree.sampling.sampler import (
     FIRST_RUNGS,
     LEAST_RUNGS,
-    Sample,
     Sampler,
     SamplerSettings,
-    newick_of_words,
     sweeps_at_once,
 )
 from mltree.sampling.shares import LENGTHS, REGRAFTS, ChainData, ChainShares
@@ -67,11 +64,14 @@ from mltree.sampling.time_space import (
     tip_distances,
 )
 from mltree.system import __version__
+from mltree.system.arrays import Float64
 from mltree.system.errors import DeviceError, InputError, ModelError
 from mltree.system.events import (
     BurnInRound,
     Busy,
     Emit,
+    Event,
+    MemoryPlanned,
     Notice,
     PriorsChosen,
     RunStarted,
@@ -82,6 +82,7 @@ from mltree.system.files import is_there, naming, read_own, unusable, write_whol
 from mltree.system.process import uninterrupted
 from mltree.system.ranks import current_ranks
 from mltree.tree.fitch import pack_sites
+from mltree.tree.moves import random_nnis
 from mltree.tree.parsimony import stepwise_additions
 from mltree.tree.topology import Tree
 from mltree.treesearch.checkpoint import fingerprint
@@ -102,6 +103,27 @@ GPU_BARRIER = 0.5
 """Mean barrier between rungs on a GPU, where chains side by side cost little: two a barrier of 1
 are what a chain needs to go up and down freely (Syed et al. 2022)."""
 
+SEARCHED_TAXA = 100
+"""Taxa from which on chains begin near trees of a short search. Fewer are near the posterior within
+the first round of burn-in, which takes as long as the ladder needs to be fitted. 714 taxa, two
+chains on two cores: lnL -149,220 after 60 s and the posterior's -149,150 after 150 s, 50 s of which
+are the searches'; from parsimony trees -150,700 after 205 s."""
+
+FIRST_PHASES = (PhaseSettings(25, 50.0, min_round_gain=math.inf),)
+FIRST_SEARCH = replace(
+    preset("fast"),
+    starts_in_company=1,
+    phases=FIRST_PHASES,
+    ascent_epsilon=1.0,
+    final_smooth_epsilon=0.1,
+)
+"""That search: lengths, parameters and a round of SPR. 714 taxa: lnL -148,577; whole searches end
+at -148,345, trees of the posterior have -149,150. Without the round chains were at -149,290 after
+80 iterations."""
+
+FIRST_NNIS, FIRST_JITTER = 0.05, 0.3
+"""Share of a first tree's inner branches with an interchange, and deviation of its ln(length)."""
+
 FIRST_CHECK = 200
 """Samples at the first look whether they have converged."""
 
@@ -111,6 +133,8 @@ LEAST_GROWTH, MOST_GROWTH = 1.1, 1.5
 LARGE_WORK = 1e9
 """Patterns x categories x states^2 x taxa of a chain from which on a sweep takes longer than making
 a model on the host, even on a GPU: 62 taxa x 3,601 codons are three times that."""
+
+NO_LADDER = "one chain a run, without ln Z; --rungs N asks for more"
 
 PAUSE = 10.0
 """Seconds between two writings of samples and state."""
@@ -134,16 +158,6 @@ TIME_MOVE_NAMES = {
 
 PAIRS_OF_REGRAFTS = 2
 """Regrafts at the same height, and as many at others, that a sweep of a time tree has."""
-
-BEAST_NAMES = (
-    (r"^alpha", "gammaShape"),
-    (r"^pinvar", "proportionInvariant"),
-    (r"^r\((.+)<->(.+)\)", r"rate\1\2"),
-    (r"^pi\((.+)\)", r"freqParameter.\1"),
-    (r"^m(?=\{)", "mutationRate"),
-    (r"\{(\d+)\}$", r".\1"),
-)
-"""BEAST 2's names of a model's parameters."""
 
 
 def run_sample(options: SampleOptions, reporter: Reporter) -> None:
@@ -239,17 +253,15 @@ def _expect(options: SampleOptions, problem: Problem) -> None:
             f"{len(problem.taxa)} taxa have one topology: mltree sample takes four or more",
             hint="mltree evaluate fits its branch lengths",
         )
-    if model.linkage == Linkage.UNLINKED and model.n_parts > 1:
+    if options.is_timed and model.linkage == Linkage.UNLINKED and model.n_parts > 1:
         raise ModelError(
-            "branch lengths of every part's own cannot be sampled yet",
+            "branch lengths of every part's own have no clock in common",
             hint="--brlen scaled or linked",
         )
-    corrections = [part.ascertainment.correction for part in ascertained_parts(problem.groups)]
-    if Correction.FELSENSTEIN in corrections:
-        raise ModelError(
-            "the correction of Felsenstein cannot be sampled, for it has no powers",
-            hint="+ASC_LEWIS, or +ASC_STAM with the numbers of all states",
-        )
+    for part in ascertained_parts(problem.groups):
+        about = part.ascertainment
+        if about.correction is Correction.FELSENSTEIN and not about.counts[0].is_integer():
+            raise ModelError(f"{about.text}: a number of sites that is sampled is a whole one")
     if options.number_of("stop") is None and options.runs == 1:
         raise InputError(
             "--runs 1 --stop auto: one run cannot agree with another",
@@ -331,9 +343,9 @@ class _SampleRun:
         self._sampler = self._new_sampler()
         runs = self._sampler.settings.runs
         self._table = (
-            _Table(self._space.labels)
+            SampleFormat(self._space.labels, self._sampler.length_sets)
             if self._time is None
-            else _Log(self._space.labels, self._time)
+            else TimeFormat(self._space.labels, self._time)
         )
         self._files = _SampleFiles(self._workspace, runs, self._table)
         self._read = GrowingRuns(self._files.prefix)
@@ -351,7 +363,8 @@ class _SampleRun:
         if self._time is not None:
             yield from self._time.prior_lines
         else:
-            yield f'branch_lengths = "{self._priors.branch_lengths}"'
+            own = " of each part" if self._sampler.length_sets > 1 else ""
+            yield f'branch_lengths{own} = "{self._priors.branch_lengths}"'
             yield "topologies: all equally probable"
         for block in self._space.blocks:
             yield f"{', '.join(block.labels)}: {block.prior}"  # type: ignore[attr-defined]
@@ -362,7 +375,7 @@ class _SampleRun:
         values = repr([part.values() for part in model.models])
         options = self._options.digest(without=("device",))  # its kind alone matters, not how many
         kind = "GPU" if self._on_gpu else "CPU"
-        every = [options, kind, names, values, "\n".join(self._priors.lines())]
+        every = [options, kind, names, values, "\n".join(self._priors.lines()), str(CHAIN_WORDS)]
         if self._time is not None:
             heights = self._time.data.earliest, self._time.data.latest
             data += [np.array(heights)]
@@ -378,8 +391,8 @@ class _SampleRun:
                     path.unlink(missing_ok=True)
             return None
         if not paths[0].exists():
-            endings = ("p", "t", "log", "trees")
-            files = [f"run{run}.{ending}" for run in range(1, MOST_RUNS) for ending in endings]
+            runs = range(1, MOST_RUNS)
+            files = [kind for run in runs for kind in _kinds_there(self._workspace, run)]
             self._workspace.claim([RESULT, *files], redo=False)
             return None
         state = _read_state(paths[0])
@@ -395,7 +408,8 @@ class _SampleRun:
             patterns, space.shape[1], LENGTHS, trees, systems=space.shape[0],
             parted=len(self._problem.groups) > 1,
         )  # fmt: skip
-        engines, kept = open_chain_engines(options.resources, work, self._emit)
+        planned: list[MemoryPlanned] = []
+        engines, kept = open_chain_engines(options.resources, work, partial(self._take, planned))
         parts = [] if options.prior_only else ascertained_parts(self._problem.groups)
         left_out = LeftOut(parts) if parts else None
         data = ChainData(
@@ -412,6 +426,9 @@ class _SampleRun:
         if options.runs is None:
             at_once = max(GPU_RUNS, shares.room.at_once)
             runs = max(CPU_RUNS, min(runs, at_once, fits // (rungs or LEAST_RUNGS)))
+        if rungs is None and fits < runs * LEAST_RUNGS:
+            rungs = 1
+            self._emit(Notice(f"memory for {fits} chains: {NO_LADDER}"))
         if fits < runs * (rungs or LEAST_RUNGS):
             raise DeviceError(
                 f"no memory for {runs} x {rungs or LEAST_RUNGS} chains: {fits} fit",
@@ -431,20 +448,61 @@ class _SampleRun:
             rests=not self._on_gpu,
             takes_turns=self._on_gpu and size * space.states * tips < LARGE_WORK,
         )
-        return Sampler(
-            shares, data, self._priors, settings, self._starts(settings), left_out, self._time
-        )
+        chains = runs * max(settings.rungs, settings.most_rungs)
+        for memory in planned:
+            share = -(-chains // len(planned))
+            self._emit(of_chains(memory, share, data.slots, on_host=not self._on_gpu))
+        starts, points = self._starts(settings)
+        sampler = Sampler(shares, data, self._priors, settings, starts, left_out, self._time)
+        sampler.points = sampler.points if points is None else points
+        return sampler
 
-    def _starts(self, settings: SamplerSettings) -> list[Tree]:
-        """A tree for each chain by stepwise addition; none where the data do not count."""
+    def _take(self, planned: list[MemoryPlanned], event: Event) -> None:
+        """Keep what is planned for a tree, until the number of chains is known."""
+        if isinstance(event, MemoryPlanned):
+            planned.append(event)
+        else:
+            self._emit(event)
+
+    def _starts(self, settings: SamplerSettings) -> tuple[list[Tree], Float64 | None]:
+        """A tree for each chain, parameters of large ones too; none where the data do not count."""
         if self._options.prior_only or self._is_done is not None or self._time is not None:
-            return []
+            return [], None
+        if len(self._problem.taxa) >= SEARCHED_TAXA:
+            self._emit(Busy("first trees"))
+            pairs = [self._searched(settings, run) for run in range(settings.runs)]
+            points = np.repeat([point for _, point in pairs], settings.rungs, axis=0)
+            return [tree for trees, _ in pairs for tree in trees], points
         rngs = [
             np.random.default_rng([settings.seed, chain])
             for chain in range(settings.runs * settings.rungs)
         ]
         engine = parsimony_engine(choose_devices(self._options.device))
-        return stepwise_additions(pack_sites(*self._problem.groups), rngs, engine)
+        return stepwise_additions(pack_sites(*self._problem.groups), rngs, engine), None
+
+    def _searched(self, settings: SamplerSettings, run: int) -> tuple[list[Tree], Float64]:
+        """Trees of a run's chains around one of a short search, and f64[n] its parameters.
+
+        Every run has a parsimony tree of its own to begin from, and every chain its own changes, so
+        that runs that agree have found each other.
+        """
+        problem = replace(self._problem, model=self._space.model)
+        devices = choose_devices(self._options.device)
+        first = str(devices[0].index) if devices else self._options.device
+        resources = replace(self._options.resources, device=first)
+        seed = int(np.random.SeedSequence([settings.seed, run]).generate_state(1)[0])
+        ready = prepare_search(problem, FIRST_SEARCH, resources, seed=seed, starts="pars{1}")
+        few = replace(ready.settings, phases=FIRST_PHASES)  # and no wide look at large trees
+        found = replace(ready, settings=few).run()
+        ready.engines.likelihood.close()
+        trees = []
+        for rung in range(settings.rungs):
+            rng, tree = np.random.default_rng([settings.seed, run, rung]), found.tree.copy()
+            random_nnis(tree, FIRST_NNIS, rng)
+            tree.lengths *= np.exp(rng.normal(0.0, FIRST_JITTER, tree.lengths.shape))
+            tree.lengths[:] = np.clip(tree.lengths, *LENGTHS)
+            trees.append(tree)
+        return trees, ModelSpace(found.model, self._priors).start
 
     def take_up(self) -> bool:
         """Go on from the state on file; True if there is one. Begin the files of samples."""
@@ -458,7 +516,7 @@ class _SampleRun:
             return True
         seed, taxa = self._options.seed, self._problem.taxa
         _write_state(self._workspace.path(STATE), {"mark": self._mark})
-        self._files.begin(*self._table.heads(taxa, seed))
+        self._files.begin(self._table.heads(taxa, seed))
         return False
 
     @property
@@ -499,7 +557,7 @@ class _SampleRun:
 
     def _take_samples(self) -> None:
         for one in self._sampler.samples():
-            self._files.add(one.run, *self._table.lines(one))
+            self._files.add(one.run, self._table.lines(one))
         self._samples += 1
 
     def _where(self) -> str:
@@ -514,6 +572,8 @@ class _SampleRun:
         lnl = float(sampler.lnl.ravel()[sampler.cold].mean())
         ladders = sampler.ladders
         barrier = sampler.last_barrier
+        if ladders.rungs == 1 and barrier:
+            self._emit(Notice(f"no ladder as long as a barrier of {barrier:.0f}: {NO_LADDER}"))
         self._emit(BurnInRound(sampler.round, sampler.iteration, lnl, ladders.rungs, barrier))
 
     def _check(self, pace: float) -> None:
@@ -652,89 +712,38 @@ def _engines_of_a_rank(resources: Resources, workload: Workload) -> list[ChainEn
     return _sweeping(open_chain_engines(resources, workload)[0])
 
 
-class _Table:
-    """Samples as MrBayes writes them: a table, and trees."""
-
-    endings: tuple[str, str] = ("p", "t")
-    end = "end;\n"
-    """The last line of a file of trees, as NEXUS wants it."""
-
-    def __init__(self, labels: Sequence[str]) -> None:
-        self._labels = labels
-
-    def heads(self, taxa: Sequence[str], seed: int) -> tuple[str, str]:
-        """The beginnings of both files."""
-        return table_head(("LnL", "LnPr", "TL", *self._labels), seed), trees_head(taxa, seed)
-
-    def lines(self, one: Sample) -> tuple[str, str]:
-        """A sample in both files."""
-        values = [one.lnl, one.log_prior, one.tree_length, *one.values]
-        tree = tree_line(one.iteration, newick_of_words(one.words))
-        return table_line(one.iteration, values), tree
-
-
-class _Log(_Table):
-    """Samples of time trees as BEAST writes them."""
-
-    endings = ("log", "trees")
-    end = beast_files.TREES_END
-
-    def __init__(self, labels: Sequence[str], space: TimeSpace) -> None:
-        super().__init__(labels)
-        self._space = space
-
-    def heads(self, taxa: Sequence[str], seed: int) -> tuple[str, str]:
-        """The beginnings of both files."""
-        columns = ("posterior", "likelihood", "prior", *self._space.labels)
-        columns += tuple(map(_name_in_beast, self._labels))
-        comments = [f"mltree {__version__}, seed {seed}"]
-        return beast_files.log_head(columns, comments), beast_files.trees_head(taxa)
-
-    def lines(self, one: Sample) -> tuple[str, str]:
-        """A sample in both files."""
-        posterior = one.lnl + one.log_prior
-        values = [posterior, one.lnl, one.log_prior, *self._space.values(one.words), *one.values]
-        tree = self._space.time_tree(one.words)
-        return (
-            beast_files.log_line(one.iteration, values),
-            beast_files.tree_line(one.iteration, tree, posterior),
-        )
-
-
-def _name_in_beast(label: str) -> str:
-    """The name of a model's parameter in BEAST's tables."""
-    for pattern, name in BEAST_NAMES:
-        label = re.sub(pattern, name, label)
-    return label
+def _kinds_there(workspace: Workspace, run: int) -> Iterator[str]:
+    """Kinds of all files that are there of a run of any kind of sample."""
+    of_parts = (f"tree{number}.run{run}.t" for number in count(1))
+    yield from takewhile(lambda kind: workspace.path(kind).exists(), of_parts)
+    endings = ("p", "t", "log", "trees")
+    kinds = (f"run{run}.{ending}" for ending in endings)
+    yield from (kind for kind in kinds if workspace.path(kind).exists())
 
 
 class _SampleFiles:
-    """The files of samples, a table and a file of trees for each run, which grow at their ends."""
+    """The files of samples, a table and trees for each run, which grow at their ends."""
 
-    def __init__(self, workspace: Workspace, runs: int, form: _Table) -> None:
+    def __init__(self, workspace: Workspace, runs: int, form: SampleFormat) -> None:
         self._form = form
-        kinds = [f"run{run}.{ending}" for run in range(1, runs + 1) for ending in form.endings]
+        kinds = [kind for run in range(1, runs + 1) for kind in form.kinds(run)]
         workspace.check(kinds)
         self._workspace, self._runs = workspace, runs
+        self._each = len(form.kinds(1))
         self.paths = [workspace.path(kind) for kind in kinds]
         self.prefix = str(workspace.path("x")).removesuffix(".mltree.x")
         self._waiting = [""] * len(kinds)
 
-    def begin(self, table: str, trees: str) -> None:
-        """Start the files anew, and remove those of further runs before."""
-        for kind in self._further:
-            self._workspace.remove(kind)
+    def begin(self, heads: Sequence[str]) -> None:
+        """Start the files anew, and remove others of runs before."""
+        for run in count(1):
+            kinds = list(_kinds_there(self._workspace, run))
+            if run > self._runs and not kinds:
+                break
+            for kind in kinds:
+                self._workspace.remove(kind)
         for number, path in enumerate(self.paths):
-            write_whole(path, (trees if number % 2 else table).encode())
-
-    @property
-    def _further(self) -> Iterator[str]:
-        """Kinds of the files of runs that this one does not have."""
-        for run in count(self._runs + 1):
-            kinds = [f"run{run}.{ending}" for ending in self._form.endings]
-            if not any(self._workspace.path(kind).exists() for kind in kinds):
-                return
-            yield from kinds
+            write_whole(path, heads[number % self._each].encode())
 
     def cut(self, sizes: Sequence[int]) -> None:
         """Cut the files to what they were; raises InputError where less is left."""
@@ -744,14 +753,14 @@ class _SampleFiles:
                     raise unusable(path, "has lost samples that the state goes on behind")
                 os.truncate(path, size)
 
-    def add(self, run: int, row: str, tree: str) -> None:
+    def add(self, run: int, lines: Sequence[str]) -> None:
         """Keep a sample's lines until the next :meth:`flush`."""
-        self._waiting[2 * run] += row
-        self._waiting[2 * run + 1] += tree
+        for number, line in enumerate(lines, run * self._each):
+            self._waiting[number] += line
 
     def end(self) -> None:
         """End the files of trees; samples that follow cut this off again."""
-        for path in self.paths[1::2]:
+        for path in (path for n, path in enumerate(self.paths) if n % self._each):
             with naming(path), path.open("ab") as file:
                 file.write(self._form.end.encode())
 

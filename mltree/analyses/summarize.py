@@ -33,6 +33,8 @@ from mltree.sampling.mrbayes_files import (
     consensus_text,
     files_of,
     mcc_text,
+    part_kinds,
+    part_texts,
     parts_text,
     pstat_text,
     read_evidence,
@@ -41,6 +43,7 @@ from mltree.sampling.mrbayes_files import (
     trprobs_text,
     tstat_text,
     vstat_text,
+    with_lengths_of_parts,
 )
 from mltree.sampling.sampled_trees import Course, without_root
 from mltree.sampling.summaries import (
@@ -91,14 +94,15 @@ def run_summarize(options: SummarizeOptions, reporter: Reporter) -> None:
     Raises: InputError: there are no samples, a file is broken, or runs do not go together.
     """
     samples = options.samples or (options.sample,)
-    if len(samples) > 1 and not all(map(_is_file, samples)):
+    if len(samples) > 1 and not all(Path(name).is_file() for name in samples):
         _compare(options, samples, reporter)
         return
     files = _files(samples)
     workspace = Workspace.of(options.prefix, samples[0])
     kinds = [*TREE_KINDS, *TABLE_KINDS, *DATED_KINDS]
     kinds += [kind for kind, wanted in ((PAGE, options.report), (NETCDF, options.netcdf)) if wanted]
-    inputs = [name for one in files for name in (one.trees, one.table) if name]
+    kinds += part_kinds(max(len(one.further) for one in files))
+    inputs = [name for one in files for name in (one.trees, one.table, *one.further) if name]
     stale = [*TREE_KINDS, *TABLE_KINDS, *DATED_KINDS, PAGE, *([] if options.netcdf else [NETCDF])]
     with writing("summarize", options, workspace, kinds, reporter, stale) as write:
         if options.netcdf:
@@ -118,15 +122,12 @@ def run_summarize(options: SummarizeOptions, reporter: Reporter) -> None:
                 workspace.name, summary.posterior, summary.prior, result, summary.mcc_summary,
                 summary.latest,
             )  # fmt: skip
+        texts |= part_texts(summary.further, Consensus(options.kind), CONSENSUS_NAMES[options.kind])
         if wanted:
             values["wanted"] = [found._asdict() for found in wanted]
         if options.netcdf:
             _write_netcdf(workspace, summary)
         write(texts, values, [*inputs, *options.inputs])
-
-
-def _is_file(name: str) -> bool:
-    return Path(name).is_file()
 
 
 class Wanted(NamedTuple):
@@ -193,6 +194,8 @@ class PosteriorSummary:
         """Statistic of heights that lengths of the MCC and CCD0 trees follow: one of HEIGHTS."""
         self.latest: float | None = latest_of(posterior)
         """Date of the latest tip; None where it is unknown."""
+        self.further: Sequence[Posterior] = ()
+        """The same trees with the branch lengths of further parts, where parts have their own."""
         self._mcc: dict[str, SummaryTree] = {}
 
     @property
@@ -394,7 +397,9 @@ def _summarised(
     posterior = Posterior.of(runs, share)
     for text in (*notices, *posterior.notices):
         emit(Notice(text))
-    return PosteriorSummary(posterior, read_evidence(prefix))
+    summary = PosteriorSummary(posterior, read_evidence(prefix))
+    summary.further = list(with_lengths_of_parts(files, posterior))
+    return summary
 
 
 # Probabilities of what users ask for.

@@ -20,6 +20,7 @@ Letters: n trees, P parts whose constant sites were left out, U their constant p
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable, Sequence
 from functools import cached_property
 from itertools import pairwise
@@ -120,15 +121,21 @@ class AscertainedPart(Value):
             prod L^b (1 - C)^(-b W) = sum_m Gamma(b W + m) / (Gamma(b W) m!) C^m prod L^b
 
         Given m, and how it falls to the states, it is a product of powers, prod L^b prod p_s^(m_s):
-        that of the weights m_s / b. Numbers of Stamatakis are known.
+        that of the weights m_s / b. Of w sites (Felsenstein) m is b w, a whole number
+        (:attr:`LeftOut.grain`). Numbers of Stamatakis are known.
         """
         if self.ascertainment.correction is Correction.STAMATAKIS:
             return np.tile(np.array(self.ascertainment.counts), (len(logs), 1))
-        p, shape = exp(logs), heats * seen
-        count = rng.negative_binomial(np.maximum(shape, _TINY), self._variable(p))
-        count[shape <= 0.0] = 0
+        p = exp(logs - logs.max(axis=1, keepdims=True))
+        if self.ascertainment.correction is Correction.FELSENSTEIN:
+            count = np.rint(heats * self.ascertainment.counts[0]).astype(np.int64)
+        else:
+            shape = heats * seen
+            variable = self._variable(exp(logs))
+            count = rng.negative_binomial(np.maximum(shape, _TINY), variable)
+            count[shape <= 0.0] = 0
         by_state = rng.multinomial(count, p / p.sum(axis=1, keepdims=True))
-        return np.asarray(by_state / np.where(shape > 0.0, heats, 1.0)[:, None])
+        return np.asarray(by_state / np.where(heats > 0.0, heats, 1.0)[:, None])
 
     @staticmethod
     def _variable(p: Float64) -> Float64:
@@ -181,6 +188,16 @@ class LeftOut(Value):
         """int[U]: the constant patterns."""
         columns: Index = np.concatenate([np.r_[part.unseen] for part in self.parts])
         return columns
+
+    @property
+    def grain(self) -> int:
+        """Number that all of Felsenstein's numbers of sites are multiples of; 0 without any.
+
+        Likelihoods to powers that are multiples of its inverse have whole numbers of sites.
+        """
+        known = [part.ascertainment for part in self.parts]
+        numbers = [one.counts[0] for one in known if one.correction is Correction.FELSENSTEIN]
+        return math.gcd(*map(round, numbers))
 
     @cached_property
     def _spans(self) -> list[slice]:

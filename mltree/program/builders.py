@@ -503,17 +503,19 @@ def sweeps(
     regrafts: int,
     team: int = 1,
     probes: int = 0,
+    sets: int = 1,
 ) -> Program:
     """``count`` sweeps of every chain, a tree of all taxa on all parts, with so many regrafts each.
 
     Chain n has the models from row ``2 n parts`` on, and behind them those that are proposed. Its
     state lies after those of the chains before it (:func:`mltree.program.ops.sweeps.chain_words`).
-    ``team``: work-groups that share a chain (:class:`mltree.program.engine.ChainRoom`).
+    ``team``: work-groups that share a chain (:class:`mltree.program.engine.ChainRoom`). ``sets``:
+    of branch lengths that every chain has.
 
     With ``probes`` chain n has row n of weights. So many rows behind those of all chains are tried
     on its last state, and lnL under them lie behind the states of all chains, f64[chains, probes].
     """
-    sizes = chain_words(tips), chain_slots(tips), 2 * tips - 2 + SPARE_LENGTHS
+    sizes = chain_words(tips, sets), chain_slots(tips), 2 * tips - 2 + SPARE_LENGTHS
     records, cases = _chains(chains, tips, parts, probes, sizes)
     records["sweeps"], records["regrafts"], records["team"] = count, regrafts, team
     return Program((Sweeps(records),), 1, cases)

@@ -101,10 +101,10 @@ COUNTED_MOVES = 4
 class Chain(enum.IntEnum):
     """Words in front of a chain's tree.
 
-    Behind them lie ``lengths[N + SPARE_LENGTHS]``, ``parent[N]``, ``left[N]``, ``right[N]`` and
-    ``spare[N]`` for nodes 0 .. N - 1 of a tree that hangs from tip 0: tips are 0 .. T - 1, and a
-    node's length is that of the branch above it. What hangs from tip 0 is its left child. The sums
-    of a team follow, ``sums[2][MOST_TEAM][3]``.
+    Behind them lie ``lengths[SETS][N + SPARE_LENGTHS]``, ``parent[N]``, ``left[N]``, ``right[N]``
+    and ``spare[N]`` for nodes 0 .. N - 1 of a tree that hangs from tip 0: tips are 0 .. T - 1, and
+    a node's length is that of the branch above it; that of tip 0 is scratch. What hangs from tip 0
+    is its left child. The sums of a team follow, ``sums[2][MOST_TEAM][3]``.
     """
 
     HEAT = 0
@@ -143,9 +143,11 @@ class Chain(enum.IntEnum):
     """Number of the proposed model, which has a random number of its own."""
     TICKET = 23
     """Work-groups of a team that have come to its barriers, 32 bits; 0 to begin with."""
+    SETS = 24
+    """Sets of branch lengths: 1 for all parts, or one for each part, in their order."""
 
 
-CHAIN_WORDS = 24
+CHAIN_WORDS = 26
 """Words in front of a chain's lengths."""
 
 RESTS = 3

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 from collections.abc import Sequence
+from dataclasses import replace
 from pathlib import Path
 from typing import NamedTuple
 
@@ -226,3 +227,17 @@ class Demand(NamedTuple):
             others=(load.ranks - 1) * process + load.builders * builder,
             available=sum(info.memory for info in devices),
         )
+
+
+def of_chains(memory: MemoryPlanned, chains: int, slots: int, *, on_host: bool) -> MemoryPlanned:
+    """The memory of so many chains of ``slots`` CLAs, as planned for trees.
+
+    on_host  True where the process has it, as on a CPU
+    """
+    clas = memory.clas * slots * chains // (memory.slots * memory.trees)
+    matrices = memory.matrices * chains // memory.trees
+    more = clas - memory.clas - memory.near + matrices - memory.matrices
+    process = memory.process + on_host * more
+    return replace(
+        memory, trees=chains, slots=slots, clas=clas, near=0, matrices=matrices, process=process
+    )

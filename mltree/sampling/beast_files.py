@@ -6,9 +6,14 @@ time, and read by :mod:`mltree.sampling.mrbayes_files`, as those of BEAST 2, BEA
 
 from __future__ import annotations
 
+import re
 from collections.abc import Sequence
 
 from mltree.dating.time_trees import TimeTree
+from mltree.sampling.mrbayes_files import SampleFormat
+from mltree.sampling.sampler import Sample
+from mltree.sampling.time_space import TimeSpace
+from mltree.system import __version__
 from mltree.tree.newick import quoted
 
 SAMPLE = "Sample"
@@ -16,6 +21,16 @@ SAMPLE = "Sample"
 
 TREES_END = "End;\n"
 """The last line of a .trees file; a file without it is one of a run that was stopped."""
+
+BEAST_NAMES = (
+    (r"^alpha", "gammaShape"),
+    (r"^pinvar", "proportionInvariant"),
+    (r"^r\((.+)<->(.+)\)", r"rate\1\2"),
+    (r"^pi\((.+)\)", r"freqParameter.\1"),
+    (r"^m(?=\{)", "mutationRate"),
+    (r"\{(\d+)\}$", r".\1"),
+)
+"""BEAST 2's names of a model's parameters."""
 
 
 def log_head(columns: Sequence[str], comments: Sequence[str] = ()) -> str:
@@ -45,3 +60,41 @@ def tree_line(sample: int, tree: TimeTree, log_posterior: float | None = None) -
     numbers = [str(number) for number in range(1, tree.n_tips + 1)]
     note = "" if log_posterior is None else f" [&lnP={float(log_posterior)!r}]"
     return f"tree STATE_{sample}{note} = [&R] {tree.newick(numbers)}\n"
+
+
+class TimeFormat(SampleFormat):
+    """Samples of time trees as BEAST writes them."""
+
+    end = TREES_END
+
+    def __init__(self, labels: Sequence[str], space: TimeSpace) -> None:
+        super().__init__(labels)
+        self._space = space
+
+    def kinds(self, run: int) -> list[str]:
+        """Kinds of a run's files, the table first."""
+        return [f"run{run}.log", f"run{run}.trees"]
+
+    def heads(self, taxa: Sequence[str], seed: int) -> tuple[str, ...]:
+        """The beginnings of both files."""
+        columns = ("posterior", "likelihood", "prior", *self._space.labels)
+        columns += tuple(map(_name_in_beast, self._labels))
+        comments = [f"mltree {__version__}, seed {seed}"]
+        return log_head(columns, comments), trees_head(taxa)
+
+    def lines(self, one: Sample) -> tuple[str, ...]:
+        """A sample in both files."""
+        posterior = one.lnl + one.log_prior
+        values = [posterior, one.lnl, one.log_prior, *self._space.values(one.words), *one.values]
+        tree = self._space.time_tree(one.words)
+        return (
+            log_line(one.iteration, values),
+            tree_line(one.iteration, tree, posterior),
+        )
+
+
+def _name_in_beast(label: str) -> str:
+    """The name of a model's parameter in BEAST's tables."""
+    for pattern, name in BEAST_NAMES:
+        label = re.sub(pattern, name, label)
+    return label

@@ -14,6 +14,9 @@ import re
 import zlib
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import replace
+from itertools import count as numbers_from
+from itertools import takewhile
+from operator import attrgetter
 from pathlib import Path
 from types import MappingProxyType
 from typing import NamedTuple, TypeAlias
@@ -24,8 +27,9 @@ from mltree.data.nexus import is_nexus, nexus_commands
 from mltree.data.source import unpacked
 from mltree.dating.time_trees import has_rates, rates_for_lengths
 from mltree.sampling.diagnostics import Moments
+from mltree.sampling.sampler import Sample, newick_of_words
 from mltree.sampling.summaries import Evidence, Posterior, RunSamples, SummaryTree
-from mltree.supports.consensus import members
+from mltree.supports.consensus import Consensus, members
 from mltree.system.arrays import Float64
 from mltree.system.errors import InputError
 from mltree.system.values import Value
@@ -71,6 +75,8 @@ class RunFiles(Value):
     """Beginning that the names have in common."""
     trees: str | None
     table: str | None
+    further: tuple[str, ...] = ()
+    """The same trees with the branch lengths of further parts; `trees` has the first part's."""
 
 
 def files_of(name: str) -> list[RunFiles]:
@@ -78,7 +84,8 @@ def files_of(name: str) -> list[RunFiles]:
 
     Of a prefix: MrBayes' ``.run1.t`` and ``.run1.p`` or ``.t`` and ``.p``; mltree's, which have
     ``.mltree`` in front; BEAST's ``.trees`` and ``.log``, with a number before these where there
-    are several; RevBayes' ``_run_1.trees``.
+    are several; RevBayes' ``_run_1.trees``. Where parts have branch lengths of their own, trees are
+    MrBayes' ``.tree1.run1.t`` and so on, a file for each part.
 
     Raises: InputError: there are none.
     """
@@ -91,27 +98,33 @@ def files_of(name: str) -> list[RunFiles]:
     known = [one.name for one in folder.iterdir()] if folder.is_dir() else []
     for beginning in (f"{prefix}.mltree", prefix):
         numbered = re.compile(
-            rf"({re.escape(beginning)}(?:\.run|[._-]run_?|[._-])([0-9]+))\.(?:{endings})"
+            rf"(?:{re.escape(beginning)})(?:\.tree1)?((?:\.run|[._-]run_?|[._-])([0-9]+))"
+            rf"\.(?:{endings})"
         )
-        stems = {match[1]: int(match[2]) for match in map(numbered.fullmatch, known) if match}
+        matches = [match for match in map(numbered.fullmatch, known) if match]
+        stems = {f"{beginning}{match[1]}": int(match[2]) for match in matches}
         if stems:
-            return [_run_files(folder, stem) for stem in sorted(stems, key=lambda s: (stems[s], s))]
+            ordered = sorted(stems, key=lambda s: (stems[s], s))
+            return [_run_files(folder, stem, beginning) for stem in ordered]
     if {f"{prefix}.{ending}" for ending in (*TREE_ENDINGS, *TABLE_ENDINGS)} & set(known):
         return [_run_files(folder, prefix)]
     hint = "give the prefix of MrBayes' .run1.t and .run1.p, or BEAST's .trees and .log themselves"
-    several = sorted(one for one in known if one.startswith(f"{prefix}.tree"))
-    if several:
-        hint = f"its trees are several: summarize {folder / prefix}.tree1 and so on"
     raise InputError(f"no run has left samples in {name}.*", hint=hint)
 
 
-def _run_files(folder: Path, stem: str) -> RunFiles:
+def _run_files(folder: Path, stem: str, beginning: str | None = None) -> RunFiles:
     def first(endings: Sequence[str]) -> str | None:
         paths = (folder / f"{stem}.{ending}" for ending in endings)
         return next((str(path) for path in paths if path.is_file()), None)
 
     trees, table = first(TREE_ENDINGS), first(TABLE_ENDINGS)
-    return RunFiles(str(folder / stem), trees, table)
+    further: tuple[str, ...] = ()
+    if trees is None and beginning is not None:
+        behind = stem.removeprefix(beginning)
+        paths = (folder / f"{beginning}.tree{number}{behind}.t" for number in numbers_from(1))
+        of_parts = tuple(map(str, takewhile(Path.is_file, paths)))
+        trees, further = (of_parts or (None,))[0], of_parts[1:]
+    return RunFiles(str(folder / stem), trees, table, further)
 
 
 def read_runs(
@@ -139,6 +152,21 @@ def read_runs(
             rates = read_rates(path, like, origin) if not behind else None
         runs.append(RunSamples(one.name, *table, trees, is_rooted, rates))
     return runs, notices
+
+
+def with_lengths_of_parts(files: Sequence[RunFiles], first: Posterior) -> Iterator[Posterior]:
+    """The posterior with the branch lengths of each further part.
+
+    Raises: InputError: topologies are not those of the first part's trees.
+    """
+    for paths in zip(*(one.further for one in files), strict=False):
+        of_part = [RunFiles(one.name, path, None) for one, path in zip(files, paths, strict=True)]
+        posterior = Posterior.of(read_runs(of_part)[0], first.burn_in)
+        tables = (posterior.splits, first.splits)
+        if not all(np.array_equal(*map(attrgetter(name), tables)) for name in ("bits", "split")):
+            problem = "topologies are not those of the first file of trees"
+            raise InputError(problem, file=paths[0], hint="summarize the files of each tree alone")
+        yield posterior
 
 
 class GrowingRuns:
@@ -626,6 +654,20 @@ def _nodes(tree: SummaryTree) -> Iterator[tuple[float, Float64, Moments | None]]
         yield probability, by_run, next(heights, None)
 
 
+def part_kinds(further: int) -> list[str]:
+    """Kinds of the files with the branch lengths of further parts than the first."""
+    numbers = range(2, 2 + further)
+    return [f"tree{number}.{kind}" for number in numbers for kind in ("con.tre", "vstat")]
+
+
+def part_texts(further: Sequence[Posterior], kind: Consensus, name: str) -> dict[str, str]:
+    """The contents of those files, by kind; ``name``: of the consensus."""
+    texts: list[str] = []
+    for one in further:
+        texts += [consensus_text(one, one.consensus(kind), name), vstat_text(one)]
+    return dict(zip(part_kinds(len(further)), texts, strict=True))
+
+
 class _Style(NamedTuple):
     """How a program names means and intervals."""
 
@@ -700,12 +742,44 @@ def table_line(generation: int, values: Sequence[float]) -> str:
     return "\t".join([str(generation), *(repr(float(value)) for value in values)]) + "\n"
 
 
-def trees_head(taxa: Sequence[str], seed: int) -> str:
+def trees_head(taxa: Sequence[str], seed: int, parameter: str = "tree") -> str:
     """The beginning of a .t file; ``end;`` ends it."""
-    head = ["#NEXUS", f"[ID: {seed:010d}]", "[Param: tree]", "begin trees;", "   translate"]
+    head = ["#NEXUS", f"[ID: {seed:010d}]", f"[Param: {parameter}]", "begin trees;", "   translate"]
     return _text([*head, _translate(taxa, "       {} {}")])
 
 
 def tree_line(generation: int, newick: str, is_rooted: bool = False) -> str:
     """A sample in a .t file; the tips of ``newick`` are numbers from 1."""
     return f"   tree gen.{generation} = [&{'R' if is_rooted else 'U'}] {newick}\n"
+
+
+class SampleFormat:
+    """Samples as MrBayes writes them: a table, and a file of trees for each set of lengths."""
+
+    end = "end;\n"
+    """The last line of a file of trees, as NEXUS wants it."""
+
+    def __init__(self, labels: Sequence[str], sets: int = 1) -> None:
+        self._labels, self._sets = labels, sets
+
+    def kinds(self, run: int) -> list[str]:
+        """Kinds of a run's files, the table first."""
+        if self._sets == 1:
+            return [f"run{run}.p", f"run{run}.t"]
+        return [f"run{run}.p", *(f"tree{n}.run{run}.t" for n in range(1, self._sets + 1))]
+
+    def heads(self, taxa: Sequence[str], seed: int) -> tuple[str, ...]:
+        """The beginnings of the files."""
+        names = [f"TL{{{n}}}" for n in range(1, self._sets + 1)] if self._sets > 1 else ["TL"]
+        table = table_head(("LnL", "LnPr", *names, *self._labels), seed)
+        if self._sets == 1:
+            return table, trees_head(taxa, seed)
+        numbers = range(1, self._sets + 1)
+        return table, *(trees_head(taxa, seed, f"tree{{{n}}}") for n in numbers)
+
+    def lines(self, one: Sample) -> tuple[str, ...]:
+        """A sample in the files."""
+        values = [one.lnl, one.log_prior, *one.tree_lengths.tolist(), *one.values]
+        newicks = [newick_of_words(one.words, number) for number in range(self._sets)]
+        trees = (tree_line(one.iteration, newick) for newick in newicks)
+        return table_line(one.iteration, values), *trees

@@ -24,6 +24,7 @@ from mltree.program.contract import (
     COUNTED_MOVES,
     MOVE_STRIDE,
     RESTS,
+    SPARE_LENGTHS,
     Chain,
     HostMove,
     Move,
@@ -50,6 +51,10 @@ MANY_RUNS, LEAST_OF_MANY = 16, 3
 
 LEAST_RUNGS, FIRST_RUNGS, CHOOSING_ROUND = 4, 8, 2
 """Rungs at least, and to begin with, where their number is chosen; the rounds after which it is."""
+
+MOST_BARRIER = 2.5
+"""Mean barrier between rungs, of as many as there may be, above which none are worth their time:
+one swap in 500 is taken. Unrooted trees of some 130 taxa reach that with 16 rungs."""
 
 SETTLED = 0.5
 """Largest change of the mean log-density from a half of a round to the other, and deviation between
@@ -119,13 +124,13 @@ class Sample(NamedTuple):
     """The chain's state."""
 
     @property
-    def tree_length(self) -> float:
-        """The sum of all branch lengths, expected substitutions per site."""
-        return float(ChainTree(self.words).lengths[1:].sum())
+    def tree_lengths(self) -> Float64:
+        """f64[sets]: sums of all branch lengths, expected substitutions per site."""
+        return np.asarray(ChainTree(self.words).length_sets[:, 1:].sum(axis=1))
 
     @property
     def tree(self) -> Tree:
-        """The tree with its branch lengths."""
+        """The tree with its branch lengths, those of the first set."""
         return tree_of(self.words)
 
 
@@ -160,8 +165,8 @@ class TreeSpace(ABC):
         """Natural log of the prior of a chain's tree."""
 
     @abstractmethod
-    def stretch(self, words: Float64, steps: Float64) -> Float64:
-        """Scale all lengths by e^steps f64[C]; return f64[C] log-ratios but those of lnL."""
+    def stretch(self, words: Float64, steps: Float64, number: int) -> Float64:
+        """Scale all lengths of a set by e^steps f64[C]; return f64[C] log-ratios without lnL."""
 
     @abstractmethod
     def write_windows(self, words: Float64, windows: Float64) -> None:
@@ -186,13 +191,15 @@ class TreeSpace(ABC):
 
 
 class FreeTrees(TreeSpace):
-    """Unrooted trees, all topologies alike, with lengths of their own."""
+    """Unrooted trees, all topologies alike, with a set of lengths, or with one for every part."""
 
     moves = COUNTED_MOVES
 
-    def __init__(self, tips: int, priors: Priors, bounds: tuple[float, float]) -> None:
+    def __init__(
+        self, tips: int, priors: Priors, bounds: tuple[float, float], sets: int = 1
+    ) -> None:
         """``bounds``: shortest and longest branch."""
-        self._tips, self._priors, self._bounds = tips, priors, bounds
+        self._tips, self._priors, self._bounds, self._sets = tips, priors, bounds, sets
 
     @property
     def windows(self) -> Float64:
@@ -201,7 +208,7 @@ class FreeTrees(TreeSpace):
 
     def empty(self, chains: int) -> Float64:
         """States without a tree."""
-        return empty_words(chains, self._tips)
+        return empty_words(chains, self._tips, self._sets)
 
     def begin(self, words: Float64, seed: int, starts: Sequence[Tree]) -> None:
         """Write trees, or draw them from the prior."""
@@ -211,20 +218,28 @@ class FreeTrees(TreeSpace):
             stream = Stream(seed, *counter)
             tree = starts[chain] if starts else first_tree(self._tips, self._priors, stream)
             hang_tree(row, tree)
+            if not starts:
+                self._draw_others(row, stream)
+
+    def _draw_others(self, words: Float64, stream: Stream) -> None:
+        """Draw all sets of lengths but the first from their prior."""
+        chain, prior = ChainTree(words), self._priors.branch_lengths
+        for lengths in chain.length_sets[1:]:
+            lengths[1:] = prior.draw(self._tips, chain.is_outer, stream)
 
     def log_prior(self, words: Float64) -> float:
         """Natural log of the prior of lengths; and of topologies, all (2T - 5)!! alike."""
-        chain = ChainTree(words)
-        is_outer = np.arange(1, chain.nodes) < self._tips
-        is_outer |= chain.parent[1:] == 0
-        lengths, prior = chain.lengths[1:], self._priors.branch_lengths
-        of_lengths = prior.log_density(lengths, is_outer.astype(np.float64), self._tips)
+        chain, prior = ChainTree(words), self._priors.branch_lengths
+        is_outer, of_lengths = chain.is_outer, 0.0
+        for lengths in chain.length_sets[:, 1:]:
+            of_lengths += prior.log_density(lengths, is_outer, self._tips)
         return of_lengths - float(np.log(np.arange(3, 2 * self._tips - 4, 2)).sum())
 
-    def stretch(self, words: Float64, steps: Float64) -> Float64:
-        """Scale all lengths, as the sweeps' SCALE does."""
+    def stretch(self, words: Float64, steps: Float64, number: int) -> Float64:
+        """Scale all lengths of a set, as the sweeps' SCALE does."""
         tips = self._tips
-        lengths = words[:, CHAIN_WORDS + 1 : CHAIN_WORDS + 2 * tips - 2]  # a view
+        first = CHAIN_WORDS + number * (2 * tips - 2 + SPARE_LENGTHS)
+        lengths = words[:, first + 1 : first + 2 * tips - 2]  # a view
         before = lengths.sum(axis=1)
         lengths *= np.exp(steps)[:, None]
         outer, inner, power, rate = (words[:, word] for word in _LENGTH_PRIOR)
@@ -278,7 +293,7 @@ class Sampler:
         """
         self.shares, self.priors, self.settings = shares, priors, settings
         self.tips, self.space = data.tips, data.space
-        self.trees = trees or FreeTrees(data.tips, priors, data.bounds)
+        self.trees = trees or FreeTrees(data.tips, priors, data.bounds, data.sets)
         self._left_out = left_out
         self._seen = np.zeros((1, 0)) if left_out is None else left_out.seen(data.weights[None])
         """f64[1, P]: sites seen of the parts whose constant sites were left out."""
@@ -326,6 +341,11 @@ class Sampler:
         words[:, Chain.SEED_LOW] = settings.seed & 0xFFFF
         words[:, Chain.SEED_HIGH] = settings.seed >> 16 & 0xFFFF
         self.trees.begin(words, settings.seed, starts)
+
+    @property
+    def length_sets(self) -> int:
+        """Sets of branch lengths of a chain."""
+        return int(self.words[0, Chain.SETS])
 
     @property
     def rungs(self) -> Int64:
@@ -411,14 +431,15 @@ class Sampler:
             taken = self._decide(left_out, due, self.words, ratio, proposed, group)
             self.points[taken] = proposed[taken]
             self.walks.tell(self.rungs[due], group, taken[due], walks[due], adapts=adapts)
-        self._stretch(left_out, due)
+        for number in range(self.length_sets):
+            self._stretch(left_out, due, number)
         self._launch(self.settings.sweeps, due)
 
-    def _stretch(self, left_out: LeftOut, due: Bool) -> None:
-        """Scale all lengths by the corrected lnL."""
+    def _stretch(self, left_out: LeftOut, due: Bool, number: int) -> None:
+        """Scale all lengths of a set by the corrected lnL."""
         words, rungs = self.words.copy(), self.rungs
         draws = self._rng(_STRETCH).random(len(words))
-        ratio = self.trees.stretch(words, self.stretch[rungs] * (draws - 0.5))
+        ratio = self.trees.stretch(words, self.stretch[rungs] * (draws - 0.5), number)
         taken = self._decide(left_out, due, words, ratio)
         np.add.at(self.stretched[:, 0], rungs, due)
         np.add.at(self.stretched[:, 1], rungs, taken)
@@ -483,7 +504,7 @@ class Sampler:
         limit, rungs = self.settings.burn_in, self.settings.rungs
         self.round, self.in_round = self.round + 1, 0
         self.last_barrier = self.ladders.barrier
-        if self.settings.most_rungs and self.round == CHOOSING_ROUND:
+        if self.settings.most_rungs and self.round <= CHOOSING_ROUND:
             rungs = self._wanted_rungs()
         self.fit(rungs)
         is_many = rungs == 1 and self.settings.runs >= MANY_RUNS
@@ -498,10 +519,17 @@ class Sampler:
     def _wanted_rungs(self) -> int:
         """Rungs for the barrier of the last round, whose chains keep the device busy to the end.
 
+        A lone one where no ladder reaches the prior; at once where it is far from doing so.
+
         A device sweeps so many chains in the time of one that fewer leave it idle: on an H200 156
         chains of DS1 took 7.6 ms a sweep, 132 took 4.9. Rungs at no cost shorten round trips.
         """
         settings = self.settings
+        most = MOST_BARRIER * (settings.most_rungs - 1)
+        if self.ladders.barrier > most * (2 if self.round < CHOOSING_ROUND else 1):
+            return 1
+        if self.round < CHOOSING_ROUND or settings.rungs == 1:
+            return settings.rungs
         wanted = 1 + round(self.ladders.barrier / settings.barrier_a_rung)
         at_once = self.shares.room.at_once
         waves = max(1, round(wanted * settings.runs / at_once))
@@ -544,7 +572,7 @@ class Sampler:
         chains = (before.chains[:, nearest] + np.arange(runs)[:, None] * before.rungs).ravel()
         self.settings = replace(self.settings, rungs=rungs)
         self._lay_out()
-        self.ladders.heats[:] = heats
+        self.ladders.take_heats(heats)
         self.ladders.rounds = before.rounds
         self.walks = self.walks.of_rungs(nearest)
         self.window, self.points = self.window[nearest], self.points[chains]
@@ -557,7 +585,8 @@ class Sampler:
     def _lay_out(self) -> None:
         """Make ladders and counts for the settings' number of chains."""
         settings = self.settings
-        self.ladders = Ladders(settings.runs, settings.rungs, settings.seed)
+        grain = 0 if self._left_out is None else self._left_out.grain
+        self.ladders = Ladders(settings.runs, settings.rungs, settings.seed, grain)
         self.counts = np.zeros((settings.rungs, 2, self.trees.moves))
         self.stretched = np.zeros((settings.rungs, 2))
 
@@ -671,7 +700,7 @@ def hang_tree(words: Float64, tree: Tree) -> None:
     while waiting:
         half = waiting.pop()
         node, twin = half // 3, int(tree.twin[half])
-        chain.lengths[node] = tree.lengths[tree.edge[half]]
+        chain.length_sets[:, node] = tree.lengths[..., tree.edge[half]]
         chain.parent[node] = twin // 3
         if twin // 3 == 0:
             chain.left[0] = node
@@ -681,21 +710,23 @@ def hang_tree(words: Float64, tree: Tree) -> None:
             waiting += [right, left]
 
 
-def tree_of(words: Float64) -> Tree:
-    """The tree of a chain's words f64[n]."""
+def tree_of(words: Float64, number: int = 0) -> Tree:
+    """The tree of a chain's words f64[n]; ``number``: of the set of lengths."""
     chain = ChainTree(words)
     nodes = np.arange(1, chain.nodes)
     ends = np.column_stack([nodes, chain.parent[1:].astype(np.int64)])
-    return tree_from_edges(ends, chain.lengths[1:].copy(), chain.tips)
+    return tree_from_edges(ends, chain.length_sets[number, 1:].copy(), chain.tips)
 
 
-def newick_of_words(words: Float64) -> str:
+def newick_of_words(words: Float64, number: int = 0) -> str:
     """The tree of a chain's words f64[n] as `write_newick` writes it, with taxa numbered from 1.
+
+    number  of the set of lengths
 
     A sampler writes a tree of each run every few milliseconds, so this goes without a `Tree`.
     """
     chain = ChainTree(words)
-    lengths, tips = chain.lengths.tolist(), chain.tips
+    lengths, tips = chain.length_sets[number].tolist(), chain.tips
     left, right = chain.left.astype(np.int64).tolist(), chain.right.astype(np.int64).tolist()
     top, first = left[0], list(range(chain.nodes))
     texts = [""] * chain.nodes
@@ -722,6 +753,8 @@ def _preorder(top: int, left: list[int], right: list[int], tips: int) -> list[in
     return order
 
 
-def empty_words(chains: int, tips: int) -> Float64:
-    """f64[chains, words]: states of chains, all zero."""
-    return np.zeros((chains, chain_words(tips)))
+def empty_words(chains: int, tips: int, sets: int = 1) -> Float64:
+    """f64[chains, words]: states of chains without trees, of so many sets of branch lengths."""
+    words = np.zeros((chains, chain_words(tips, sets)))
+    words[:, Chain.SETS] = sets
+    return words

@@ -17,6 +17,7 @@ from typing import NamedTuple, TypeAlias
 import numpy as np
 
 from mltree.models.eigen import ModelStack
+from mltree.models.partitioned import Linkage
 from mltree.program import builders
 from mltree.program.engine import NO_CONTROL, ChainEngine, ChainRoom
 from mltree.program.ops.state import model_rows
@@ -86,6 +87,12 @@ class ChainData(Value, eq=False):
     """The shape of trees with a time axis; None for unrooted ones."""
 
     @property
+    def sets(self) -> int:
+        """Sets of branch lengths of a chain: one for all parts, or one for each."""
+        model = self.space.model
+        return model.n_parts if model.linkage == Linkage.UNLINKED else 1
+
+    @property
     def slots(self) -> int:
         """CLA slots of a chain."""
         return chain_slots(self.tips) if self.time is None else self.time.slots
@@ -94,7 +101,8 @@ class ChainData(Value, eq=False):
         """So many sweeps of every chain."""
         parts, regrafts = self.space.model.n_parts, self.regrafts
         if self.time is None:
-            return builders.sweeps(chains, self.tips, parts, sweeps, regrafts, team, probes)
+            sets = self.sets
+            return builders.sweeps(chains, self.tips, parts, sweeps, regrafts, team, probes, sets)
         return builders.time_sweeps(chains, self.time, parts, sweeps, regrafts, team, probes)
 
 

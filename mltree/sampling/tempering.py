@@ -83,13 +83,19 @@ def spaced(heats: Float64, deviation: Float64, rungs: int) -> Float64:
     return np.concatenate([heats[:1], heats[at] - np.minimum(step, gap[at]), heats[-1:]])
 
 
+_GIVEN = ("_seed", "_grain")
+"""Attributes that are no state."""
+
+
 class Ladders:
     """R ladders of N rungs: which chain is on which rung, and how swaps went."""
 
-    def __init__(self, runs: int, rungs: int, seed: int) -> None:
-        self.runs, self.rungs, self._seed = runs, rungs, seed
-        self.heats: Float64 = np.tile(first_heats(rungs), (runs, 1))
+    def __init__(self, runs: int, rungs: int, seed: int, grain: int = 0) -> None:
+        """``grain``: number of which all heats are multiples of the inverse; 0 for any heats."""
+        self.runs, self.rungs, self._seed, self._grain = runs, rungs, seed, grain
+        self.heats: Float64 = np.zeros((runs, rungs))
         """f64[R, N]: heat of each rung."""
+        self.take_heats(first_heats(rungs))
         self.rung: Int64 = np.tile(np.arange(rungs), (runs, 1))
         """i64[R, N]: rung of each chain."""
         self.rounds = 0
@@ -160,8 +166,12 @@ class Ladders:
 
     def refit(self) -> None:
         """Move the heats to where barriers between rungs rise evenly."""
-        self.heats[:] = refitted(self.heats[0], self.deviation)
+        self.take_heats(refitted(self.heats[0], self.deviation))
         self.begin()
+
+    def take_heats(self, heats: Float64) -> None:
+        """Place the rungs of all runs at heats f64[N]."""
+        self.heats[:] = np.rint(heats * self._grain) / self._grain if self._grain else heats
 
     @property
     def log_evidence(self) -> Float64:
@@ -174,12 +184,12 @@ class Ladders:
 
     def state(self) -> dict[str, Any]:
         """All that a resumed run needs."""
-        return {name: np.copy(value) for name, value in vars(self).items() if name != "_seed"}
+        return {name: np.copy(value) for name, value in vars(self).items() if name not in _GIVEN}
 
     def restore(self, state: dict[str, Any]) -> None:
         """Go on from a state."""
         for name, value in vars(self).items():
-            if name != "_seed":
+            if name not in _GIVEN:
                 setattr(self, name, type(value)(state[name]) if np.isscalar(value) else state[name])
 
     def _measure(self, of_rung: Float64) -> None:

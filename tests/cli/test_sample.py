@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+import re
 import signal
 import subprocess
 import sys
@@ -17,6 +18,10 @@ from launches import launch, ran
 from typer.testing import Result
 
 import mltree
+import mltree.analyses.sample as analysis
+from mltree.program.ops.sweeps import ChainTree
+from mltree.sampling.sampler import FreeTrees
+from mltree.sampling.shares import ChainShares
 
 Run = Callable[..., Result]
 
@@ -38,8 +43,9 @@ def data(tmp_path: Path) -> str:
     return str(path)
 
 
-def samples(prefix: str) -> dict[str, str]:
-    kinds = ("run1.p", "run1.t", "run2.p", "run2.t")
+def samples(
+    prefix: str, kinds: tuple[str, ...] = ("run1.p", "run1.t", "run2.p", "run2.t")
+) -> dict[str, str]:
     return {kind: Path(f"{prefix}.mltree.{kind}").read_text() for kind in kinds}
 
 
@@ -198,12 +204,141 @@ def test_three_taxa_have_one_topology(run: Run, data: str) -> None:
     assert "3 taxa have one topology" in result.output
 
 
-def test_a_number_of_sites_left_out_has_no_powers(run: Run) -> None:
+def test_sites_left_out_are_whole_ones(run: Run) -> None:
     rows = np.array([list("ACGT" * 8), list("CAGT" * 8), list("ACTG" * 8), list("CATG" * 8)])
     Path("four.fasta").write_text("".join(f">t{n}\n{''.join(r)}\n" for n, r in enumerate(rows)))
-    result = run("sample", "four.fasta", "--model", "JC+ASC_FELS{9}")
+    result = run("sample", "four.fasta", "--model", "JC+ASC_FELS{9.5}")
     assert result.exit_code == 2
-    assert "the correction of Felsenstein cannot be sampled" in result.output
+    assert "a number of sites that is sampled is a whole one" in result.output
+    short = (*SHORT[2:], "--stop", "6", "--prefix", "x")
+    assert run("sample", "four.fasta", "--model", "JC+ASC_FELS{9}", *short).exit_code == 0
+    heats = json.loads(Path("x.mltree.sample.json").read_text())["heats"]
+    assert np.allclose(np.array(heats) * 9, np.rint(np.array(heats) * 9))
+
+
+UNLINKED = ("run1.p", "tree1.run1.t", "tree2.run1.t", "run2.p", "tree1.run2.t", "tree2.run2.t")
+
+
+@pytest.mark.parametrize("second", ["HKY+FO+G2, b = 31-60", "HKY+FE+ASC_LEWIS, b = 31-60"])
+def test_parts_with_lengths_of_their_own(run: Run, data: str, second: str) -> None:
+    """Files of every part, which go on with the same bytes; lnL is that of the sampled trees."""
+    if "+ASC" in second:
+        vary_from(data, 30)
+    Path("parts").write_text(f"JC, a = 1-30\n{second}\n")
+    command = ("sample", data, "--partitions", "parts", "--brlen", "unlinked", *SHORT[2:])
+    assert run(*command, "--stop", "12", "--prefix", "a").exit_code == 0
+    assert run(*command, "--stop", "5", "--prefix", "b").exit_code == 0
+    assert run(*command, "--stop", "12", "--prefix", "b").exit_code == 0
+    files = samples("a", UNLINKED)
+    assert files == samples("b", UNLINKED)
+    head, *rows = (line.split("\t") for line in files["run1.p"].splitlines()[1:])
+    assert head[:5] == ["Gen", "LnL", "LnPr", "TL{1}", "TL{2}"]
+    newicks = [
+        [line.split("= [&U] ")[1] for line in files[kind].splitlines() if " tree gen." in line]
+        for kind in UNLINKED[1:3]
+    ]
+    shapes = [[re.sub(r":[0-9.]+", "", tree) for tree in trees] for trees in newicks]
+    assert shapes[0] == shapes[1]
+    for number, (trees, kind) in enumerate(zip(newicks, UNLINKED[1:3], strict=True), 1):
+        assert f"[Param: tree{{{number}}}]" in files[kind]
+        lengths = [sum(map(float, re.findall(r":([0-9.]+)", tree))) for tree in trees]
+        np.testing.assert_allclose(lengths, [float(row[2 + number]) for row in rows], atol=1e-6)
+    last = dict(zip(head, map(float, rows[-1]), strict=True))
+    pairs = zip(("JC", second.partition(",")[0]), newicks, strict=True)
+    lnls = [
+        lnl_of_part(data, slice(30 * number, 30 * number + 30), model, trees[-1], last)
+        for number, (model, trees) in enumerate(pairs)
+    ]
+    assert sum(lnls) == pytest.approx(last["LnL"], abs=1e-3)
+    summed = run("summarize", "a")
+    assert summed.exit_code == 0, summed.output
+    one, other = (Path(f"a.mltree.{kind}").read_text() for kind in ("con.tre", "tree2.con.tre"))
+    assert one != other
+    linked = ("sample", data, "--model", "JC", *SHORT[2:], "--stop", "5", "--prefix", "a", "--redo")
+    assert run(*linked).exit_code == 0
+    assert not list(Path().glob("a.mltree.tree*.t")), "samples of another kind are gone"
+
+
+def lnl_of_part(
+    data: str, sites: slice, model: str, newick: str, values: dict[str, float]
+) -> float:
+    """The lnL of a part's sites, by another command."""
+    lines = Path(data).read_text().splitlines()[1::2]
+    rows = {str(number): line[sites] for number, line in enumerate(lines, 1)}
+    if model.startswith("HKY"):
+        model = model.replace("HKY", f"HKY{{{values['kappa{2}']}}}")
+    if model.endswith("+FO+G2"):
+        shares = "/".join(str(values[f"pi({x}){{2}}"]) for x in "ACGT")
+        model = model.replace("+FO+G2", f"+FU{{{shares}}}+G2{{{values['alpha{2}']}}}")
+    fixed = {"optimise_model": False, "optimise_branches": False}
+    return float(mltree.evaluate(rows, newick, model, **fixed).lnl)
+
+
+def vary_from(data: str, first: int) -> None:
+    """Make the columns from one on variable."""
+    lines = Path(data).read_text().splitlines()
+    lines[1] = lines[1][:first] + "A" * (60 - first)
+    lines[3] = lines[3][:first] + "C" * (60 - first)
+    Path(data).write_text("".join(f"{line}\n" for line in lines))
+
+
+@pytest.mark.parametrize("brlen", ["scaled", "unlinked"])
+def test_large_trees_begin_near_searched_ones(
+    run: Run, data: str, brlen: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Every chain has a tree of its own, close to the best ones; devices change no byte."""
+    Path("parts").write_text("JC, a = 1-30\nHKY+FO+G2, b = 31-60\n")
+    command = ("sample", data, "--partitions", "parts", "--brlen", brlen, *SHORT[2:], "--stop", "3")
+    monkeypatch.setattr(analysis, "SEARCHED_TAXA", 5)
+    began: list[np.ndarray] = []
+    begin = FreeTrees.begin
+
+    def begun(space: FreeTrees, words: np.ndarray, *of: object) -> None:
+        begin(space, words, *of)
+        began.append(words.copy())
+
+    monkeypatch.setattr(FreeTrees, "begin", begun)
+    assert run(*command, "--prefix", "a").exit_code == 0
+    assert run(*command, "--prefix", "b", "--device", "0,0").exit_code == 0
+    kinds = UNLINKED if brlen == "unlinked" else ("run1.p", "run1.t", "run2.p", "run2.t")
+    assert samples("a", kinds) == samples("b", kinds)
+    assert np.array_equal(*began)
+    lengths = [ChainTree(row).length_sets[:, 1:] for row in began[0]]
+    assert len({one.tobytes() for one in lengths}) == 6, "two runs of three chains"
+    assert len(lengths[0]) == (2 if brlen == "unlinked" else 1)
+    assert all(((one >= 1e-8) & (one < 5)).all() for one in lengths)
+
+
+def test_memory_is_that_of_all_chains(run: Run, data: str) -> None:
+    lines = []
+    for runs in ("2", "4"):
+        command = ("sample", data, "--model", "JC", "--runs", runs, "--rungs", "3", "--burnin", "2")
+        result = run(*command, "--stop", "2", "--prefix", runs, "--verbose")
+        pattern = r"about ([0-9,]+) MiB; ([0-9.]+) MiB for the CLAs of ([0-9]+) trees, 14 each"
+        lines.append(re.search(pattern, result.output.replace("\n", " ")).groups())
+    assert [int(trees) for *_, trees in lines] == [6, 12]
+    assert float(lines[1][1]) == pytest.approx(2 * float(lines[0][1]), abs=0.11)
+
+
+def test_more_chains_than_fit_leave_the_ladder_out(
+    run: Run, data: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(ChainShares, "chains_that_fit", lambda *_: 5)
+    command = ("sample", data, "--model", "JC", "--burnin", "5", "--stop", "3", "--prefix")
+    result = run(*command, "a")
+    assert result.exit_code == 0, result.output
+    assert "memory for 5 chains: one chain a run, without ln Z" in result.output
+    assert json.loads(Path("a.mltree.sample.json").read_text())["lnz"] is None
+    result = run(*command, "b", "--rungs", "3")
+    assert result.exit_code == 2
+    assert "no memory for 2 x 3 chains: 5 fit" in result.output
+
+
+def test_a_clock_is_of_all_parts(run: Run, data: str) -> None:
+    Path("parts").write_text("JC, a = 1-30\nJC, b = 31-60\n")
+    result = run("sample", data, "--partitions", "parts", "--brlen", "unlinked", "--clock", "ucln")
+    assert result.exit_code == 2
+    assert "branch lengths of every part's own have no clock in common" in result.output
 
 
 @pytest.fixture

@@ -27,6 +27,7 @@ from mltree.sampling.mrbayes_files import (
     table_line,
     tree_line,
     trees_head,
+    with_lengths_of_parts,
 )
 from mltree.sampling.summaries import Posterior
 from mltree.supports.consensus import Consensus, split_table
@@ -407,10 +408,33 @@ def test_a_prefix_without_runs_is_told(tmp_path: Path) -> None:
         files_of(str(tmp_path / "x"))
     with pytest.raises(InputError, match="no run"):
         files_of(str(tmp_path / "no" / "x"))
-    (tmp_path / "x.tree1.run1.t").touch()
-    with pytest.raises(InputError) as error:
-        files_of(str(tmp_path / "x"))
-    assert "x.tree1" in error.value.hint
+
+
+def test_other_topologies_are_no_other_lengths(tmp_path: Path) -> None:
+    one, other = "((a:1,b:1):1,c:1,d:1);", "((a:1,c:1):1,b:1,d:1);"
+    for number, trees in enumerate(([one, other, one], [one, other, other]), 1):
+        (tmp_path / f"x.tree{number}.run1.t").write_text("\n".join(trees) + "\n")
+    files = files_of(str(tmp_path / "x"))
+    first = Posterior.of(read_runs(files)[0], 0.0)
+    with pytest.raises(InputError, match="topologies are not those of the first file of trees"):
+        list(with_lengths_of_parts(files, first))
+
+
+def test_parts_with_lengths_of_their_own_have_trees_of_their_own(tmp_path: Path) -> None:
+    names = [f"x.tree{tree}.run{run}.t" for tree in (1, 2, 3) for run in (1, 2)]
+    for name in names:
+        (tmp_path / name).touch()
+    for tables in ([], ["x.run1.p", "x.run2.p"]):
+        for name in tables:
+            (tmp_path / name).touch()
+        one, other = files_of(str(tmp_path / "x"))
+        assert (one.table is not None) == bool(tables)
+        assert Path(str(one.trees)).name == "x.tree1.run1.t"
+        assert [Path(file).name for file in other.further] == ["x.tree2.run2.t", "x.tree3.run2.t"]
+    (alone,) = files_of(str(tmp_path / "x.tree2.run1.t"))
+    assert alone.table is None
+    assert alone.further == ()
+    assert len(files_of(str(tmp_path / "x.tree3"))) == 2
 
 
 # Marginal likelihoods.

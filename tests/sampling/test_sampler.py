@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 from collections import Counter
 from math import comb
 from pathlib import Path
@@ -11,17 +12,17 @@ import numpy as np
 import pytest
 from conftest import DEVICES, layout_of
 from scipy import stats
-from simulated import patterns_of, simulate
+from simulated import joined, patterns_of, simulate
 
 from mltree.data.alphabet import DNA
 from mltree.data.patterns import Patterns
 from mltree.device.session import Session
 from mltree.models.grammar import parse_model
-from mltree.models.partitioned import PartitionModel, alone
+from mltree.models.partitioned import Linkage, PartitionModel, alone
 from mltree.program.contract import Chain, Move
 from mltree.program.ops.sweeps import ChainTree
 from mltree.sampling.model_space import ModelSpace
-from mltree.sampling.priors import ExponentialLengths, Priors
+from mltree.sampling.priors import ExponentialLengths, GammaDirichletLengths, Priors
 from mltree.sampling.sampler import (
     Sampler,
     SamplerSettings,
@@ -30,6 +31,7 @@ from mltree.sampling.sampler import (
     newick_of_words,
 )
 from mltree.sampling.shares import ChainData, ChainShares
+from mltree.system.arrays import Float64
 from mltree.tree.newick import write_newick
 from mltree.tree.topology import random_topology
 
@@ -220,6 +222,26 @@ def test_any_number_of_runs_settles(runs: int) -> None:
     assert not sampler.is_settled
 
 
+@pytest.mark.parametrize(
+    ("round_", "barrier", "wanted"),
+    [(1, 80, 1), (1, 70, 8), (2, 38, 1), (2, 37, 16), (2, 5, 6), (2, 0, 4)],
+)
+def test_a_barrier_beyond_all_ladders_leaves_one_rung(
+    monkeypatch, round_: int, barrier: float, wanted: int
+) -> None:
+    sampler = sampler_of(quartet(), "JC", Priors(), runs=2, rungs=8, most_rungs=16)
+    monkeypatch.setattr(type(sampler.ladders), "barrier", barrier)
+    sampler.round = round_
+    assert sampler._wanted_rungs() == wanted
+    sampler.fit(1)
+    assert len(sampler.words) == 2
+    sampler.round = 2
+    monkeypatch.setattr(type(sampler.ladders), "barrier", 0)
+    assert sampler._wanted_rungs() == 1
+    sampler.advance()
+    assert np.isfinite(sampler.lnl).all()
+
+
 def test_acceptance_is_adapted_in_burn_in_only() -> None:
     sampler = sampler_of(quartet(), "HKY+G4", Priors(), runs=4, rungs=4, burn_in=350)
     while not sampler.is_sampling:
@@ -247,3 +269,120 @@ def test_a_state_is_written_as_its_tree_is() -> None:
         words = empty_words(1, tips)[0]
         hang_tree(words, tree)
         assert newick_of_words(words) == write_newick(tree, [str(n + 1) for n in range(tips)])
+
+
+# Parts with branch lengths of their own.
+
+PRIORS_OF_PARTS = {
+    "exponential": (Priors(branch_lengths=ExponentialLengths(10.0)), stats.gamma(9, scale=0.1)),
+    "gamma-dirichlet": (
+        Priors(branch_lengths=GammaDirichletLengths(3.0, 2.0, 2.0, 0.8)),
+        stats.gamma(3, scale=0.5),
+    ),
+}
+QUARTET_RATE = 8.0
+TOPOLOGIES = ((0, 1, 2, 3), (0, 2, 1, 3), (0, 3, 1, 2))
+
+
+def parts_sampler(
+    patterns: Patterns, priors: Priors, *, prior_only: bool = False, **settings: int
+) -> Sampler:
+    """A sampler of all parts of the patterns, under JC."""
+    parts, jc = len(patterns.parts), parse_model("JC", DNA)
+    sizes = np.array([patterns.weights[part].sum() for part in patterns.parts])
+    names = tuple(f"part{n}" for n in range(parts))
+    model = PartitionModel(
+        (jc,) * parts, names, Linkage.UNLINKED, np.ones(parts), sizes / sizes.sum()
+    )
+    weights = patterns.weights * (not prior_only)
+    data = ChainData(patterns.n_tips, ModelSpace(model, priors), weights)
+    shares = ChainShares([engine_of(patterns, model)], data)
+    return Sampler(shares, data, priors, SamplerSettings(**settings))
+
+
+def _inner_shares(words: Float64) -> Float64:
+    chain = ChainTree(words)
+    lengths = chain.length_sets[:, 1:]
+    return (lengths * (1 - chain.is_outer)).sum(axis=1) / lengths.sum(axis=1)
+
+
+@pytest.mark.parametrize("name", PRIORS_OF_PARTS)
+def test_every_part_has_the_prior_of_lengths_and_all_topologies_are_alike(name: str) -> None:
+    priors, total = PRIORS_OF_PARTS[name]
+    patterns = joined([any_patterns(6), any_patterns(6), any_patterns(6)])
+    shape = {"runs": 48, "rungs": 1, "seed": 3, "sweeps": 4}
+    samples = prior_samples(parts_sampler(patterns, priors, prior_only=True, **shape), 90)
+    lengths = np.array([ChainTree(row).length_sets[:, 1:].sum(axis=1) for row in samples])
+    for of_part in lengths.T:
+        counts = np.histogram(total.cdf(of_part), 10, (0, 1))[0] / len(of_part)
+        np.testing.assert_allclose(counts, 0.1, atol=0.03)
+    inner = np.array([_inner_shares(row) for row in samples])
+    outer, of_inner = priors.branch_lengths.shapes
+    wanted = stats.beta(3 * of_inner, 6 * outer)
+    np.testing.assert_allclose(inner.mean(axis=0), wanted.mean(), rtol=0.03)
+    np.testing.assert_allclose(inner.std(axis=0), wanted.std(), rtol=0.06)
+    ranks = stats.rankdata(lengths, axis=0) / len(lengths)
+    assert abs(np.corrcoef(ranks.T) - np.eye(3)).max() < 0.08, "parts know nothing of each other"
+    sizes = Counter(min(len(s), 6 - len(s)) for row in samples for s in split_of(row))
+    assert sizes[2] / len(samples) / 15 == pytest.approx(1 / 7, rel=0.06)
+    assert sizes[3] / len(samples) / 10 == pytest.approx(9 / 105, rel=0.06)
+
+
+# The exact posterior of four taxa, by importance sampling: given the topology, parts are
+# independent, so that the marginal likelihood is the product of the parts' own.
+
+
+def exact_lnz(patterns: Patterns, draws: int) -> Float64:
+    """f64[3]: ln of the marginal likelihood of each topology, JC and Exp(QUARTET_RATE) lengths."""
+    same = 0.25 + 0.75 * np.exp(
+        -4 / 3 * np.random.default_rng(1).exponential(1 / QUARTET_RATE, (draws, 5))
+    )
+    p = np.stack([same, (1 - same) / 3], axis=-1)  # of no difference, and of one
+
+    def chance(column: list[int], tips: tuple[int, ...]) -> Float64:
+        a, b, c, d = (column[tip] for tip in tips)
+        total = np.zeros(draws)
+        for x, y in itertools.product(range(4), repeat=2):
+            ends = p[:, 0, int(a != x)] * p[:, 1, int(b != x)]
+            ends = ends * p[:, 2, int(c != y)] * p[:, 3, int(d != y)]
+            total += 0.25 * ends * p[:, 4, int(x != y)]
+        return total
+
+    states = np.log2(patterns.codes).astype(int).T.tolist()
+    found = np.zeros(3)
+    for part in patterns.parts:
+        for number, tips in enumerate(TOPOLOGIES):
+            pairs = zip(states[part], patterns.weights[part], strict=True)
+            lnl = sum(weight * np.log(chance(column, tips)) for column, weight in pairs)
+            found[number] += lnl.max() + np.log(np.exp(lnl - lnl.max()).mean())
+    return found
+
+
+@pytest.mark.cases(1, 8)
+def test_posterior_and_ln_z_of_a_quartet_in_two_parts(case: int) -> None:
+    rng = np.random.default_rng(case)
+    tree, jc = random_topology(4, rng), parse_model("JC", DNA)
+    parts = []
+    for sites in (18, 12):
+        tree.lengths[:] = rng.exponential(0.12, 5)
+        parts.append(patterns_of(simulate(tree, jc, sites, rng)))
+    patterns = joined(parts)
+    exact = exact_lnz(patterns, 400_000)
+    priors = Priors(branch_lengths=ExponentialLengths(QUARTET_RATE))
+    shape = {"runs": 16, "rungs": 8, "seed": case, "burn_in": 200, "rests": case % 2}
+    sampler = parts_sampler(patterns, priors, **shape)
+    while not sampler.is_sampling:
+        sampler.advance()
+    count = np.zeros((16, 3))
+    for _ in range(600):
+        sampler.advance()
+        for run, chain in enumerate(sampler.cold.tolist()):
+            (below,) = split_of(sampler.words[chain])
+            side = below if 0 in below else frozenset(range(4)) - below
+            (other,) = side - {0}
+            count[run, other - 1] += 1
+    shares, wanted = count / 600, np.exp(exact - np.logaddexp.reduce(exact))
+    error = shares.std(axis=0, ddof=1) / 4
+    assert (abs(shares.mean(axis=0) - wanted) < 4 * error + 0.01).all()
+    lnz = sampler.ladders.log_evidence
+    assert abs(lnz.mean() - np.logaddexp.reduce(exact) + np.log(3)) < 0.03 + 4 * lnz.std() / 4

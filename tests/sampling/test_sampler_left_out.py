@@ -45,6 +45,7 @@ from mltree.system.arrays import Bool, Float64
 BOUNDS = (1e-8, 100.0)
 LEWIS = Ascertainment(Correction.LEWIS)
 STAMATAKIS = Ascertainment(Correction.STAMATAKIS, (9.0, 4.0))
+FELSENSTEIN = Ascertainment(Correction.FELSENSTEIN, (24.0,))
 
 
 def binary(codes: np.ndarray, weights: Float64, about: Ascertainment) -> Patterns:
@@ -107,6 +108,8 @@ def exact_lnz(columns: np.ndarray, weights: Float64, about: Ascertainment, draws
         constant = [chance(np.full(4, state), tips) for state in (0, 1)]
         if about is LEWIS:
             lnl -= weights.sum() * np.log1p(-sum(constant))
+        elif about is FELSENSTEIN:
+            lnl += about.counts[0] * np.log(sum(constant))
         else:
             lnl += sum(n * np.log(c) for n, c in zip(about.counts, constant, strict=True))
         most = lnl.max()
@@ -114,7 +117,7 @@ def exact_lnz(columns: np.ndarray, weights: Float64, about: Ascertainment, draws
     return np.array(found)
 
 
-@pytest.mark.parametrize("about", [LEWIS, STAMATAKIS], ids=["lewis", "stamatakis"])
+@pytest.mark.parametrize("about", [LEWIS, STAMATAKIS, FELSENSTEIN], ids=lambda one: one.text)
 @pytest.mark.cases(1, 6)
 def test_posterior_and_ln_z_of_a_quartet(case: int, about: Ascertainment) -> None:
     columns = variable_columns(4)

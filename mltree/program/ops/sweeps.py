@@ -17,13 +17,17 @@ MODEL         ACCEPT: a model that the host has proposed, with the ratio that it
 Interchanges and branches are visited along the outline of the tree, which is a circle of 2E steps;
 a sweep takes as many from a uniform place. The step that follows depends on the tree alone, so
 (tree, place) keeps its joint distribution.
+
+Parts may have lengths of their own (`Chain.SETS`), each set with the prior of all lengths. SCALE
+and BRANCH change one set after the other, by the lnL of its part alone; a regraft draws a place in
+every set, and the ratio has the lengths of all.
 """
 
 from __future__ import annotations
 
 import math
 from collections.abc import Iterator
-from typing import NamedTuple
+from typing import NamedTuple, TypeAlias
 
 import numpy as np
 
@@ -60,9 +64,10 @@ OPERATIONS_A_NODE = 12
 """Operations on all patterns of a sweep, for each node of the tree; a regraft takes four more."""
 
 
-def chain_words(tips: int) -> int:
-    """Words of a chain's state."""
-    return CHAIN_WORDS + SPARE_LENGTHS + 5 * (2 * tips - 2) + TEAM_WORDS
+def chain_words(tips: int, sets: int = 1) -> int:
+    """Words of the state of a chain with so many sets of branch lengths."""
+    nodes = 2 * tips - 2
+    return CHAIN_WORDS + sets * (nodes + SPARE_LENGTHS) + 4 * nodes + TEAM_WORDS
 
 
 def chain_slots(tips: int) -> int:
@@ -74,12 +79,21 @@ class ChainTree:
     """Views into a chain's words f64[n]: what hangs from tip 0, and how long branches are."""
 
     def __init__(self, words: Float64) -> None:
-        self.words = words
-        nodes = (len(words) - CHAIN_WORDS - SPARE_LENGTHS - TEAM_WORDS) // 5
-        starts = CHAIN_WORDS + SPARE_LENGTHS + nodes * np.arange(1, 5)
-        self.lengths = words[CHAIN_WORDS : CHAIN_WORDS + nodes]
+        self.words, sets = words, max(int(words[Chain.SETS]), 1)
+        nodes = (len(words) - CHAIN_WORDS - sets * SPARE_LENGTHS - TEAM_WORDS) // (sets + 4)
+        first = CHAIN_WORDS + sets * (nodes + SPARE_LENGTHS)
+        starts = first + nodes * np.arange(4)
+        self.length_sets = words[CHAIN_WORDS:first].reshape(sets, -1)[:, :nodes]
+        """f64[sets, N]"""
+        self.lengths = self.length_sets[0]
         self.parent, self.left, self.right, self.spare = (words[s : s + nodes] for s in starts)
         self.nodes, self.tips = nodes, (nodes + 2) // 2
+
+    @property
+    def is_outer(self) -> Float64:
+        """f64[N - 1]: 1 for branches of tips, else 0, of nodes from 1 on."""
+        outer = (np.arange(1, self.nodes) < self.tips) | (self.parent[1:] == 0)
+        return np.asarray(outer, np.float64)
 
     def sibling(self, v: int) -> int:
         """The other child of a node's parent."""
@@ -169,7 +183,10 @@ class _Gamma(NamedTuple):
         return constant + (self.shape - 1) * math.log(x) - self.rate * x
 
 
-Side = tuple[list[ScaledCla], float]
+Length: TypeAlias = float | Float64
+"""Length of a branch, or f64[P] of every part."""
+
+Side: TypeAlias = tuple[list[ScaledCla], Length]
 """CLAs below or above a branch, part by part, and the length of the branch."""
 
 
@@ -189,12 +206,14 @@ class Replica:
     def _read(self) -> None:
         """Take the views of the chain's words."""
         start = self._chain.state
-        self.words = self._state.lengths[start : start + chain_words(self._chain.tips)]
+        sets = max(int(self._state.lengths[start + Chain.SETS]), 1)
+        self.words = self._state.lengths[start : start + chain_words(self._chain.tips, sets)]
         self.tree = ChainTree(self.words)
 
     def sweep(self, regrafts: int) -> None:
         """All moves of a sweep."""
-        self.scale()
+        for number in range(len(self.tree.length_sets)):
+            self.scale(number)
         for number in range(regrafts):
             self.regraft(number)
         self.tour()
@@ -218,17 +237,22 @@ class Replica:
 
     def _below(self, v: int) -> Side:
         sides = self._operand(v) if v < self.tree.tips else self._up[v]
-        return sides, float(self.tree.lengths[v])
+        return sides, self.tree.length_sets[:, v].copy()
 
     def _above(self, v: int) -> Side:
         sides = self._operand(0) if self.tree.parent[v] == 0 else self._down[v]
-        return sides, float(self.tree.lengths[v])
+        return sides, self.tree.length_sets[:, v].copy()
+
+    def _each(self, length: Length) -> list[float]:
+        """The length of every part."""
+        each: list[float] = np.broadcast_to(length, len(self._parts())).tolist()
+        return each
 
     def _across(self, side: Side) -> list[ScaledCla]:
         seen = []
-        for part, cla in zip(self._parts(), side[0], strict=True):
+        for part, cla, length in zip(self._parts(), side[0], self._each(side[1]), strict=True):
             self._state.part = part
-            p, _ = matrices_of(self._state, self._model, side[1])
+            p, _ = matrices_of(self._state, self._model, length)
             seen.append(ScaledCla(np.einsum("lkij,lkj->lki", p, cla.values), cla.counts))
         return seen
 
@@ -257,18 +281,26 @@ class Replica:
             lnl += float(self._state.add_up(self._weights, of_patterns))
         return lnl
 
-    def _at_edge(self, v: int, length: float) -> EdgeSums:
-        """The lnL and its derivatives in the length of the branch above v."""
-        return self._sums_across(self._below(v)[0], self._above(v)[0], length)
+    def _at_edge(self, v: int, length: Length, number: int | None = None) -> EdgeSums:
+        """The lnL and its derivatives in the length of the branch above v.
+
+        number  of the set, where the lnL of its part alone is meant
+        """
+        return self._sums_across(self._below(v)[0], self._above(v)[0], length, number)
 
     def _sums_across(
-        self, below: list[ScaledCla], above: list[ScaledCla], length: float
+        self,
+        below: list[ScaledCla],
+        above: list[ScaledCla],
+        length: Length,
+        number: int | None = None,
     ) -> EdgeSums:
         """The lnL and its derivatives in the length of a branch between two sides."""
         sums = np.zeros(3)
-        for part, a, b in zip(self._parts(), below, above, strict=True):
+        parts = zip(self._parts(), below, above, self._each(length), strict=True)
+        for part, a, b, own in list(parts) if number is None else list(parts)[number:][:1]:
             self._state.part = part
-            p, _ = matrices_of(self._state, self._model, length)
+            p, _ = matrices_of(self._state, self._model, own)
             seen = ScaledCla(np.einsum("lkij,lkj->lki", p, b.values), b.counts)
             of_patterns = lnl_and_slopes(self._state.model(self._model), a, seen)
             sums += self._state.add_up(self._weights, of_patterns.T)
@@ -280,7 +312,7 @@ class Replica:
             if v >= self.tree.tips:
                 self._make_up(v)
         top = int(self.tree.left[0])
-        return self._at_edge(top, float(self.tree.lengths[top])).lnl
+        return self._at_edge(top, self.tree.length_sets[:, top]).lnl
 
     def _renew_up(self, v: float) -> None:
         while v != 0:
@@ -295,11 +327,11 @@ class Replica:
 
     def log_prior(self) -> float:
         """The natural log of the prior of all lengths, without its constant."""
-        lengths = self.tree.lengths[1:]
-        total = lengths.sum()
+        lengths = self.tree.length_sets[:, 1:]
+        total = lengths.sum(axis=1)
         shapes = np.array([self._shape(v) for v in range(1, self.tree.nodes)])
         of_total = self.words[Chain.POWER] * np.log(total) - self.words[Chain.RATE] * total
-        return float(of_total + shapes @ np.log(lengths))
+        return float((of_total + np.log(lengths) @ shapes).sum())
 
     def _is_allowed(self, length: float) -> bool:
         low, high = self._state.bounds
@@ -331,22 +363,22 @@ class Replica:
             self._model = self._chain.model
         self.lnl = self.whole_lnl()
 
-    def scale(self) -> None:
-        """Multiply all lengths by one factor."""
-        stream, tree = self._stream(Move.SCALE), self.tree
+    def scale(self, number: int = 0) -> None:
+        """Multiply all lengths of a set by one factor."""
+        stream, lengths = self._stream(Move.SCALE, number), self.tree.length_sets[number, 1:]
         step = float(self.words[Chain.WINDOW]) * (stream.uniform() - 0.5)
-        before, prior = tree.lengths[1:].copy(), self.log_prior()
+        before, prior = lengths.copy(), self.log_prior()
         scaled = math.exp(step) * before
         taken = all(map(self._is_allowed, scaled.tolist()))
         if taken:
-            tree.lengths[1:] = scaled
+            lengths[:] = scaled
             lnl = self.whole_lnl()
             ratio = self._heat * (lnl - self.lnl) + self.log_prior() - prior
             taken = _is_accepted(stream, ratio + len(before) * step)
             if taken:
                 self.lnl = lnl
             else:
-                tree.lengths[1:] = before
+                lengths[:] = before
                 self.whole_lnl()
         self._count(Move.SCALE, taken)
 
@@ -357,17 +389,23 @@ class Replica:
         count = max(-curve * t * t, 0.0)
         return _Gamma(count + 1, max(count / t - slope, (count + 1) / (MOST_MEAN * t + 1)))
 
-    def draw_length(self, v: int, number: int) -> None:
-        """Draw the length of the branch above v."""
-        stream, lengths = self._stream(Move.BRANCH, number), self.tree.lengths
+    def draw_lengths(self, v: int, number: int) -> None:
+        """Draw the length of the branch above v in every set."""
+        sets, edges = len(self.tree.length_sets), self.tree.nodes - 1
+        lnls = [self.draw_length(v, number + of * 2 * edges, of) for of in range(sets)]
+        self.lnl = sum(lnls)
+
+    def draw_length(self, v: int, number: int, of: int = 0) -> float:
+        """Draw the length of the branch above v in a set; return the lnL of its part."""
+        stream, lengths = self._stream(Move.BRANCH, number), self.tree.length_sets[of]
+        which = of if len(self.tree.length_sets) > 1 else None
         t, before = float(lengths[v]), float(lengths[1:].sum())
-        here = self._at_edge(v, t)
+        here = self._at_edge(v, t, which)
         forth = self._fitted(v, t, before, here)
         drawn, taken = stream.gamma(forth.shape) / forth.rate, False
-        self.lnl = here.lnl
         if self._is_allowed(drawn):
             total = before - t + drawn
-            there = self._at_edge(v, drawn)
+            there = self._at_edge(v, drawn, which)
             back = self._fitted(v, drawn, total, there)
             prior = self._shape(v) * math.log(drawn / t)
             prior += float(self.words[Chain.POWER]) * math.log(total / before)
@@ -376,8 +414,9 @@ class Replica:
             ratio = self._heat * (there.lnl - here.lnl) + prior + hastings
             taken = _is_accepted(stream, ratio)
             if taken:
-                self.lnl, lengths[v] = there.lnl, drawn
+                lengths[v] = drawn
         self._count(Move.BRANCH, taken)
+        return there.lnl if taken else here.lnl
 
     def interchange(self, v: int, number: int) -> None:
         """Choose one of the three topologies around the branch above v."""
@@ -385,7 +424,7 @@ class Replica:
         u, other = int(tree.parent[v]), tree.sibling(v)
         left, right = int(tree.left[v]), int(tree.right[v])
         a, b, d, e = self._below(left), self._below(right), self._below(other), self._above(u)
-        length = float(tree.lengths[v])
+        length = tree.length_sets[:, v]
 
         def lnl_of(below: tuple[Side, Side], above: tuple[Side, Side]) -> float:
             ends = self._joined(*above), length
@@ -423,7 +462,7 @@ class Replica:
             if descends:
                 if v >= tree.tips and u != 0:
                     self.interchange(v, step)
-                self.draw_length(v, step)
+                self.draw_lengths(v, step)
                 descends = v >= tree.tips
                 if descends:
                     v = int(tree.left[v])
@@ -440,37 +479,38 @@ class Replica:
 
     def regraft(self, number: int) -> None:
         """Prune a subtree, and regraft it at a place chosen among all."""
-        tree, stream, lengths = self.tree, self._stream(Move.REGRAFT, number), self.tree.lengths
+        tree, stream = self.tree, self._stream(Move.REGRAFT, number)
+        lengths = tree.length_sets
         top, choices = int(tree.left[0]), tree.nodes - 2
         v = 1 + min(int(stream.uniform() * choices), choices - 1)
         v += v >= top
         u, w = int(tree.parent[v]), tree.sibling(v)
-        below, above, prior = float(lengths[w]), float(lengths[u]), self.log_prior()
+        below, above, prior = lengths[:, w].copy(), lengths[:, u].copy(), self.log_prior()
         merged = below + above
         tree.hang(int(tree.parent[u]), u, w)
-        lengths[w] = merged
+        lengths[:, w] = merged
         self._renew_up(tree.parent[w])
         x, weight, weight_here = self._choose_edge(v, w, stream)
-        whole = float(lengths[x])
-        lower = whole * stream.uniform()
+        whole = lengths[:, x].copy()
+        lower = whole * np.array([stream.uniform() for _ in whole])
         upper, lnl = whole - lower, self.lnl
-        taken = self._is_allowed(lower) and self._is_allowed(upper)
+        taken = all(map(self._is_allowed, [*lower.tolist(), *upper.tolist()]))
         if taken:
             sides = (self._below(x)[0], lower), (self._above(x)[0], upper)
             lnl = self._meeting(self._joined(*sides), self._across(self._below(v)))
             ratio = self._heat * (lnl - self.lnl) + weight_here - weight
             tree.attach(u, v, x)
-            lengths[x], lengths[u] = lower, upper
-            ratio += math.log(whole / merged) + self.log_prior() - prior
+            lengths[:, x], lengths[:, u] = lower, upper
+            ratio += float(np.log(whole / merged).sum()) + self.log_prior() - prior
             taken = _is_accepted(stream, ratio)
             if not taken:
                 tree.hang(int(tree.parent[u]), u, x)
-                lengths[x] = whole
+                lengths[:, x] = whole
         if taken:
             self.lnl = lnl
         else:
             tree.attach(u, v, w)
-            lengths[w], lengths[u] = below, above
+            lengths[:, w], lengths[:, u] = below, above
         self._count(Move.REGRAFT, taken and x != w)
         self._renew_up(u)
 
@@ -480,7 +520,7 @@ class Replica:
         pendant = self._across(self._below(v))
         for x in self.tree.preorder():
             self._make_down(x)
-            half = float(self.tree.lengths[x]) / 2
+            half = self.tree.length_sets[:, x] / 2
             middle = self._joined((self._below(x)[0], half), (self._above(x)[0], half))
             weights[x] = self._heat * self._meeting(middle, pendant)
             score = weights[x] + stream.gumbel()

@@ -11,13 +11,14 @@ import numpy as np
 import pytest
 from conftest import FUZZING
 from scipy import stats
+from simulated import joined
 
 from mltree.data.alphabet import DNA
 from mltree.data.patterns import Patterns
 from mltree.device.layout import FEW_IN_TEAM, TEAM_ROUNDS, chain_room, cpu_layout, gpu_layout
 from mltree.models.grammar import parse_model
 from mltree.program import builders
-from mltree.program.contract import MOST_TEAM, RESTS, SPARE_LENGTHS, TEAM_WORDS, Chain, Move
+from mltree.program.contract import CHAIN_WORDS, MOST_TEAM, RESTS, TEAM_WORDS, Chain, Move
 from mltree.program.engine import NO_CONTROL, ChainRoom, ReferenceEngine
 from mltree.program.ops import sweeps
 from mltree.program.ops.edges import EvaluateSites
@@ -32,14 +33,20 @@ PRIORS = (ExponentialLengths(10.0), GammaDirichletLengths(1.0, 0.1, 0.8, 0.5))
 BOUNDS = (1e-8, 100.0)
 
 
-def words_of(trees: list[Tree], heats: list[float], prior: LengthPrior, seed: int = 7) -> Float64:
-    words = empty_words(len(trees), trees[0].n_tips)
+def words_of(
+    trees: list[Tree], heats: list[float], prior: LengthPrior, seed: int = 7, sets: int = 1
+) -> Float64:
+    words = empty_words(len(trees), trees[0].n_tips, sets)
     for row, tree in zip(words, trees, strict=True):
         hang_tree(row, tree)
     words[:, Chain.HEAT], words[:, Chain.REPLICA] = heats, np.arange(len(trees))
     words[:, Chain.SEED_LOW], words[:, Chain.SEED_HIGH] = seed & 0xFFFF, seed >> 16
     words[:, Chain.RUN], words[:, Chain.WINDOW] = 1, 0.6
     prior.write(words, trees[0].n_tips)
+    rng = np.random.default_rng(seed)
+    for row in words:
+        for lengths in ChainTree(row).length_sets[1:]:
+            lengths[1:] = rng.exponential(0.1, len(lengths) - 1)
     return words
 
 
@@ -56,8 +63,9 @@ def telling(words: Float64) -> Float64:
     kept = np.ones(words.shape[1], np.bool_)
     kept[Chain.TICKET] = False
     kept[-chain.nodes - TEAM_WORDS :] = False
-    behind = len(kept) - TEAM_WORDS - 4 * chain.nodes - SPARE_LENGTHS
-    kept[behind : behind + SPARE_LENGTHS] = False
+    behind = len(kept) - TEAM_WORDS - 4 * chain.nodes
+    lengths = kept[CHAIN_WORDS:behind].reshape(len(chain.length_sets), -1)  # a view
+    lengths[:, 0] = lengths[:, chain.nodes :] = False
     return words[:, kept]
 
 
@@ -87,13 +95,20 @@ def test_a_device_sweeps_as_the_reference_does(
     assert made[1][:, Chain.SWEEP].tolist() == [2, 2, 2]
 
 
-def test_parts_are_swept_with_their_own_models(open_engine, make_parts) -> None:
-    simulated = make_parts(sites=(60, 45))
+@pytest.mark.parametrize("prior", PRIORS, ids=str)
+@pytest.mark.parametrize("is_unlinked", [False, True])
+def test_parts_are_swept_with_their_own_models(
+    open_engine, make_parts, is_unlinked: bool, prior: LengthPrior
+) -> None:
+    """And with their own lengths, where these are not linked."""
+    simulated = make_parts(sites=(60, 145))
+    sets = 2 if is_unlinked else 1
     tips = simulated.tree.n_tips
     arrays = list(simulated.model.arrays())
     rng = np.random.default_rng(4)
-    words = words_of(random_trees(2, tips, rng), [1.0, 0.5], PRIORS[0])
-    program = builders.sweeps(2, tips, len(arrays), 1, 1)
+    words = words_of(random_trees(2, tips, rng), [1.0, 0.5], prior, sets=sets)
+    words[0, Chain.PROPOSAL] = 1
+    program = builders.sweeps(2, tips, len(arrays), 2, 2, sets=sets)
     made = []
     for engine in (
         ReferenceEngine(simulated.patterns, arrays[0].n_categories, BOUNDS),
@@ -104,6 +119,7 @@ def test_parts_are_swept_with_their_own_models(open_engine, make_parts) -> None:
     shape = words.shape
     one, other = (telling(each.reshape(shape)) for each in made)
     np.testing.assert_allclose(other, one, rtol=1e-8, atol=1e-9)
+    assert (made[1].reshape(shape)[:, Chain.TRIED : Chain.ATTEMPT] > 0).any(axis=0).all()
 
 
 def test_probes_are_lnl_under_other_weights_and_a_chain_may_rest(open_engine, make_problem) -> None:
@@ -154,21 +170,21 @@ def test_a_team_sweeps_a_chain_as_one_work_group_does(
     """Patterns leave some members of the team more to do than others; parts are several."""
     problem, parts = make_problem(8, 700), make_parts(sites=(60, 145))
     of_parts = list(parts.model.arrays())
-    for data, arrays, categories in (
-        (problem.patterns, [problem.model], problem.categories),
-        (parts.patterns, of_parts, of_parts[0].n_categories),
+    for data, arrays, categories, sets in (
+        (problem.patterns, [problem.model], problem.categories, 1),
+        (parts.patterns, of_parts, of_parts[0].n_categories, 1),
+        (parts.patterns, of_parts, of_parts[0].n_categories, 2),
     ):
         engine = open_engine(data, categories, bounds=BOUNDS)
         if engine.chains.at_once < team:
             pytest.skip("a CPU sweeps chain after chain")
-        words = words_of(
-            random_trees(3, data.n_tips, np.random.default_rng(7)), [1, 0.5, 0], PRIORS[1]
-        )
+        trees = random_trees(3, data.n_tips, np.random.default_rng(7))
+        words = words_of(trees, [1, 0.5, 0], PRIORS[1], sets=sets)
         words[0, Chain.PROPOSAL] = 1
         engine.load_models(arrays * 6)
         made = []
         for each in (1, team):
-            program = builders.sweeps(3, data.n_tips, len(arrays), 2, 2, each)
+            program = builders.sweeps(3, data.n_tips, len(arrays), 2, 2, each, sets=sets)
             made.append(engine.run(program, words.ravel().copy(), NO_CONTROL).lengths)
         one, other = (telling(each.reshape(words.shape)) for each in made)
         np.testing.assert_allclose(other, one, rtol=1e-8, atol=1e-9)
@@ -255,6 +271,40 @@ def watch(make_problem, monkeypatch):
     return start
 
 
+class TwoSets(Watched):
+    """The same of two parts, each of which has a set of lengths."""
+
+    def __init__(self, problems: list[Any], prior: LengthPrior, heat: float, seed: int) -> None:
+        self.problems, self.prior, self.heat, self.ratios = problems, prior, heat, []
+        rng = np.random.default_rng(seed)
+        self.words = words_of(random_trees(1, 6, rng), [heat], prior, seed, sets=2)[0]
+        patterns = joined([problem.patterns for problem in problems])
+        self.state = ReferenceEngine(patterns, problems[0].categories, BOUNDS)
+        self.state.load_models([problem.model for problem in problems] * 2)
+        program = builders.sweeps(1, 6, 2, 1, 1, sets=2)
+        self.state.begin(program.cases, 1, 0, 0)
+        self.state.lengths = self.words
+        self.replica = Replica(self.state, Row(program.stages[0].records[0]))
+        self.replica.decide_model()
+
+    def density(self, words: Float64) -> float:
+        """heat * lnL + ln prior of a state."""
+        return self.heat * self.lnl(words) + sum(
+            self.prior.log_density(lengths[1:], ChainTree(words).is_outer, 6)
+            for lengths in ChainTree(words).length_sets
+        )
+
+    def lnl(self, words: Float64) -> float:
+        total = 0.0
+        for number, problem in enumerate(self.problems):
+            engine = ReferenceEngine(problem.patterns, problem.categories, BOUNDS)
+            engine.load_models([problem.model])
+            tree = tree_of(words, number)
+            program = builders.traversal([tree])
+            total += float(engine.run(program, tree.lengths, NO_CONTROL).sums[0])
+        return total
+
+
 def jacobian(function: Callable[[Float64], Float64], at: Float64) -> float:
     """ln |det| of a map's derivatives, by central differences."""
     steps = 1e-6 * np.maximum(np.abs(at), 1e-3)
@@ -316,6 +366,67 @@ def test_ratio_of_regrafts(watch, case: int) -> None:
     chosen = weight(was, w) - weight(new, x)
     assert watched.ratios == [pytest.approx(after - before + chosen + of_map, abs=1e-6)]
     assert of_map == pytest.approx(np.log(whole / merged), abs=1e-8)
+
+
+@pytest.fixture
+def watch_two(make_problem, monkeypatch):
+    def start(case: int) -> TwoSets:
+        problems = [make_problem(6, size, seed=case + size) for size in (30, 17)]
+        watched = TwoSets(problems, PRIORS[case % 2], (1.0, 0.3, 0.0)[case % 3], case)
+        monkeypatch.setattr(sweeps, "_is_accepted", watched.accept)
+        return watched
+
+    return start
+
+
+@pytest.mark.cases(6, 100)
+def test_ratio_of_regrafts_in_two_sets(watch_two, case: int) -> None:
+    watched = watch_two(50 + case)
+    replica, old = watched.replica, watched.words.copy()
+    was = ChainTree(old)
+    subtree = 1 + int(replica._stream(Move.REGRAFT).uniform() * (was.nodes - 2))
+    subtree += subtree >= was.left[0]
+    replica.regraft(0)
+    words, new = watched.words, watched.replica.tree
+    u, w, x = int(was.parent[subtree]), was.sibling(subtree), new.sibling(subtree)
+    merged = was.length_sets[:, w] + was.length_sets[:, u]
+    whole = new.length_sets[:, x] + new.length_sets[:, u]
+
+    def weight(state: Float64, at: int) -> float:
+        state = state.copy()
+        sets = ChainTree(state).length_sets
+        sets[:, at] = sets[:, u] = (sets[:, at] + sets[:, u]) / 2
+        return watched.heat * watched.lnl(state)
+
+    chosen = weight(old, w) - weight(words, x)
+    expected = watched.density(words) - watched.density(old) + chosen
+    expected += float(np.log(whole / merged).sum())
+    assert watched.ratios == [pytest.approx(expected, abs=1e-6)]
+
+
+@pytest.mark.cases(4, 100)
+def test_ratios_of_scalings_and_lengths_in_two_sets(watch_two, case: int) -> None:
+    """The ratio of a length has the Gamma densities, which the test of one set looks at."""
+    watched = watch_two(80 + case)
+    replica = watched.replica
+    for number in (0, 1):
+        old = watched.words.copy()
+        replica.scale(number)
+        before, after = ChainTree(old).length_sets, replica.tree.length_sets
+        assert np.array_equal(before[1 - number], after[1 - number])
+        step = np.log(after[number, 1] / before[number, 1])
+        expected = watched.density(watched.words) - watched.density(old) + 9 * step
+        assert watched.ratios.pop() == pytest.approx(expected, abs=1e-6)
+    top, old, drawn = int(replica.tree.left[0]), watched.words.copy(), []
+    fitted = replica._fitted
+    replica._fitted = lambda *of: drawn.append(fitted(*of)) or drawn[-1]
+    replica.draw_lengths(top, 0)
+    assert replica.lnl == pytest.approx(watched.lnl(watched.words), abs=1e-8)
+    expected = watched.density(watched.words) - watched.density(old)
+    for number, (forth, back) in enumerate(zip(drawn[::2], drawn[1::2], strict=True)):
+        t, new = (ChainTree(w).length_sets[number, top] for w in (old, watched.words))
+        expected += back.log_density(t) - forth.log_density(new)
+    assert sum(watched.ratios) == pytest.approx(expected, abs=1e-6)
 
 
 @pytest.mark.cases(6, 200)
@@ -421,7 +532,7 @@ def test_every_random_number_is_used_once(make_problem, monkeypatch) -> None:
 # are held to the reference by the tests above.
 
 FAULTS = {
-    "regraft: no Jacobian": ("ratio += math.log(whole / merged) + ", "ratio += "),
+    "regraft: no Jacobian": ("ratio += float(np.log(whole / merged).sum()) + ", "ratio += "),
     "regraft: no weight of the old edge": ("+ weight_here - weight", "- weight"),
     "regraft: a heated prior": (
         "self.log_prior() - prior\n            taken = _is_accepted(stream, ratio)",

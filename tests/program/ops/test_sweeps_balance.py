@@ -339,7 +339,7 @@ def test_drawn_lengths_are_balanced(heat: float, prior: LengthPrior) -> None:
         told = Told(words, heat, prior)
         told.look_down(v)
         told.length = length
-        told.draw_length(v, 0)
+        told.draw_lengths(v, 0)
         return told
 
     for number, words in enumerate(STATES):
@@ -380,7 +380,7 @@ def test_drawn_lengths_are_fitted_to_derivatives(heat: float, prior: LengthPrior
         told = Told(words, heat, prior)
         told.look_down(v)
         t, told.length = float(told.tree.lengths[v]), 0.13
-        told.draw_length(v, 0)
+        told.draw_lengths(v, 0)
         forth, back = fitted(t), fitted(0.13)
         assert told.fits[0] == pytest.approx(forth, rel=EXACT)
         hastings = stats.gamma.logpdf(t, back[0], scale=1 / back[1])
@@ -422,7 +422,7 @@ def test_tours_are_one_circle_of_all_places() -> None:
             told, around = Told(words, 1.0, TARGETS[0][1]), []
             drawn: list[tuple[int, int]] = []
             told.interchange = lambda v, _, to=around: to.append(v)
-            told.draw_length = lambda v, step, to=drawn: to.append((v, step))
+            told.draw_lengths = lambda v, step, to=drawn: to.append((v, step))
             told.uniforms = [(place + 0.5) / (2 * edges)]
             told.tour()
             assert sorted(v for v, _ in drawn) == list(range(1, edges + 1)), "each branch once"

@@ -10,6 +10,7 @@ import pytest
 
 from mltree.program import builders
 from mltree.program.contract import (
+    CHAIN_WORDS,
     Chain,
     ClockKind,
     PriorKind,
@@ -115,7 +116,7 @@ def telling(words: Float64, shape: TimeShape) -> Float64:
     kept[:, Chain.TICKET] = 0
     for row in kept:
         tree = TimeTreeWords(row, shape)
-        start = Chain.ATTEMPT + 2 + tree.nodes
+        start = CHAIN_WORDS + tree.nodes
         row[start : start + 4] = 0
         row[start + 4 + 4 * tree.nodes : start + 4 + 4 * tree.nodes + 96] = 0
         tree.spare[:] = tree.before[:] = 0
