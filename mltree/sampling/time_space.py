@@ -370,10 +370,8 @@ class TimeSpace(TreeSpace):
         words[:, first : first + self.moves] = windows
 
     def stretch(self, words: Float64, steps: Float64, number: int) -> Float64:
-        """Scale the clock, or where it is known all heights; branches may have any length.
-
-        ``number``: 0, for all parts have the same lengths.
-        """
+        """Scale the clock, or where it is known all heights; branches may have any length."""
+        assert number == 0, "a tree in time has one set of lengths"
         trees = [TimeTreeWords(row, self.shape) for row in words]
         return np.array(list(map(self._stretch_one, trees, steps.tolist())))
 
