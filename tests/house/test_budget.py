@@ -7,7 +7,7 @@ from budget import ROOT, circles_of, count
 
 CEILINGS = {
     "files": 196,
-    "lines": 74000,
+    "lines": 72950,
     "rooms": 19,
     "files of the fullest room": 23,
     "loose modules": 1,
