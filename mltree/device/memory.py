@@ -22,7 +22,7 @@ from mltree.program.contract import Fault
 from mltree.program.engine import Room
 from mltree.program.program import Program
 from mltree.system.errors import DeviceError, DeviceMemoryError, NumericalError, WorkerFault
-from mltree.system.process import is_mapping, waiting
+from mltree.system.process import is_mapping
 
 MEMORY_SHARE = 0.8
 """Share of the device's memory that CLAs may take."""
@@ -231,7 +231,7 @@ class Memory:
         if self._asked is None or self._asked[:3] != (buffer, array.nbytes, offset):
             self.ask(name, array.nbytes, offset)
         assert self._asked is not None
-        with waiting(), self._stopwatch:
+        with self._stopwatch:
             try:
                 self._watch.wait(self._asked.done, patience(self._products))
             except DeviceError:

@@ -29,13 +29,12 @@ from mltree.program.contract import (
     StateLayout,
     Sync,
 )
-from mltree.program.engine import TRACKS, ChainRoom, Result, Room, Weights
+from mltree.program.engine import ChainRoom, Result, Weights
 from mltree.program.ops.operation import Stage
 from mltree.program.ops.state import model_rows, series_rows
 from mltree.program.program import Program
 from mltree.system.arrays import Float64, Int32
 from mltree.system.errors import DeviceError, DeviceMemoryError
-from mltree.system.process import on_device
 
 OF_BLOCKS = ("block_part", "chunk_block", "part_chunk")
 """Buffers that say where parts lie."""
@@ -51,7 +50,6 @@ RETREAT = 0.75
 """Share that is tried next of the CLA slots that a device had no room for."""
 
 _GROWING = ("cla", "scaler", "pmatrix", "tip_pmatrix", "partial", "stack")
-_OF_TRACK = ("cla", "scaler", "site_lnl")
 _OF_SLICE = (*OF_BLOCKS, "tips", "weights", "site_lnl", "site_system")
 
 
@@ -122,12 +120,6 @@ class Session:
         self._program: Program | None = None
         self._first_chunk = 0
         self._others: dict[Patterns, dict[str, cl.Buffer]] = {}
-        self._track = 0
-        self._tracks: dict[int, dict[str, cl.Buffer]] = {}
-        """Buffers of the tracks that have no turn."""
-        self._models: dict[int, tuple[ModelArrays, ...]] = {}
-        """The models of every track."""
-        self._loaded: tuple[ModelArrays, ...] | None = None
         self._upload_patterns(patterns)
         for name in BUFFERS:
             self.memory.reserve(name, LEAST)
@@ -144,30 +136,8 @@ class Session:
         units = 1 if is_cpu else self.device.max_compute_units
         return chain_room(self.layout, units, self._blocks.count)
 
-    def load_models(self, models: Sequence[ModelArrays], track: int = 0) -> None:
+    def load_models(self, models: Sequence[ModelArrays]) -> None:
         """Take models, a row each."""
-        self._models[track] = tuple(models)
-        with on_device():
-            self._enter(track)
-
-    def track(self, number: int) -> SessionTrack:
-        """Return the session as it is to one track (:class:`mltree.program.engine.TrackEngine`)."""
-        return SessionTrack(self, number)
-
-    def _enter(self, track: int) -> None:
-        """Turn to the CLAs and models of a track."""
-        if track != self._track:
-            self._tracks[self._track] = self.memory.take(_OF_TRACK)
-            self.memory.give(self._tracks.pop(track, {}))
-            for name in _OF_TRACK:
-                self.memory.reserve(name, LEAST)
-            self._track = track
-        models = self._models.get(track)
-        if models is not None and models is not self._loaded:
-            self._upload_models(models)
-            self._loaded = models
-
-    def _upload_models(self, models: Sequence[ModelArrays]) -> None:
         rows = model_rows(models)
         self.memory.put("model", rows.astype(self._acc))
         self.memory.put("model_real", rows.astype(self._real))
@@ -222,24 +192,16 @@ class Session:
 
     def site_log_likelihoods(self, rows: int = 1) -> Float64:
         """f64[rows, L] of the last EVALUATE_SITES."""
-        return self.sites_of_track(0, rows)
-
-    def sites_of_track(self, track: int, rows: int) -> Float64:
-        """f64[rows, L] of the last EVALUATE_SITES of a track."""
-        with on_device():
-            self._enter(track)
-            lnl = self.memory.fetch("site_lnl", (rows, self._blocks.width), self._acc)
+        lnl = self.memory.fetch("site_lnl", (rows, self._blocks.width), self._acc)
         return self._blocks.unpadded(lnl).astype(np.float64, copy=False)
 
-    def run(self, program: Program, lengths: Float64, control: Float64, track: int = 0) -> Result:
+    def run(self, program: Program, lengths: Float64, control: Float64) -> Result:
         """Run a program; see :class:`mltree.program.engine.Engine`."""
-        with on_device():
-            self._enter(track)
-            try:
-                return self._run(program, lengths, control)
-            except DeviceMemoryError as error:
-                self._retreat(program, error)
-                raise
+        try:
+            return self._run(program, lengths, control)
+        except DeviceMemoryError as error:
+            self._retreat(program, error)
+            raise
 
     def _run(self, program: Program, lengths: Float64, control: Float64) -> Result:
         plan = self.start(program, lengths, control)
@@ -318,11 +280,6 @@ class Session:
     def close(self) -> None:
         """Free the CLAs, what slices but the present one left, and what programs made room for."""
         self._others.clear()
-        self._tracks.clear()
-        self._free()
-
-    def _free(self) -> None:
-        """Free the CLAs of the present track, and what programs made room for."""
         self._let_go()
         self.memory.take(_GROWING)
         for name in _GROWING:
@@ -356,8 +313,7 @@ class Session:
             raise DeviceError(error.message, hint=error.hint) from error
         self.expected_slots = max(least, int(RETREAT * asked))
         self.room = self.room._replace(most=self.expected_slots)
-        self._others.clear()
-        self._free()
+        self.close()
 
     def _state(self, program: Program, lengths: int, groups: int) -> StateLayout:
         return StateLayout(lengths, groups, program.sums * max(1, self._lanes_of(program)))
@@ -466,8 +422,7 @@ class Session:
         slot, counts = layout.cla_bytes(width), width * layout.categories * 2
         slots = program.slots
         if self.memory.size("cla") < slots * (slot - counts):
-            expected = self.expected_slots // TRACKS if self._track else self.expected_slots
-            slots = slots if self.room.starts else max(slots, expected)
+            slots = slots if self.room.starts else max(slots, self.expected_slots)
             keep = not self._others and slots_used(program.stages)[0].size > 0
             self._let_go()
             reserve("cla", slots * (slot - counts), keep)
@@ -509,36 +464,6 @@ class Session:
         if fault not in (Fault.NONE, Fault.NOT_FINITE):
             self.memory.put("sync", np.zeros(len(Sync), np.uint32))
         raise_fault(self.device, program, fault, stage)
-
-
-class SessionTrack:
-    """Implements :class:`mltree.program.engine.Engine` on a session, with CLAs of its own there.
-
-    Tracks take turns (:func:`mltree.system.process.in_turns`).
-    """
-
-    def __init__(self, session: Session, number: int) -> None:
-        self._session, self._number = session, number
-        self.name, self.parts = session.name, session.parts
-        self.longest_walk, self.load_weights = session.longest_walk, session.load_weights
-        self.close = session.close
-
-    @property
-    def room(self) -> Room:
-        """The session's, which tracks share."""
-        return self._session.room
-
-    def load_models(self, models: Sequence[ModelArrays]) -> None:
-        """Take models for this track, a row each."""
-        self._session.load_models(models, self._number)
-
-    def run(self, program: Program, lengths: Float64, control: Float64) -> Result:
-        """Run a program on the CLAs of this track."""
-        return self._session.run(program, lengths, control, self._number)
-
-    def site_log_likelihoods(self, rows: int = 1) -> Float64:
-        """f64[rows, L] of the last EVALUATE_SITES of this track."""
-        return self._session.sites_of_track(self._number, rows)
 
 
 class _ByStage(NamedTuple):

@@ -33,14 +33,13 @@ from mltree.program import builders, planner
 from mltree.program.builders import KeptPrograms
 from mltree.program.cases import Case, Cases, distinct
 from mltree.program.contract import Control
-from mltree.program.engine import NO_CONTROL, Engine, Result, Room, TrackEngine, Weights
+from mltree.program.engine import NO_CONTROL, Engine, Result, Room, Weights
 from mltree.program.ops.edges import Evaluate, EvaluateSites
 from mltree.program.ops.operation import Run
 from mltree.program.planner import ScanTasks, split
 from mltree.program.program import Program
 from mltree.system.arrays import Float64, Int32, Int64
 from mltree.system.errors import DeviceMemoryError
-from mltree.system.process import on_device, takes_turns
 from mltree.system.values import Value
 from mltree.tree.topology import Forest, Tree, Trees
 
@@ -215,7 +214,6 @@ class TreeLikelihood:
         self._programs = KeptPrograms()
         self._resident: tuple[Forest, Cases] | None = None
         """Trees and cases whose directional CLAs the engine holds."""
-        self._tracks: dict[int, TreeLikelihood] = {}
 
     def log_likelihoods(self, trees: Sequence[Tree], cases: Sequence[Case]) -> Float64:
         """f64[n]: lnL of every tree."""
@@ -233,27 +231,7 @@ class TreeLikelihood:
     def close(self) -> None:
         """Free the engine's memory; the next call takes it again."""
         self.engine.close()
-        self._models, self._resident, self._tracks = [], None, {}
-
-    def tracks_of(self, slots: int) -> int:
-        """Return how many tracks work on trees of so many slots: one unless a device is apart.
-
-        Tracks hold trees of their own, and compute while the device works for others.
-        """
-        is_apart = self.planners > 1 and isinstance(self.engine, TrackEngine)
-        return self.engine.room.tracks(slots) if is_apart else 1
-
-    def track(self, number: int) -> TreeLikelihood:
-        """Return the likelihood for one track; track 0 is the likelihood itself."""
-        if number == 0:
-            return self
-        if number not in self._tracks:
-            assert isinstance(self.engine, TrackEngine)
-            bounds = self._min_length, self._max_length
-            self._tracks[number] = TreeLikelihood(self.engine.track(number), bounds, self._columns)
-        track = self._tracks[number]
-        track._rows = self._rows
-        return track
+        self._models, self._resident = [], None
 
     def trees_at_once(self, trees: Sequence[Tree], cases: Sequence[Case]) -> int:
         """Trees, of the first of these, that are best searched side by side."""
@@ -373,7 +351,7 @@ class TreeLikelihood:
         def smooth(batch: slice) -> Float64:
             return self._smooth(trees[batch], cases[batch], epsilon, max_passes, low[batch])
 
-        at_once = self._at_once(list(map(planner.slots_of, trees)), cases, in_pieces=takes_turns())
+        at_once = self._at_once(list(map(planner.slots_of, trees)), cases)
         lnl: Float64 = np.concatenate(in_batches(len(trees), at_once, smooth))
         return lnl[np.argsort(order)]
 
@@ -434,21 +412,18 @@ class TreeLikelihood:
         return None
 
     def _at_once(
-        self, slots: list[int], cases: Sequence[Case], beside: int = 0, *, in_pieces: bool = False
+        self, slots: list[int], cases: Sequence[Case], beside: int = 0
     ) -> Callable[[int], int]:
         """A function: how many trees, from one on, are best worked on at once.
 
-        slots      slots of each tree
-        beside     slots needed beside the trees'
-        in_pieces  few at a time, which still keep a GPU busy while others are laid out
+        slots   slots of each tree
+        beside  slots needed beside the trees'
         """
         table, every = Cases.of(cases), np.array(slots, np.int32)
         number = np.arange(len(slots), dtype=np.int32)
 
         def at_once(first: int) -> int:
             room, parts = self.engine.room, self.engine.parts
-            if in_pieces:
-                room = room._replace(trees=min(room.trees, room.near))
             return trees_at_once(every[first:], number[first:], table, room, parts, beside)
 
         return at_once
@@ -477,35 +452,19 @@ class TreeLikelihood:
 
     def hold(self, trees: Trees, cases: Sequence[Case]) -> Cases:
         """Make the directional CLAs of the trees resident, in the planner's slots."""
-        forest, known = Forest.of(trees), distinct(cases) == self._models
-        table = Cases.of(cases, unlinked=forest.lengths.ndim > 1)
-        resident = self._resident if known else None
-        if resident is not None and _are_same(resident, forest, table):
-            return table
-        program = self._renewal(resident, forest, table)  # laid out before the device is asked for
-        with on_device(), self._lock:
-            self._load(forest, cases)
-            if self._resident is not resident:
-                program = self._renewal(self._resident, forest, table)
+        with self._lock:
+            forest, table = Forest.of(trees), self._load(trees, cases)
+            match self._resident:
+                case (before, under) if before.is_as_large(forest) and under.is_same(table):
+                    if before.is_same(forest):
+                        return table
+                    program = builders.renewal(before, forest, table)
+                case _:
+                    program = self._programs.of(builders.update, forest, table)
             if program is not None:
                 self.run(program, forest.lengths.ravel())
             self._resident = forest, table
             return table
-
-    def _renewal(
-        self, resident: tuple[Forest, Cases] | None, forest: Forest, table: Cases
-    ) -> Program | None:
-        """Return the program that makes a forest resident, laid out; None where it is already."""
-        match resident:
-            case (before, under) if before.is_as_large(forest) and under.is_same(table):
-                if before.is_same(forest):
-                    return None
-                program = builders.renewal(before, forest, table)
-            case _:
-                program = self._programs.of(builders.update, forest, table)
-        if program is not None:
-            _ = program.words
-        return program
 
     def take(self, trees: Sequence[Tree], cases: Sequence[Case]) -> Cases:
         """Load the models for a program that may overwrite any CLA."""
@@ -514,7 +473,6 @@ class TreeLikelihood:
 
     def run(self, program: Program, lengths: Float64, control: Float64 = NO_CONTROL) -> Result:
         """Run a program, beside the resident CLAs or, after :meth:`take`, over them."""
-        _ = program.words  # laid out before the device is asked for
         try:
             return self.engine.run(program, lengths, control)
         except DeviceMemoryError:
@@ -575,7 +533,7 @@ class TreeLikelihood:
         """Results of programs, run one right after the other beside the trees' CLAs."""
         for program, *_ in runs:
             _ = program.words  # laid out before other threads have to wait
-        with on_device(), self._lock:
+        with self._lock:
             self.hold(trees, cases)
             return [self.run(*run) for run in runs]
 
@@ -592,11 +550,6 @@ class TreeLikelihood:
         _, result = self._beside(trees, cases, (*views, NO_CONTROL), triplets)
         lnl = result.control[:, Control.BEST].reshape(-1, scan.outputs).sum(axis=0)
         return lnl, result.lengths.reshape(*trees.lengths.shape[:-1], -1, 3)
-
-
-def _are_same(resident: tuple[Forest, Cases], forest: Forest, table: Cases) -> bool:
-    before, under = resident
-    return before.is_same(forest) and under.is_same(table)
 
 
 def _in_states(arrays: ModelArrays, sums: Float64) -> Float64:

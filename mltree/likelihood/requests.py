@@ -20,7 +20,6 @@ from mltree.likelihood.likelihood import TreeLikelihood
 from mltree.models.rate_profiles import Curves
 from mltree.program.cases import Case
 from mltree.system.arrays import Float64
-from mltree.system.process import in_turns
 from mltree.system.values import Value
 from mltree.tree.topology import Forest, Tree
 
@@ -194,65 +193,19 @@ class Stepwise(Request):
         return perform(likelihood, self.steps())
 
 
-class SideBySide(Request, eq=False):
-    """Go through the steps of several tracks, each with its trees; a list of results for each.
-
-    ``trees`` and ``cases`` are the first of each track.
-    """
-
-    tracks: Sequence[Steps[Any]]
-
-    @property
-    def kind(self) -> Hashable:
-        """Requests of this kind are not joined."""
-        return type(self), id(self)
-
-    def answer(self, likelihood: TreeLikelihood) -> list[Any]:
-        """Return the results of the tracks, which take turns on the host and on the device."""
-        tracks = [(likelihood.track(n), steps) for n, steps in enumerate(self.tracks)]
-        return in_turns(lambda track: perform(*track), tracks)
-
-
-def in_tracks(
-    trees: Sequence[Tree],
-    cases: Sequence[Case],
-    tracks: int,
-    steps: Callable[[list[int]], Steps[Sequence[T]]],
-) -> Steps[list[T]]:
-    """Go through ``steps`` of some trees, by their numbers, track by track; a result for each tree.
-
-    Trees are dealt out. Steps do not depend on what those of other tracks do.
-    """
-    numbers = [list(range(len(trees)))[n::tracks] for n in range(min(tracks, len(trees)))]
-    if len(numbers) < 2:
-        return list((yield from steps([*range(len(trees))])))
-    count = len(numbers)
-    answer = yield SideBySide(trees[:count], cases[:count], [steps(some) for some in numbers])
-    results: list[Any] = [None] * len(trees)
-    for n, some in enumerate(answer):
-        results[n::tracks] = some
-    return results
-
-
 def smoothed(
     trees: Sequence[Tree],
     cases: Sequence[Case],
     epsilon: float,
     floors: Sequence[float] | None = None,
-    tracks: int = 1,
 ) -> Steps[list[float]]:
     """Optimise the branch lengths of trees in place; return their lnLs.
 
     A tree may stay short of its maximum where that hardly reaches its floor.
     """
-    low = [-np.inf] * len(trees) if floors is None else floors
-
-    def smooth(some: list[int]) -> Steps[list[float]]:
-        chosen = [trees[n] for n in some], [cases[n] for n in some]
-        answer = yield SmoothTrees(*chosen, epsilon, [low[n] for n in some])
-        return [float(lnl) for lnl in answer]
-
-    return (yield from in_tracks(trees, cases, tracks, smooth))
+    floors = [-np.inf] * len(trees) if floors is None else floors
+    answer = yield SmoothTrees(trees, cases, epsilon, floors)
+    return [float(lnl) for lnl in answer]
 
 
 def part_log_likelihoods(trees: Sequence[Tree], cases: Sequence[Case]) -> Steps[Float64]:

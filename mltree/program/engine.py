@@ -40,10 +40,6 @@ class Result(Value):
     control: Float64
 
 
-TRACKS = 2
-"""Tracks that are used at a time: one has the device while the other has the host."""
-
-
 class Room(NamedTuple):
     """CLA slots that an engine has room for, and those that suit it best."""
 
@@ -70,13 +66,6 @@ class Room(NamedTuple):
         ``beside``: slots that are needed beside the trees'.
         """
         return max(1, min(self.trees, self.most - beside) // slots)
-
-    def tracks(self, slots: int) -> int:
-        """Return how many tracks trees of so many slots go in: one where memory is short.
-
-        Where all trees hardly fit, it is the device that a search waits for.
-        """
-        return TRACKS if TRACKS * (slots + self.near) <= self.most else 1
 
     def rows_of_any(self, slots: int) -> int:
         """Whole slots that as many slots of any single part take."""
@@ -163,14 +152,6 @@ class ReplicateEngine(Engine, Protocol):
         Each part keeps its number of patterns. Of weights the engine has one row;
         CLAs of those parts lose their meaning.
         """
-
-
-@runtime_checkable
-class TrackEngine(Engine, Protocol):
-    """An engine that keeps CLAs and models for several who take turns, on the same patterns."""
-
-    def track(self, number: int) -> Engine:
-        """Return the engine as it is to one of them, from 1 on; the engine itself is track 0."""
 
 
 class ChainRoom(NamedTuple):

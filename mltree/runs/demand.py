@@ -138,22 +138,12 @@ class Demand(NamedTuple):
     """CLA slots of near vectors beside the trees."""
     lengths: int
     """Branch lengths of the largest launch."""
-    tracks: int = 1
-    """Tracks of the search (:meth:`mltree.program.engine.Room.tracks`)."""
 
     @classmethod
-    def of(
-        cls,
-        n_tips: int,
-        room: Room,
-        trees: int | None,
-        tests: bool = False,
-        planners: int = 1,
-    ) -> Demand:
+    def of(cls, n_tips: int, room: Room, trees: int | None, tests: bool = False) -> Demand:
         """Demand of a search of so many trees, or of the evaluation of one where None.
 
-        ``tests``: neighbours of the tree are optimised, across every inner branch. ``planners``:
-        threads that lay out programs; several may go in tracks.
+        ``tests``: neighbours of the tree are optimised, across every inner branch.
 
         Trees have as many prunes as slots, and a shortlist has so many insertions of each. A scan
         has every length, its half, and the join of both sides of every prune; re-scoring has three
@@ -168,8 +158,7 @@ class Demand(NamedTuple):
         tree_slots = side_by_side * slots
         near = min(room.near_at_once(tree_slots), PRESETS["default"].rounds.keep * tree_slots)
         lengths = max(side_by_side * 2 * (edges + slots), 3 * near)
-        tracks = room.tracks(tree_slots) if planners > 1 and side_by_side > 1 else 1
-        return cls(side_by_side, tree_slots, near, lengths, tracks)
+        return cls(side_by_side, tree_slots, near, lengths)
 
     def planned(
         self,
@@ -192,8 +181,6 @@ class Demand(NamedTuple):
         most, slot = room.most * len(devices), layout.cla_bytes(n_patterns)
         tree_slots = min(self.tree_slots, most)
         clas, near = tree_slots * slot, min(self.near_slots, most - tree_slots) * slot
-        if self.tracks > 1:  # all CLAs may be one track's, while the others keep their own
-            clas, near = (size + size * (self.tracks - 1) // self.tracks for size in (clas, near))
         matrices = self.lengths * parts * layout.matrix_bytes
         tips = n_patterns * (n_tips + layout.site_bytes)
         sums = min(PARTIAL_SUMS, layout.flow_bytes(n_patterns))

@@ -450,8 +450,7 @@ class EnginePlan(Value, kw_only=True):
 
     @property
     def _demand(self) -> Demand:
-        planners = 1 if self.replicate_slots > 1 else self.planners
-        return Demand.of(self.n_tips, self.room, self.trees, self.rows.tests > 0, planners)
+        return Demand.of(self.n_tips, self.room, self.trees, self.rows.tests > 0)
 
 
 def _as_many_chunks(layout: Layout, patterns: Patterns, sizes: Sequence[int]) -> Sequence[int]:

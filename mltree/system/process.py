@@ -12,7 +12,7 @@ import threading
 import time
 from collections.abc import Callable, Iterable, Iterator, Mapping, MutableMapping, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
-from contextlib import AbstractContextManager, contextmanager, nullcontext, suppress
+from contextlib import contextmanager, suppress
 from functools import cache
 from itertools import chain, pairwise
 from pathlib import Path
@@ -285,13 +285,10 @@ _seconds = 0.0
 def parallel_map(
     work: Callable[[Item], Mapped], items: Sequence[Item], n_threads: int
 ) -> list[Mapped]:
-    """``[work(item) for item in items]``, on up to ``n_threads`` threads.
-
-    A thread that takes turns (:func:`in_turns`) does all of it by itself.
-    """
+    """``[work(item) for item in items]``, on up to ``n_threads`` threads."""
     global _pools  # noqa: PLW0603
     n_threads = min(n_threads, len(items), MOST_THREADS)
-    if n_threads < 2 or takes_turns():
+    if n_threads < 2:
         return [work(item) for item in items]
     with _lock:
         _pools += 1
@@ -335,117 +332,6 @@ def prefetched(work: Callable[[Item], Mapped], items: Iterable[Item]) -> Iterato
                 yield done.result()
         if pending is not None:
             yield pending.result()
-
-
-# Turns: threads of which one at a time computes, and one has the device, so that each computes
-# while the device works for another. Threads that all compute wait for Python's lock at every call
-# of NumPy, and would come to the device one right after the other.
-
-
-class _Turns:
-    """The turns of some threads: on the host, and on the device."""
-
-    def __init__(self) -> None:
-        self._changed = threading.Condition()
-        self._computes = self._is_sent = False
-        self._asking = 0
-        """Threads that wait for the device, and go before those that compute: they need little of
-        the host until it works for them."""
-
-    def begin(self) -> None:
-        """Wait for a turn on the host."""
-        with self._changed:
-            self._changed.wait_for(self._may_compute)
-            self._computes = True
-
-    def end(self) -> None:
-        """Let another thread compute."""
-        with self._changed:
-            self._computes = False
-            self._changed.notify_all()
-
-    def _may_compute(self) -> bool:
-        return not self._computes and (self._is_sent or not self._asking)
-
-    @contextmanager
-    def on_device(self) -> Iterator[None]:
-        """Have the device for the block, which begins with a turn on the host."""
-        with self._changed:
-            self._computes = False
-            self._asking += 1
-            self._changed.notify_all()
-            self._changed.wait_for(lambda: not (self._computes or self._is_sent))
-            self._asking -= 1
-            self._computes = self._is_sent = True
-        try:
-            yield
-        finally:
-            with self._changed:
-                self._computes = self._is_sent = False
-                self._changed.notify_all()
-                self._changed.wait_for(self._may_compute)
-                self._computes = True
-
-    @contextmanager
-    def aside(self) -> Iterator[None]:
-        """Let others compute during the block."""
-        self.end()
-        try:
-            yield
-        finally:
-            self.begin()
-
-
-class _InTurns(threading.local):
-    turns: _Turns | None = None
-    has_device: bool = False
-
-
-_mine = _InTurns()
-
-
-def takes_turns() -> bool:
-    """True in a thread of :func:`in_turns`."""
-    return _mine.turns is not None
-
-
-def in_turns(work: Callable[[Item], Mapped], items: Sequence[Item]) -> list[Mapped]:
-    """``[work(item) for item in items]``, on a thread each, of which one at a time computes.
-
-    The others wait for the device (:func:`waiting`), or for their turn on it (:func:`on_device`).
-    """
-    turns = _Turns()
-    if takes_turns():
-        return [*map(work, items)]
-
-    def in_turn(item: Item) -> Mapped:
-        _mine.turns = turns
-        turns.begin()
-        try:
-            return work(item)
-        finally:
-            turns.end()
-
-    return parallel_map(in_turn, items, len(items)) if len(items) > 1 else [*map(work, items)]
-
-
-@contextmanager
-def on_device() -> Iterator[None]:
-    """Have the device alone during a block; a thread that takes no turns has it anyway."""
-    if _mine.turns is None or _mine.has_device:
-        yield
-        return
-    with _mine.turns.on_device():
-        _mine.has_device = True
-        try:
-            yield
-        finally:
-            _mine.has_device = False
-
-
-def waiting() -> AbstractContextManager[None]:
-    """Wait for the device in a block, during which another thread may take its turn."""
-    return _mine.turns.aside() if _mine.turns else nullcontext()
 
 
 def _timed(work: Callable[[Item], Mapped], item: Item) -> Mapped:

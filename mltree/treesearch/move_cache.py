@@ -154,10 +154,9 @@ class MoveKeys:
         here = self._tips * _HERE
         around = self._tips
         inner = self._forest.inner
-        one, other = one.take(inner), other.take(inner)
         for _ in range(SURROUNDINGS):
             further = here.copy()
-            further[inner] += around.take(one) + around.take(other)
+            further[inner] += around[one[inner]] + around[other[inner]]
             around = mixed(further)
         return around
 

@@ -21,7 +21,6 @@ from mltree.fit.settings import ALIKE_ENDS, PhaseSettings, SearchSettings
 from mltree.likelihood.likelihood import TreeLikelihood
 from mltree.likelihood.requests import Ask, Steps, part_log_likelihoods, perform
 from mltree.models.partitioned import PartitionModel
-from mltree.program.planner import slots_of
 from mltree.system.errors import InputError, MltreeError
 from mltree.system.events import (
     Emit,
@@ -460,9 +459,7 @@ def search(
         emit(SearchResumed(str(checkpoint.path), state.rounds, best_of(state.candidates).lnl))
         if state.ended is not None:
             emit(state.ended)
-    trees = max(settings.perturbation.copies, len(state.candidates))
-    tracks = likelihood.tracks_of(trees * slots_of(state.best.tree)) if ask is None else 1
-    context = SearchContext(settings, state, emit, constraint, checkpoint=checkpoint, tracks=tracks)
+    context = SearchContext(settings, state, emit, constraint, checkpoint=checkpoint)
     try:
         return perform(likelihood, search_steps(context), ask)
     except MltreeError:  # of a rank, say, that has died

@@ -11,11 +11,10 @@ import numpy as np
 from mltree.fit.fits import Fit, distant_starts, starts_of
 from mltree.fit.settings import PerturbationSettings, PhaseSettings, SearchSettings
 from mltree.likelihood.likelihood import PerSiteLikelihood, TreeLikelihood
-from mltree.likelihood.requests import Request, Steps, in_tracks, smoothed, topology_keys
+from mltree.likelihood.requests import Request, Steps, smoothed, topology_keys
 from mltree.models.partitioned import Linkage, PartitionModel
 from mltree.models.rates import FittedRates, SiteRates
 from mltree.program.cases import Case
-from mltree.system.arrays import Int32
 from mltree.system.events import Emit, ModelOptimised, RoundDone, StartTree
 from mltree.tree.moves import MOST_AT_ONCE, Differences, random_nnis
 from mltree.tree.splits import edges_apart
@@ -113,8 +112,6 @@ class SearchContext:
     """First part of the search's data among the parts of the engine."""
     checkpoint: Checkpoint | None = None
     """Checkpoint that keeps the state between steps."""
-    tracks: int = 1
-    """Tracks that work on several trees side by side."""
 
     def __post_init__(self) -> None:
         self._resumes_at = self.state.step
@@ -192,7 +189,7 @@ class SearchContext:
     def smooth(self, candidates: Sequence[CandidateTree], epsilon: float) -> Steps[None]:
         """Optimise the branch lengths of candidates until a pass gains less than epsilon (lnL)."""
         trees = [candidate.tree for candidate in candidates]
-        lnls = yield from smoothed(trees, self.cases(candidates), epsilon, tracks=self.tracks)
+        lnls = yield from smoothed(trees, self.cases(candidates), epsilon)
         for candidate, lnl in zip(candidates, lnls, strict=True):
             candidate.lnl = lnl
 
@@ -207,14 +204,7 @@ class SearchContext:
         rounds, free_length = self.settings.rounds, self.settings.perturbation.free_length
         caches = [state.landscapes[candidate.landscape].cache for candidate in active]
         outcomes = yield from spr_round(
-            active,
-            self.cases(active),
-            phase,
-            rounds,
-            self.constraint,
-            caches,
-            free_length,
-            self.tracks,
+            active, self.cases(active), phase, rounds, self.constraint, caches, free_length
         )
         for (_, topology), cache, outcome in zip(topologies, caches, outcomes, strict=True):
             if outcome.moves == 0:
@@ -325,11 +315,12 @@ class SearchContext:
                 if one.parts.size > 1
                 for part in one.parts
             ]
+            trees = [differences[number].taken(part) for number, part in tried]
             goal = best.lnl + rounds.min_gain
-            if not tried:
+            floors = [goal] * len(trees)
+            if not trees:
                 break
-            made = yield from self._with_parts(best, [(differences[n], of) for n, of in tried])
-            lnls = [lnl for _, lnl in made]
+            lnls = yield from smoothed(trees, case * len(trees), rounds.smooth_epsilon, floors)
             gaining = [n for n, lnl in enumerate(lnls) if lnl >= goal]
             if not gaining:
                 break
@@ -338,7 +329,7 @@ class SearchContext:
             number = int(gains.argmax())
             parts = [tried[n][1] for n in gaining if tried[n][0] == number]
             most = max(gaining, key=lambda n: lnls[n])
-            best = CandidateTree(*made[most], FUSED, landscape=best.landscape)
+            best = CandidateTree(trees[most], lnls[most], FUSED, landscape=best.landscape)
             if len(parts) > 1:
                 together = differences[number].taken(np.array(parts))
                 (lnl,) = yield from smoothed([together], case, rounds.smooth_epsilon)
@@ -347,21 +338,6 @@ class SearchContext:
             del others[number]
         self.state.moves += best is not first
         return best
-
-    def _with_parts(
-        self, best: CandidateTree, parts: Sequence[tuple[Differences, Int32]]
-    ) -> Steps[list[tuple[Tree, float]]]:
-        """Return trees with a part of another tree each, smoothed as far as pays; and their lnL."""
-        rounds, (case,) = self.settings.rounds, self.cases([best])
-
-        def smooth(some: list[int]) -> Steps[list[tuple[Tree, float]]]:
-            trees = [differences.taken(part) for differences, part in (parts[n] for n in some)]
-            floors = [best.lnl + rounds.min_gain] * len(trees)
-            lnls = yield from smoothed(trees, [case] * len(trees), rounds.smooth_epsilon, floors)
-            return list(zip(trees, lnls, strict=True))
-
-        trees = [best.tree] * len(parts)
-        return (yield from in_tracks(trees, [case] * len(parts), self.tracks, smooth))
 
     def adopt(self, candidate: CandidateTree, fit: Fit) -> None:
         """Give a candidate the tree of a fit, and its landscape the model."""

@@ -18,11 +18,11 @@ from numpy.typing import NDArray
 
 from mltree.fit.settings import PhaseSettings, RoundSettings
 from mltree.likelihood.likelihood import TreeLikelihood, dealt, in_batches
-from mltree.likelihood.requests import Answers, Request, Steps, in_tracks, shape_keys, smoothed
+from mltree.likelihood.requests import Answers, Request, Steps, shape_keys, smoothed
 from mltree.program.cases import Case
 from mltree.program.planner import ScanTasks
 from mltree.system.arrays import Bool, Float64, Int32, longest_first, rising
-from mltree.system.process import in_turns, takes_turns
+from mltree.system.process import parallel_map
 from mltree.tree.moves import SprLengths, apply_sprs, spr
 from mltree.tree.topology import Forest, Tree, Trees
 from mltree.treesearch.checkpoint import CandidateTree
@@ -49,63 +49,25 @@ def spr_round(
     constraint: Constraint | None = None,
     caches: Sequence[MoveCache] | None = None,
     free_length: float = 0.0,
-    tracks: int = 1,
 ) -> Steps[list[RoundOutcome]]:
     """Do an SPR round on all candidates; their trees and lnLs change in place.
 
     A candidate stays active while its rounds gain enough.  ``caches``: a cache for each candidate,
-    or one that several share; read, and added to at the end.
+    or one that several share; read, and added to.
     ``free_length``: trees that differ in branches up to here alone are one.
-    ``tracks``: that work on the candidates side by side.
     """
     caches = [MoveCache()] * len(candidates) if caches is None else caches
     before, trees = [one.lnl for one in candidates], [one.tree for one in candidates]
     rules = MoveRules(phase, settings, constraint)
-
-    def rearrange(some: list[int]) -> Steps[list[tuple[ScoredMoves, int]]]:
-        chosen, under = [candidates[n] for n in some], [cases[n] for n in some]
-        known = [caches[n] for n in some]
-        own = tracks if len(some) == len(trees) else 1
-        return (yield from _rearranged(chosen, under, known, rules, free_length, own))
-
-    done = yield from in_tracks(trees, cases, tracks, rearrange)
-    scored, counts = [around for around, _ in done], [count for _, count in done]
-    for cache in {id(cache): cache for cache in caches}.values():
-        known = [n for n, one in enumerate(caches) if one is cache]
-        updates = [scored[n].update for n in known]
-        counting = [phase.skips_stalled or counts[n] == 0 for n in known]
-        cache.add(updates, stalled=list(compress(updates, counting)))
-    least_gain = settings.min_gain if phase.fully_smoothed else phase.min_round_gain
-    for candidate, lnl, count in zip(candidates, before, counts, strict=True):
-        candidate.rounds += 1
-        gains = count > 0 and candidate.lnl - lnl >= least_gain
-        candidate.active = gains and candidate.rounds < settings.max_rounds
-    return [
-        RoundOutcome(count, around.insertions, int(around.moves.prune.size))
-        for count, around in zip(counts, scored, strict=True)
-    ]
-
-
-def _rearranged(
-    candidates: Sequence[CandidateTree],
-    cases: Sequence[Case],
-    caches: Sequence[MoveCache],
-    rules: MoveRules,
-    free_length: float,
-    tracks: int,
-) -> Steps[list[tuple[ScoredMoves, int]]]:
-    """Score the moves around candidates, make those that gain; the moves, and how many are kept."""
-    phase, settings, constraint = rules
-    before, trees = [one.lnl for one in candidates], [one.tree for one in candidates]
     answer = yield ScoreMoves(trees, cases, before, caches, rules)
     scored: list[ScoredMoves] = list(answer)
     better = [
         best_moves(around.moves, lnl, settings.min_gain)
         for around, lnl in zip(scored, before, strict=True)
     ]
-    epsilon = settings.smooth_epsilon
+    epsilon, least_gain = settings.smooth_epsilon, phase.min_round_gain
     if phase.fully_smoothed:
-        epsilon = settings.full_epsilon
+        epsilon, least_gain = settings.full_epsilon, settings.min_gain
         stalled = [n for n, moves in enumerate(better) if moves.prune.size == 0]
         redeemed = yield from fully_smoothed_moves(
             [candidates[n] for n in stalled],
@@ -114,12 +76,23 @@ def _rearranged(
             phase.fully_smoothed,
             settings,
             free_length,
-            tracks,
         )
         for n, moves in zip(stalled, redeemed, strict=True):
             better[n] = moves
     counts = yield from _apply_guarded(candidates, cases, better, epsilon, constraint)
-    return list(zip(scored, counts, strict=True))
+    for cache in {id(cache): cache for cache in caches}.values():
+        known = [n for n, one in enumerate(caches) if one is cache]
+        updates = [scored[n].update for n in known]
+        counting = [phase.skips_stalled or counts[n] == 0 for n in known]
+        cache.add(updates, stalled=list(compress(updates, counting)))
+    for candidate, lnl, count in zip(candidates, before, counts, strict=True):
+        candidate.rounds += 1
+        gains = count > 0 and candidate.lnl - lnl >= least_gain
+        candidate.active = gains and candidate.rounds < settings.max_rounds
+    return [
+        RoundOutcome(count, around.insertions, int(around.moves.prune.size))
+        for count, around in zip(counts, scored, strict=True)
+    ]
 
 
 def _apply_guarded(
@@ -217,7 +190,6 @@ def fully_smoothed_moves(
     limit: int,
     settings: RoundSettings,
     free_length: float = 0.0,
-    tracks: int = 1,
 ) -> Steps[list[RescoredMoves]]:
     """Return each candidate's near miss that gains most once all its branches are smoothed.
 
@@ -237,7 +209,7 @@ def fully_smoothed_moves(
     counts = [moves.prune.size for moves in chosen]
     goals = np.array([candidate.lnl + settings.min_gain for candidate in candidates])
     floors = np.repeat(goals, counts).tolist()
-    lnls = yield from smoothed(trees, under, settings.full_epsilon, floors, tracks)
+    lnls = yield from smoothed(trees, under, settings.full_epsilon, floors)
     return [
         best_moves(moves._replace(lnl=lnl), candidate.lnl, settings.min_gain).at(slice(1))
         for candidate, moves, lnl in zip(
@@ -278,10 +250,6 @@ LEAST_SHARE = 8192
 """Prunes of a share at least: enough to pay for a launch. Searches on an H200 with its 16
 cores, seconds as a whole / in shares of 8,192 / of 512 prunes: 1,288 taxa 8.1 / 7.5 / 17.2, 218
 taxa 4.3 / 3.7 / 6.3, 50 replicates of 47 taxa 4.8 / 5.5 / 9.7."""
-
-LEAST_HALF = 1024
-"""Prunes of a half at least, where there are two shares so that one is laid out while a device
-scores the other."""
 
 
 class MoveRules(NamedTuple):
@@ -373,12 +341,8 @@ class ScoreMoves(Request, eq=False):
             rescored = rescore(likelihood, self.cases, region, selected[is_open], rejected)
             return rescored, np.bincount(region.tree, minlength=len(forest))
 
-        count, is_apart = prunes.size // LEAST_SHARE, likelihood.planners > 1
-        if is_apart and not takes_turns():
-            count = max(count, min(2, prunes.size // LEAST_HALF))
-        shares = np.array_split(prunes, max(1, count))
-        done = in_turns(look, shares) if is_apart else [*map(look, shares)]
-        moves, counts = zip(*done, strict=True)
+        shares = np.array_split(prunes, max(1, prunes.size // LEAST_SHARE))
+        moves, counts = zip(*parallel_map(look, shares, likelihood.planners), strict=True)
         rescored = [RescoredMoves.of(of_tree) for of_tree in zip(*moves, strict=True)]
         insertions = np.sum(counts, axis=0).tolist()
         updates = keys.updates(prunes, rescored, rejected, goals)

@@ -19,7 +19,6 @@ from mltree.device.worker import Worker
 from mltree.likelihood.likelihood import TreeLikelihood
 from mltree.program import builders
 from mltree.program.contract import Function
-from mltree.program.ops.edges import EvaluateSites
 from mltree.program.ops.sites import Sites
 from mltree.system.errors import DeviceError, WorkerFault
 from mltree.treesearch.spr import Neighbourhood
@@ -84,41 +83,6 @@ def test_a_program_runs_again_after_buffers_have_grown(
     engine.log_likelihoods(many, problem.cases * 20)
     np.testing.assert_array_equal(engine.log_likelihoods(one, problem.cases[:1]), first)
     np.testing.assert_array_equal(again, first)
-
-
-def test_tracks_have_models_vectors_and_site_lnl_of_their_own(
-    open_native: OpenDevice, make_problem: MakeProblem
-) -> None:
-    """What one has done between two calls of the other changes nothing of these."""
-    problem, other = make_problem(9, 300, trees=2), make_problem(9, 300, trees=2, seed=2)
-    lone = TreeLikelihood(open_native(problem.patterns, 4), (1e-6, 100.0))
-    expected = everything(lone, problem)
-    of_sites = lone.site_log_likelihoods(problem.tree, problem.case)
-    session = open_native(problem.patterns, 4)
-    first = TreeLikelihood(session, (1e-6, 100.0))
-    second = first.track(1)
-    assert first.track(1) is second is not first.track(0) is first
-    found, between = Neighbourhood(problem.tree), Neighbourhood(other.trees[1])
-    scan = found.scan(found.extend(4))
-    trees, cases = [tree.copy() for tree in problem.trees], problem.cases
-    first.hold(trees, cases)
-    beside = between.scan(between.extend(2))
-    scores = second.insertions([other.trees[1]], [other.cases[1]], beside)
-    np.testing.assert_array_equal(first.insertions(trees, cases, scan), expected[4])
-    assert first._resident is not None
-    np.testing.assert_array_equal(
-        second.insertions([other.trees[1]], [other.cases[1]], beside), scores
-    )
-    first._log_likelihoods([problem.tree], [problem.case], 0, EvaluateSites)
-    second.site_log_likelihoods(other.tree, other.case)
-    np.testing.assert_array_equal(session.site_log_likelihoods(1)[0], of_sites)
-    assert_same_bits(everything(second, problem), expected)
-    assert_same_bits(everything(first, problem), expected)
-    held = session.memory.bytes_held
-    first.close()
-    assert session.memory.bytes_held < held
-    assert not session._tracks
-    assert_same_bits(everything(first.track(1), problem), expected)
 
 
 @pytest.mark.parametrize("groups", [1, 2, 7])

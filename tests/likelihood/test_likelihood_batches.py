@@ -3,15 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 import numpy as np
 import pytest
 
-from mltree.device.session import Session
 from mltree.fit.settings import PhaseSettings, RoundSettings
 from mltree.likelihood.likelihood import TreeLikelihood, in_batches, rows_in_batches
-from mltree.likelihood.requests import perform, smoothed
+from mltree.likelihood.requests import perform
 from mltree.program.engine import Engine, Result, Room
 from mltree.program.program import Program
 from mltree.system.errors import DeviceError, DeviceMemoryError
@@ -105,34 +104,6 @@ def test_no_bit_depends_on_the_batches(
     expected = everything(of_room(every, Room(1 << 20, 1 << 20, 1 << 20)), problem)
     got = everything(of_room(batched, Room(own + at_once, own, at_once)), problem)
     assert_same_bits(got, expected)
-
-
-@pytest.mark.parametrize("at_once", [1, 2, 9])
-def test_no_bit_depends_on_tracks_or_their_pieces(
-    open_native: Callable[..., Session],
-    problem: Problem,
-    at_once: int,
-    monkeypatch: pytest.MonkeyPatch,
-) -> None:
-    """In tracks so many trees are smoothed at a time as near vectors would keep a device busy."""
-    session = open_native(problem.patterns, problem.categories)
-    session.room = Room(1 << 20, 1 << 20, at_once * 3 * (problem.tree.n_tips - 2))
-    likelihood = TreeLikelihood(session, BOUNDS, planners=2)
-    run, pieces = Session.run, []
-
-    def counted(self: Session, program: Program, *others: Any) -> Result:
-        pieces.append(len(program.cases))
-        return run(self, program, *others)
-
-    monkeypatch.setattr(Session, "run", counted)
-    alone, trees = ([tree.copy() for tree in problem.trees * 2] for _ in range(2))
-    cases = [problem.case] * len(trees)
-    expected = likelihood.smooth(alone, cases, 0.1)
-    got = perform(likelihood, smoothed(trees, cases, 0.1, tracks=2))
-    assert pieces[0] == 10
-    assert sorted(pieces[1:]) == {1: [1] * 10, 2: [1, 1, 2, 2, 2, 2], 9: [5, 5]}[at_once]
-    np.testing.assert_array_equal(got, expected)
-    assert all(map(Tree.is_same, trees, alone))
 
 
 @pytest.mark.parametrize("most", [1, 7, 50])

@@ -16,8 +16,7 @@ from mltree.device.session import Session
 from mltree.device.shards import ShardedEngine
 from mltree.fit.settings import REPLICATE
 from mltree.program.cases import Case
-from mltree.program.engine import Room
-from mltree.runs.demand import NO_ROWS, Demand, HostLoad, slots_of
+from mltree.runs.demand import slots_of
 from mltree.runs.engines import EnginePlan, Engines, Resources, Workload
 from mltree.treesearch.spr import Neighbourhood
 
@@ -89,21 +88,6 @@ def test_there_are_as_many_as_work_suits(problem: Problem) -> None:
             continue
         count = plan.with_replicate_slots(problem.patterns, [250], 1000, STARTS).replicate_slots
         assert 0.7 * limit < count * one <= limit
-
-
-@pytest.mark.parametrize(("most", "tracks"), [(10_000, 2), (99, 1)])
-def test_a_second_track_takes_memory_of_its_own(problem: Problem, most: int, tracks: int) -> None:
-    plan = planned(problem)
-    device = plan.devices[0]
-    room = Room(most, most - 20, 20)
-    load = HostLoad()
-    data = TAXA, PATTERNS, 1, 1, NO_ROWS, load
-    lone, apart = (Demand.of(TAXA, room, 2, planners=number) for number in (1, 8))
-    assert (lone.tracks, apart.tracks) == (1, tracks)
-    before, after = (one.planned([device], plan.layouts[0], room, *data) for one in (lone, apart))
-    for name in ("clas", "near"):
-        assert getattr(after, name) == getattr(before, name) * (1 + tracks) / 2
-    assert Demand.of(TAXA, room, 1, planners=8).tracks == 1
 
 
 @pytest.mark.parametrize("count", [1, 100])

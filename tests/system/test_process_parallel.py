@@ -8,13 +8,10 @@ import pytest
 from mltree.system.process import (
     VARIABLE,
     cpu_seconds,
-    in_turns,
     is_mapping,
     map_blocks,
-    on_device,
     parallel_map,
     prefetched,
-    waiting,
 )
 
 PATIENCE = 60.0
@@ -96,80 +93,3 @@ def test_blocks_are_the_same_on_any_number_of_threads(
     blocks = map_blocks(lambda block: (block.start, block.stop), count, 10)
     assert [first for first, _ in blocks] == list(range(0, max(count, 1), 10))
     assert [end for _, end in blocks] == [*range(10, count, 10), count]
-
-
-@pytest.mark.parametrize("count", [1, 2, 5])
-def test_one_computes_at_a_time_and_one_has_the_device(count: int) -> None:
-    computing, sent, most = 0, 0, []
-
-    def compute() -> None:
-        nonlocal computing
-        computing += 1
-        time.sleep(0.001)
-        most.append((computing, sent))
-        computing -= 1
-
-    def work(share: int) -> int:
-        nonlocal sent
-        for _ in range(10):
-            compute()
-            with on_device():
-                sent += 1
-                compute()
-                with waiting():
-                    time.sleep(0.002)
-                compute()
-                sent -= 1
-        return share
-
-    assert in_turns(work, range(count)) == [*range(count)]
-    assert {one for one, _ in most} == {1}
-    assert {one for _, one in most} == {0, 1}
-
-
-def test_one_computes_while_the_device_works_for_another() -> None:
-    sent, computed = threading.Event(), threading.Event()
-
-    def work(share: int) -> bool:
-        if share == 0:
-            with on_device():
-                sent.set()
-                with waiting():
-                    return computed.wait(PATIENCE)
-        assert sent.wait(PATIENCE)
-        computed.set()
-        return True
-
-    assert in_turns(work, range(2)) == [True, True]
-
-
-def test_who_waits_for_the_device_goes_first() -> None:
-    """Else it would stand still while others compute."""
-    order, asked = [], threading.Event()
-
-    def work(share: int) -> None:
-        if share == 0:
-            with on_device(), waiting():
-                assert asked.wait(PATIENCE)
-                time.sleep(0.05)  # the other asks at once
-            order.append("computes on")
-        else:
-            asked.set()
-            with on_device():
-                order.append("is on the device")
-
-    in_turns(work, range(2))
-    assert order == ["is on the device", "computes on"]
-
-
-def test_an_error_in_a_turn_ends_it() -> None:
-    def work(share: int) -> int:
-        with on_device(), waiting():
-            if share == 0:
-                raise KeyError(share)
-        return share
-
-    with pytest.raises(KeyError):
-        in_turns(work, range(3))
-    with on_device(), waiting():
-        assert not is_mapping()

@@ -11,8 +11,6 @@ import numpy as np
 import pytest
 from verifier import VerifiedEngine
 
-from mltree.data.alphabet import DNA
-from mltree.device.session import Session
 from mltree.fit.settings import (
     CheckpointSettings,
     PerturbationSettings,
@@ -20,7 +18,7 @@ from mltree.fit.settings import (
     RoundSettings,
     SearchSettings,
 )
-from mltree.likelihood.likelihood import Columns, TreeLikelihood
+from mltree.likelihood.likelihood import TreeLikelihood
 from mltree.models.grammar import parse_model
 from mltree.models.partitioned import Linkage, PartitionModel, alone
 from mltree.program.cases import Case
@@ -385,43 +383,3 @@ def test_a_search_of_parts_resumes_with_the_same_bits(
     np.testing.assert_array_equal(resumed.model.scalers, whole.model.scalers)
     for mine, theirs in zip(resumed.model.models, whole.model.models, strict=True):
         assert mine.values() == theirs.values()
-
-
-# Tracks: groups of trees that go through a step side by side, in turns on the host and the device.
-
-TRACKS = SearchSettings(
-    phases=(PhaseSettings(25, 50.0), PhaseSettings(5, 30.0, fully_smoothed=4)),
-    rounds=RoundSettings(keep=4, window=20.0),
-    perturbation=PerturbationSettings(copies=5, patience=2),
-)
-
-
-@pytest.mark.cases(3, 60)
-def test_tracks_change_no_bit(
-    case: int,
-    make_case: Callable[..., Simulated],
-    open_native: Callable[..., Session],
-    monkeypatch: pytest.MonkeyPatch,
-) -> None:
-    """Random starts have models of their own, which tracks load in turn; a lone tree has shares."""
-    monkeypatch.setattr("mltree.treesearch.spr.LEAST_HALF", 8)
-    rng = np.random.default_rng([case, 3])
-    data = make_case(int(rng.integers(6, 20)), int(rng.integers(60, 400)), case)
-    given, entered, enter = starts(data, int(rng.integers(1, 5))), set(), Session._enter
-    model = alone(parse_model("K80+FE+G2", DNA))
-    monkeypatch.setattr(
-        Session, "_enter", lambda self, track: (entered.add(track), enter(self, track))
-    )
-
-    def searched(planners: int) -> SearchOutcome:
-        session, columns = open_native(data.patterns, 2), Columns.of([data.patterns])
-        likelihood = TreeLikelihood(session, BOUNDS, columns, planners)
-        return search(likelihood, given, model, TRACKS, np.random.default_rng(case))
-
-    one = searched(1)
-    assert entered == {0}
-    two = searched(2)
-    assert entered == {0, 1}
-    assert one.tree.is_same(two.tree)
-    for name in ("lnl", "rounds", "insertions", "moves"):
-        assert getattr(one, name) == getattr(two, name)
