@@ -132,7 +132,6 @@ REFUSED = [
     ((*CLOCK, "--dates", "future.tsv", "--ages"), "after the present"),
     ((*CLOCK, "--dates", "names", "--calibrate", "young.tsv"), "no older than"),
     ((*CLOCK, "--dates", "names", "--calibrate", "two.tsv"), "at most"),
-    ((*CLOCK, "--dates", "names", "--tree-prior", "yule"), "tips of one date"),
     ((*CLOCK, "--dates", "names", "--prior", "flat.toml"), "improper"),
     ((*CLOCK, "--tree-prior", "skygrid", "--prior-only"), "how much time a skygrid spans"),
     ((*CLOCK, "--dates", "names", "--prior", "offset.toml"), "an offset, as only a calibration"),
