@@ -154,7 +154,9 @@ KINDS = ("con.tre", "tree2.con.tre")
 
 
 def median_lengths(text: str) -> list[float]:
-    """Median lengths of the tips' branches."""
+    """Median lengths of the tips' branches, in the order of their names."""
+    names = dict(re.findall(r"^\s*([0-9]+)\s+(t[0-9]+)[,;]?$", text, re.MULTILINE))
     tree = text[text.index("= [&U]") :]
     of_tips = re.findall(r"[(,]([0-9]+)\[&[^\]]*\]:[^\[]*\[&[^\]]*length_median=([0-9.e+-]+)", tree)
-    return [float(length) for _, length in sorted(of_tips, key=lambda one: int(one[0]))]
+    assert len(names) == len(of_tips)
+    return [float(length) for _, length in sorted(of_tips, key=lambda one: names[one[0]])]
