@@ -260,7 +260,7 @@ class TimePriors:
         return total + sum(map(self._log_inverse_size, inner))
 
     def _of_serial_heights(self) -> float:
-        """That of sampling through time (Stadler 2010); ln of how rare lineages are, by height."""
+        """Sampling through time (Stadler 2010); ln of how rare lineages are, by height."""
         tree, tips = self.tree, self.tree.tips
         removal, number = self.value(Scalar.SIZE), self.value(Scalar.GROWTH)
         present, sampling = self.value(Scalar.FRACTION), self.value(Scalar.SAMPLING) * removal
