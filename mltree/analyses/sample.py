@@ -118,8 +118,8 @@ FIRST_SEARCH = replace(
     ascent_epsilon=1.0,
     final_smooth_epsilon=0.1,
 )
-"""Short search for first trees: lengths, parameters and a round of SPR. 714 taxa: lnL -148,577; whole
-searches end at -148,345, trees of the posterior have -149,150. Without the round chains were at
+"""Short search for first trees: lengths, parameters and a round of SPR. 714 taxa: lnL -148,577,
+whole searches end at -148,345, the posterior's trees have -149,150. Without the round chains were at
 -149,290 after 80 iterations."""
 
 FIRST_NNIS, FIRST_JITTER = 0.05, 0.3
