@@ -119,8 +119,8 @@ FIRST_SEARCH = replace(
     final_smooth_epsilon=0.1,
 )
 """Short search for first trees: lengths, parameters and a round of SPR. 714 taxa: lnL -148,577,
-whole searches end at -148,345, the posterior's trees have -149,150. Without the round chains were at
--149,290 after 80 iterations."""
+whole searches end at -148,345, the posterior's trees have -149,150. Without the round chains were
+at -149,290 after 80 iterations."""
 
 FIRST_NNIS, FIRST_JITTER = 0.05, 0.3
 """Share of a first tree's inner branches with an interchange, and deviation of its ln(length)."""
