@@ -278,6 +278,8 @@ class Differences:
         self._here, self._there = here, there
         self._parts_above: Int32 = np.empty(0, np.int32)
         """int32[N - 1]: the part that the branch above each node of the other tree is in."""
+        self._own_parts_above: Int32 = np.empty(0, np.int32)
+        """int32[N - 1]: the same of each node of the tree."""
         self._place: Int32 = np.zeros(here.tree.n_nodes, np.int32)
         """int32[N]: node of the tree for each of the other's."""
         self.parts: Int32 = np.empty(0, np.int32)
@@ -300,9 +302,22 @@ class Differences:
             np.argsort(part[own], kind="stable")
         ]
         self._parts_above = place[part_there[there.parents]]
+        self._own_parts_above = part[here.parents]
         self.parts = np.unique(part[own])
 
-    def taken(self, parts: Int32) -> Tree:
+    def changes(self, shortest: float) -> dict[int, int]:
+        """Parts that change the shape of the tree, by a key that equal changes share.
+
+        See :meth:`mltree.tree.topology.Forest.shape_keys`; ``shortest``: as there.
+        """
+        change = np.zeros(self._here.tree.n_nodes, np.uint64)
+        if self.parts.size:
+            np.add.at(change, self._parts_above, self._there.splits(shortest))
+            np.subtract.at(change, self._own_parts_above, self._here.splits(shortest))
+        keys = change[self.parts].tolist()
+        return {key: part for key, part in zip(keys, self.parts.tolist(), strict=True) if key}
+
+    def taken(self, parts: Int32 | Sequence[int] | int) -> Tree:
         """A copy of the tree with some parts as the other has them: splits and branch lengths."""
         here, there = self._here, self._there
         tree = here.tree.copy()
@@ -347,6 +362,15 @@ class RootedTree(NamedTuple):
             cls(tree, row, tree.twin[row] // 3, below, key)
             for tree, row, below, key in zip(trees, rows, clades, keys, strict=True)
         ]
+
+    def splits(self, shortest: float) -> UInt64:
+        """uint64[N - 1]: keys of the splits by the branches above; 0 of those up to ``shortest``.
+
+        A branch with lengths for several parts of the data is as long as the longest.
+        """
+        longest = self.tree.lengths.reshape(-1, self.tree.n_edges).max(axis=0)
+        is_shown = longest[self.tree.edge[self.up]] > shortest
+        return np.where(is_shown, mixed(self.clades), np.uint64(0))
 
     def parts(self, common: Index) -> tuple[Int32, Int32]:
         """Inner nodes that are in no row of ``common``, and int32[N]: the part below each node.

@@ -298,9 +298,10 @@ class SearchContext:
     ) -> Steps[CandidateTree]:
         """Return the best tree with the better parts of others (tree fusing, Goloboff 1999).
 
-        Every part in which another tree differs is tried alone, all side by side; then all parts
-        that gain, of the tree that brings most, together. A tree that differs in one part alone
-        has been scored, and is passed by.  Returns the best tree itself where nothing gains.
+        Every part in which the shape of another tree differs is tried alone, all side by side, and
+        once where several trees have it; then all parts that gain, of the tree that brings most,
+        together. A tree that differs in one part alone has been scored, and is passed by.  Returns
+        the best tree itself where nothing gains.
 
         ``among``: the candidates of which the best is taken; all where None.
         """
@@ -309,29 +310,27 @@ class SearchContext:
         others = [one for one in candidates if one is not best]
         while others:
             differences = Differences.of_each(best.tree, [other.tree for other in others])
-            tried = [
-                (number, part)
-                for number, one in enumerate(differences)
-                if one.parts.size > 1
-                for part in one.parts
-            ]
-            trees = [differences[number].taken(part) for number, part in tried]
-            goal = best.lnl + rounds.min_gain
-            floors = [goal] * len(trees)
+            shortest = self.settings.perturbation.free_length
+            changes = [one.changes(shortest) for one in differences]
+            trees: dict[int, Tree] = {}
+            for one, parts in zip(differences, changes, strict=True):
+                new = (change for change in parts if len(parts) > 1 and change not in trees)
+                trees |= {change: one.taken(parts[change]) for change in new}
             if not trees:
                 break
-            lnls = yield from smoothed(trees, case * len(trees), rounds.smooth_epsilon, floors)
-            gaining = [n for n, lnl in enumerate(lnls) if lnl >= goal]
-            if not gaining:
+            goal = best.lnl + rounds.min_gain
+            every, floors = list(trees.values()), [goal] * len(trees)
+            lnls = yield from smoothed(every, case * len(every), rounds.smooth_epsilon, floors)
+            each = zip(trees, lnls, strict=True)
+            gains = {change: lnl - best.lnl for change, lnl in each if lnl >= goal}
+            if not gains:
                 break
-            gains = np.zeros(len(others))
-            np.add.at(gains, [tried[n][0] for n in gaining], np.take(lnls, gaining) - best.lnl)
-            number = int(gains.argmax())
-            parts = [tried[n][1] for n in gaining if tried[n][0] == number]
-            most = max(gaining, key=lambda n: lnls[n])
-            best = CandidateTree(trees[most], lnls[most], FUSED, landscape=best.landscape)
-            if len(parts) > 1:
-                together = differences[number].taken(np.array(parts))
+            brought = [sum(gains.get(change, 0.0) for change in parts) for parts in changes]
+            number, most = int(np.argmax(brought)), int(np.argmax(lnls))
+            taken = [part for change, part in changes[number].items() if change in gains]
+            best = CandidateTree(every[most], lnls[most], FUSED, landscape=best.landscape)
+            if len(taken) > 1:
+                together = differences[number].taken(taken)
                 (lnl,) = yield from smoothed([together], case, rounds.smooth_epsilon)
                 if lnl > best.lnl:
                     best = CandidateTree(together, lnl, FUSED, landscape=best.landscape)
