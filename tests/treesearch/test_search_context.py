@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from dataclasses import replace
 from itertools import pairwise
 from typing import TYPE_CHECKING, NamedTuple
 
@@ -268,6 +269,20 @@ def test_parts_of_two_trees_are_taken_into_a_third(spoilt: Spoilt) -> None:
     again = perform(data.likelihood, context.fused([best, fused, *others]))
     assert again is fused
     assert context.state.moves == 1
+
+
+def test_a_change_of_shape_is_tried_once(spoilt: Spoilt) -> None:
+    """However many trees have it; and none where no branch is long enough to tell."""
+    _, context, best, others = spoilt
+    once = next(context.fused([best, *others]))
+    assert len(once.trees) == 4
+    twice = next(context.fused([best, *others, *(other.copy() for other in others)]))
+    assert all(one.is_same(two) for one, two in zip(once.trees, twice.trees, strict=True))
+    blind = replace(context.settings.perturbation, free_length=np.inf)
+    context.settings = replace(context.settings, perturbation=blind)
+    with pytest.raises(StopIteration) as end:
+        next(context.fused([best, *others]))
+    assert end.value.value is max([best, *others], key=lambda one: one.lnl)
 
 
 def test_what_copies_bring_together_is_a_gain_of_their_batch(spoilt: Spoilt) -> None:
