@@ -8,20 +8,24 @@
 #include "chain.h"
 #include "sums.h"
 
-// Adds a block's lnL, and its derivatives if those are asked for.
-VECTOR_FUNCTION void add_block(const chain_t *c, int block, bool slopes, acc_v own[TERMS]) {
+// Asked for: lnL, its derivatives too, or the lnL of two states at once.
+enum { ONE_LNL, SLOPES, TWO_LNLS };
+
+// Adds a block's share of what is asked for.
+VECTOR_FUNCTION void add_block(const chain_t *c, int block, int asked, acc_v own[TERMS]) {
   acc_v all[TERMS];
   const count_v count = sum_categories(c->terms, c->counts, ROW, COLUMN, all);
   const acc_v weight = pattern_weights(c->s, c->weights, block);
   own[0] += weight * scaled_log(all[0], count);
-  if (!slopes) return;
+  if (asked == TWO_LNLS) own[1] += weight * scaled_log(all[1], count);
+  if (asked != SLOPES) return;
   const acc_v inverse = 1 / all[0], slope = all[1] * inverse;
   own[1] += weight * slope;
   own[2] += weight * (all[2] * inverse - slope * slope);
 }
 
 typedef struct {
-  acc lnl, slope, curve;
+  acc lnl, slope, curve;  // or two lnL, and nothing
 } sums_t;
 
 #define TOTAL_LANES (TERMS * ROWS * LANES + (LANES > 1 ? TERMS * REDUCE_WIDTH / WIDTH : 0))
@@ -71,13 +75,13 @@ static inline sums_t totals(chain_t *c, const acc_v own[TERMS]) {
 
 // Rows take blocks side by side, and all go as many rounds: a block is done twice where a row has
 // none, and added once.
-#define SUM_OF_BLOCKS(c, slopes, share)                                                \
+#define SUM_OF_BLOCKS(c, asked, share)                                                 \
   acc_v own[TERMS] = {0, 0, 0};                                                        \
   for (int base = (c)->first_block; base < (c)->last_block; base += (c)->block_step) { \
     const int block = clamp(base + (int)ROW, (c)->start_block, (c)->last_block - 1);   \
     FOR_CATEGORY(k) share;                                                             \
     sync_group(CLK_LOCAL_MEM_FENCE);                                                   \
-    if (SUMS_UP && base + (int)ROW == block) add_block(c, block, slopes, own);         \
+    if (SUMS_UP && base + (int)ROW == block) add_block(c, block, asked, own);          \
     sync_group(CLK_LOCAL_MEM_FENCE);                                                   \
   }                                                                                    \
   return totals(c, own)
@@ -103,18 +107,35 @@ VECTOR_FUNCTION void edge_share(const chain_t *c, int x, int y, int p, int block
 
 // lnL and its derivatives in the length of a branch, from both of its ends.
 CHAIN_FUNCTION sums_t at_edge(chain_t *c, int x, int y, int p) {
-  SUM_OF_BLOCKS(c, true, edge_share(c, x, y, p, block, k));
+  SUM_OF_BLOCKS(c, SLOPES, edge_share(c, x, y, p, block, k));
 }
 
-VECTOR_FUNCTION void node_share(const chain_t *c, const real_v x[HELD], const real_v y[HELD],
-                                count_v count, int block, int k) {
-  const plf_t *s = c->s;
-  __global const real *model = model_row(s, c->model, block);
+// Category k's share of the likelihood where two vectors meet.
+VECTOR_FUNCTION real_v meeting(const chain_t *c, const real_v x[HELD], const real_v y[HELD],
+                               int block, int k) {
+  __global const real *model = model_row(c->s, c->model, block);
   real_v sum = 0;
-  FOR_STATE(i) sum += FREQUENCY(s, model, block, k, i) * x[i] * y[i];
-  const real_v own[TERMS] = {model[MODEL_WEIGHTS + k] * sum, 0, 0};
+  FOR_STATE(i) sum += FREQUENCY(c->s, model, block, k, i) * x[i] * y[i];
+  return model[MODEL_WEIGHTS + k] * sum;
+}
+
+VECTOR_FUNCTION void leave_one(const chain_t *c, int k, real_v share, count_v count) {
+  const real_v own[TERMS] = {share, 0, 0};
   leave_count(c->counts, ROW, k, COLUMN, count);
   leave_terms(c->terms, c->counts, ROW, k, COLUMN, own, count);
+}
+
+// Leaves such shares of two states on the scale of the smaller count.
+VECTOR_FUNCTION void leave_two(const chain_t *c, int k, real_v one, count_v count, real_v other,
+                               count_v other_count) {
+  const count_v least = count < other_count ? count : other_count;
+  if (ANY(count != other_count)) {
+    one *= TO_REAL(relative_scale(count, least));
+    other *= TO_REAL(relative_scale(other_count, least));
+  }
+  const real_v own[TERMS] = {one, other, 0};
+  leave_count(c->counts, ROW, k, COLUMN, least);
+  leave_terms(c->terms, c->counts, ROW, k, COLUMN, own, least);
 }
 
 // An operand, and the P matrices of the branch that it is seen across.
@@ -145,29 +166,12 @@ VECTOR_FUNCTION void insertion_share(const chain_t *c, side_t one, side_t other,
   count_v count = propagate(c->s, one.x, one.p, block, k, x);
   count += side_times(c->s, other, block, k, x);
   count += propagate(c->s, third.x, third.p, block, k, y);
-  node_share(c, x, y, count, block, k);
+  leave_one(c, k, meeting(c, x, y, block, k), count);
 }
 
 // lnL where three branches meet.
 CHAIN_FUNCTION sums_t at_node(chain_t *c, side_t one, side_t other, side_t third) {
-  SUM_OF_BLOCKS(c, false, insertion_share(c, one, other, third, block, k));
-}
-
-VECTOR_FUNCTION void quartet_share(const chain_t *c, side_t a, side_t b, side_t d, side_t e, int p,
-                                   int block, int k) {
-  real_v x[HELD], y[HELD], z[HELD];
-  count_v count = propagate(c->s, a.x, a.p, block, k, x);
-  count += side_times(c->s, b, block, k, x);
-  count += propagate(c->s, d.x, d.p, block, k, y);
-  count += side_times(c->s, e, block, k, y);
-  count = rescale(y, count);
-  across(c->s, p, block, k, y, z);
-  node_share(c, x, z, count, block, k);
-}
-
-// lnL of the topology ab|de around an inner branch.
-CHAIN_FUNCTION sums_t at_quartet(chain_t *c, side_t a, side_t b, side_t d, side_t e, int p) {
-  SUM_OF_BLOCKS(c, false, quartet_share(c, a, b, d, e, p, block, k));
+  SUM_OF_BLOCKS(c, ONE_LNL, insertion_share(c, one, other, third, block, k));
 }
 
 // What other rows of weights say of the last state, at the branch above v: lnL of parts, or of

@@ -193,6 +193,37 @@ static inline void draw_lengths(chain_t *c, int v, int number) {
   c->lnl = lnl;
 }
 
+// Of the topologies ad|be and db|ae: sides are seen across their branches once for both.
+VECTOR_FUNCTION void quartets_share(const chain_t *c, side_t a, side_t b, side_t d, side_t e, int p,
+                                    int block, int k) {
+  const plf_t *s = c->s;
+  real_v of_a[HELD], of_b[HELD], one[HELD], other[HELD];
+  const count_v a_count = propagate(s, a.x, a.p, block, k, of_a);
+  const count_v b_count = propagate(s, b.x, b.p, block, k, of_b);
+  const count_v d_count = propagate(s, d.x, d.p, block, k, one);
+  FOR_STATE(i) {
+    other[i] = one[i] * of_b[i];
+    one[i] *= of_a[i];
+  }
+  real_v seen[HELD];
+  const count_v e_count = propagate(s, e.x, e.p, block, k, seen);
+  FOR_STATE(i) {
+    of_b[i] *= seen[i];
+    of_a[i] *= seen[i];
+  }
+  const count_v count = a_count + d_count + rescale(of_b, b_count + e_count);
+  const count_v other_count = d_count + b_count + rescale(of_a, a_count + e_count);
+  across(s, p, block, k, of_b, seen);
+  const real_v first = meeting(c, one, seen, block, k);
+  across(s, p, block, k, of_a, seen);
+  leave_two(c, k, first, count, meeting(c, other, seen, block, k), other_count);
+}
+
+// lnL of both other topologies around an inner branch that has ab|de.
+CHAIN_FUNCTION sums_t at_quartets(chain_t *c, side_t a, side_t b, side_t d, side_t e, int p) {
+  SUM_OF_BLOCKS(c, TWO_LNLS, quartets_share(c, a, b, d, e, p, block, k));
+}
+
 // CHOOSE: one of the three topologies around the branch above v, by their heated likelihoods with
 // all lengths kept. The largest of weights with Gumbel numbers is chosen as often as its weight is.
 static inline void interchange(chain_t *c, int v, int number) {
@@ -201,9 +232,9 @@ static inline void interchange(chain_t *c, int v, int number) {
   const side_t a = below(c, left), b = below(c, right), d = below(c, other), e = above(c, u);
   stream_t stream = stream_of(c, MOVE_INTERCHANGE, number);
   const acc stays = c->heat * c->lnl + gumbel(&stream);
-  const acc with_right = at_quartet(c, a, d, b, e, p).lnl;
+  const sums_t both = at_quartets(c, a, b, d, e, p);
+  const acc with_right = both.lnl, with_left = both.slope;
   const acc right_moves = c->heat * with_right + gumbel(&stream);
-  const acc with_left = at_quartet(c, d, b, a, e, p).lnl;
   const acc left_moves = c->heat * with_left + gumbel(&stream);
   const bool taken = right_moves > stays || left_moves > stays;
   count_move(c, MOVE_INTERCHANGE, taken);

@@ -25,33 +25,119 @@ static inline int next_down(const chain_t *c, int v) {
   }
 }
 
+// The branches above both children of a node, in whose middles a pruned subtree is tried.
+typedef struct {
+  side_t upper, left, right;
+  int above_left, above_right;  // slots for what is above them
+  int half_left, half_right;    // P matrices of half their branches
+  int pendant;                  // slot of the subtree, as it is seen across its own branch
+} children_t;
+
+// Category k's share of the likelihood with the subtree in the middle of a branch.
+VECTOR_FUNCTION real_v in_middle(const chain_t *c, int below, const real_v above[HELD], int p,
+                                 int pendant, int block, int k, count_v *count) {
+  real_v x[HELD], y[HELD];
+  across(c->s, p, block, k, above, x);
+  const side_t lower = {below, p};
+  *count += side_times(c->s, lower, block, k, x);
+  *count += operand_load(c->s, pendant, (code_v)(0), block, k, y);
+  return meeting(c, x, y, block, k);
+}
+
+VECTOR_FUNCTION void children_share(const chain_t *c, const children_t *of, bool keeps, int block,
+                                    int k) {
+  const plf_t *s = c->s;
+  real_v above_left[HELD], above_right[HELD], seen[HELD];
+  const count_v left = propagate(s, of->left.x, of->left.p, block, k, above_right);
+  const count_v right = propagate(s, of->right.x, of->right.p, block, k, above_left);
+  const count_v upper = propagate(s, of->upper.x, of->upper.p, block, k, seen);
+  FOR_STATE(i) {
+    above_left[i] *= seen[i];
+    above_right[i] *= seen[i];
+  }
+  count_v count = rescale(above_left, right + upper);
+  count_v other_count = rescale(above_right, left + upper);
+  if (keeps) {
+    slot_store(s, of->above_left, block, k, above_left, count);
+    slot_store(s, of->above_right, block, k, above_right, other_count);
+  }
+  const real_v one =
+      in_middle(c, of->left.x, above_left, of->half_left, of->pendant, block, k, &count);
+  const real_v other =
+      in_middle(c, of->right.x, above_right, of->half_right, of->pendant, block, k, &other_count);
+  leave_two(c, k, one, count, other, other_count);
+}
+
+// Makes what is above both children of u; lnL with the subtree above the left one and the right.
+// A row without a block of its own keeps nothing: what it reads may not have been made yet.
+CHAIN_FUNCTION sums_t at_children(chain_t *c, int u, int pendant) {
+  const int left = left_of(c, u), right = right_of(c, u);
+  const children_t of = {above(c, u),
+                         below(c, left),
+                         below(c, right),
+                         down_of(c, left),
+                         down_of(c, right),
+                         matrix_of(c, c->nodes),
+                         matrix_of(c, c->nodes + 1),
+                         pendant};
+  SUM_OF_BLOCKS(c, TWO_LNLS, children_share(c, &of, block == base + (int)ROW, block, k));
+}
+
+// cla[dst] = P[side.p] side
+CHAIN_FUNCTION void carry(const chain_t *c, int dst, side_t side) {
+  for (int block = c->first_block + ROW; block < c->last_block; block += c->block_step) {
+    if (block < c->start_block) continue;
+    FOR_CATEGORY(k) {
+      real_v x[HELD];
+      const count_v count = propagate(c->s, side.x, side.p, block, k, x);
+      slot_store(c->s, dst, block, k, x, count);
+    }
+  }
+}
+
+// Halves of the branches above two nodes, with their P matrices.
+static inline void make_halves(const chain_t *c, int one, int other) {
+  settle_group();
+  if (ITEM == 0) FOR_SET(c, n) {
+      __global acc *lengths = LENGTHS_OF(c, n);
+      lengths[c->nodes] = lengths[one] / 2;
+      lengths[c->nodes + 1] = lengths[other] / 2;
+    }
+  make_matrices(c, c->nodes, 2);
+}
+
 // An edge that the subtree v goes to, chosen by the heated likelihood with v in its middle. The
 // tree without v is the same on the way back, and so is the sum of all weights.
 typedef struct {
-  int edge;
-  acc weight, weight_here;
+  int edge, here;
+  acc weight, weight_here, best;
 } target_t;
 
+static inline void consider(const chain_t *c, target_t *target, int x, acc lnl, stream_t *stream) {
+  const acc weight = c->heat * lnl, score = weight + gumbel(stream);
+  if (x == target->here) target->weight_here = weight;
+  if (!(score > target->best)) return;
+  target->best = score;
+  target->edge = x;
+  target->weight = weight;
+}
+
+// The place of what is below v's parent, which is out of the tree, holds v meanwhile.
 static inline target_t choose_edge(chain_t *c, int v, int here, stream_t *stream) {
-  target_t target = {here, 0, 0};
-  acc best = -INFINITY;
-  const int middle = c->nodes;
-  const side_t pendant = below(c, v);
-  for (int x = left_of(c, 0); x != 0; x = next_down(c, x)) {
-    if (parent_of(c, x) != 0) make_down(c, x);
-    settle_group();
-    if (ITEM == 0) FOR_SET(c, n) LENGTHS_OF(c, n)[middle] = LENGTHS_OF(c, n)[x] / 2;
-    make_matrices(c, middle, 1);
-    side_t lower = below(c, x), upper = above(c, x);
-    lower.p = upper.p = matrix_of(c, middle);
-    const acc weight = c->heat * at_node(c, lower, upper, pendant).lnl;
-    const acc score = weight + gumbel(stream);
-    if (x == here) target.weight_here = weight;
-    if (score > best) {
-      best = score;
-      target.edge = x;
-      target.weight = weight;
-    }
+  target_t target = {here, here, 0, 0, -INFINITY};
+  const int top = left_of(c, 0), pendant = up_of(c, parent_of(c, v));
+  carry(c, pendant, below(c, v));
+  make_halves(c, top, top);
+  side_t lower = below(c, top), upper = above(c, top);
+  lower.p = upper.p = matrix_of(c, c->nodes);
+  consider(c, &target, top, at_node(c, lower, upper, below(c, v)).lnl, stream);
+  for (int u = top; u != 0; u = next_down(c, u)) {
+    if (u < c->tips) continue;
+    const int left = left_of(c, u), right = right_of(c, u);
+    make_halves(c, left, right);
+    const sums_t both = at_children(c, u, pendant);
+    consider(c, &target, left, both.lnl, stream);
+    consider(c, &target, right, both.slope, stream);
   }
   return target;
 }

@@ -193,6 +193,23 @@ static inline acc length_up(const chain_t *c, int v, int moved) {
       c, parent_of(c, u) < 0 ? length + reach(c, v, height_of(c, v), height_of(c, u)) : length);
 }
 
+VECTOR_FUNCTION void quartet_share(const chain_t *c, side_t a, side_t b, side_t d, side_t e, int p,
+                                   int block, int k) {
+  real_v x[HELD], y[HELD], z[HELD];
+  count_v count = propagate(c->s, a.x, a.p, block, k, x);
+  count += side_times(c->s, b, block, k, x);
+  count += propagate(c->s, d.x, d.p, block, k, y);
+  count += side_times(c->s, e, block, k, y);
+  count = rescale(y, count);
+  across(c->s, p, block, k, y, z);
+  leave_one(c, k, meeting(c, x, z, block, k), count);
+}
+
+// lnL of the topology ab|de around an inner branch.
+CHAIN_FUNCTION sums_t at_quartet(chain_t *c, side_t a, side_t b, side_t d, side_t e, int p) {
+  SUM_OF_BLOCKS(c, ONE_LNL, quartet_share(c, a, b, d, e, p, block, k));
+}
+
 // lnL of the tree in which v's sibling and one of its children change places. The spare length 0
 // is that of the sibling below v, `spare` that of the child above v.
 CHAIN_FUNCTION swap_t try_swap(chain_t *c, int v, int moved, int stays, int spare) {

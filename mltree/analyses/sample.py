@@ -7,6 +7,7 @@ import math
 import os
 import time
 from collections.abc import Iterator, Mapping, Sequence
+from concurrent.futures import Future, ThreadPoolExecutor
 from contextlib import suppress
 from dataclasses import replace
 from functools import partial
@@ -41,14 +42,12 @@ from mltree.runs.workspace import Workspace
 from mltree.sampling.beast_files import TimeFormat
 from mltree.sampling.diagnostics import LEAST_ESS, Verdict
 from mltree.sampling.model_space import ModelSpace
-from mltree.sampling.mrbayes_files import (
-    GrowingRuns,
-    SampleFormat,
-)
+from mltree.sampling.mrbayes_files import GrowingRuns, SampleFormat
 from mltree.sampling.priors import Priors, read_priors
 from mltree.sampling.sampler import (
     FIRST_RUNGS,
     LEAST_RUNGS,
+    Sample,
     Sampler,
     SamplerSettings,
     sweeps_at_once,
@@ -343,12 +342,10 @@ class _SampleRun:
         self._patterns = joined_patterns(self._problem.groups)
         self._sampler = self._new_sampler()
         runs = self._sampler.settings.runs
-        self._table = (
-            SampleFormat(self._space.labels, self._sampler.length_sets)
-            if self._time is None
-            else TimeFormat(self._space.labels, self._time)
-        )
-        self._files = _SampleFiles(self._workspace, runs, self._table)
+        form = SampleFormat(self._space.labels, self._sampler.length_sets)
+        if self._time is not None:
+            form = TimeFormat(self._space.labels, self._time)
+        self._files = _SampleFiles(self._workspace, runs, form)
         self._read = GrowingRuns(self._files.prefix)
         self._samples = 0
         self._verdicts: Sequence[Verdict] = ()
@@ -515,9 +512,8 @@ class _SampleRun:
             self._files.cut(state["sizes"].tolist())
             self._emit(Notice(f"goes on behind {self._sampler.iteration:,} iterations"))
             return True
-        seed, taxa = self._options.seed, self._problem.taxa
         _write_state(self._workspace.path(STATE), {"mark": self._mark})
-        self._files.begin(self._table.heads(taxa, seed))
+        self._files.begin(self._problem.taxa, self._options.seed)
         return False
 
     @property
@@ -542,7 +538,8 @@ class _SampleRun:
             if sampler.round > round_before:
                 self._tell_round()
             if was_sampling and sampler.iteration % every == 0:
-                self._take_samples()
+                self._files.add(list(sampler.samples()))
+                self._samples += 1
             if now - told > TOLD:
                 told = now
                 self._emit(Busy(self._where()))
@@ -555,11 +552,6 @@ class _SampleRun:
             if is_due:
                 self._check((sampler.iteration - first) / max(1e-9, now - began))
         self.save()
-
-    def _take_samples(self) -> None:
-        for one in self._sampler.samples():
-            self._files.add(one.run, self._table.lines(one))
-        self._samples += 1
 
     def _where(self) -> str:
         sampler = self._sampler
@@ -733,9 +725,11 @@ class _SampleFiles:
         self._each = len(form.kinds(1))
         self.paths = [workspace.path(kind) for kind in kinds]
         self.prefix = str(workspace.path("x")).removesuffix(".mltree.x")
-        self._waiting = [""] * len(kinds)
+        self._waiting: list[list[str]] = [[] for _ in kinds]
+        self._writer = ThreadPoolExecutor(1)
+        self._written: Future[Any] = self._writer.submit(list)
 
-    def begin(self, heads: Sequence[str]) -> None:
+    def begin(self, taxa: Sequence[str], seed: int) -> None:
         """Start the files anew, and remove others of runs before."""
         for run in count(1):
             kinds = list(_kinds_there(self._workspace, run))
@@ -743,6 +737,7 @@ class _SampleFiles:
                 break
             for kind in kinds:
                 self._workspace.remove(kind)
+        heads = self._form.heads(taxa, seed)
         for number, path in enumerate(self.paths):
             write_whole(path, heads[number % self._each].encode())
 
@@ -754,10 +749,15 @@ class _SampleFiles:
                     raise unusable(path, "has lost samples that the state goes on behind")
                 os.truncate(path, size)
 
-    def add(self, run: int, lines: Sequence[str]) -> None:
-        """Keep a sample's lines until the next :meth:`flush`."""
-        for number, line in enumerate(lines, run * self._each):
-            self._waiting[number] += line
+    def add(self, samples: Sequence[Sample]) -> None:
+        """Keep samples' lines until the next :meth:`flush`; they are made while a device sweeps."""
+        self._written.result()
+        self._written = self._writer.submit(self._keep, samples)
+
+    def _keep(self, samples: Sequence[Sample]) -> None:
+        for one in samples:
+            for number, line in enumerate(self._form.lines(one), one.run * self._each):
+                self._waiting[number].append(line)
 
     def end(self) -> None:
         """End the files of trees; samples that follow cut this off again."""
@@ -768,13 +768,14 @@ class _SampleFiles:
     def flush(self) -> list[int]:
         """Write what waits, and return the files' sizes."""
         sizes = []
+        self._written.result()
         for number, path in enumerate(self.paths):
             with naming(path), path.open("ab") as file:
-                file.write(self._waiting[number].encode())
+                file.write("".join(self._waiting[number]).encode())
                 file.flush()
                 os.fsync(file.fileno())
                 sizes.append(file.tell())
-            self._waiting[number] = ""
+            self._waiting[number].clear()
         return sizes
 
 

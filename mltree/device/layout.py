@@ -71,20 +71,26 @@ SMALL_MATRIX = 4
 """States up to which a P matrix stays in the level-1 cache anyway."""
 
 
-KEEPING = ("sites", "sweeps", "time_sweeps")
+CHAINS = ("sweeps", "time_sweeps")
+"""Workers that sweep over chains. A chain has few work-groups, so each is as large as can be: eight
+chains of 31 taxa x 200,361 DNA patterns took 155 ms a sweep with a row of 128 work-items, 113 with
+four (H200)."""
+
+KEEPING = ("sites", *CHAINS)
 """Workers that keep CLAs, with rows of work-items."""
 
 PIECE = 24
 """Steps of subtrees that are walked apart where whole trees would leave compute units idle."""
 
-TEAM_ROUNDS = 8
-"""Rounds of blocks of each work-group that shares a chain, at least: a barrier of the team costs as
-much as one."""
+TEAM_ROUNDS = 6
+"""Rounds of blocks of each work-group that shares a chain, at least: a barrier of the team costs
+about as much as one. Sweeps of eight chains of 8 taxa x 3,541 protein patterns (55 rounds) took
+15.4, 10.3 and 7.9 ms by teams of 4, 8 and 16, but a larger team leaves room for fewer chains."""
 
-FEW_IN_TEAM, LARGE_TEAM_ROUNDS = 16, 32
+FEW_IN_TEAM, LARGE_TEAM_ROUNDS = 16, 24
 """Work-groups from which on each needs more rounds. An H200's 132 compute units take four chains at
-once in teams of 32, so that eight of a large alignment have work for two GPUs: a count, not a
-measurement."""
+once in teams of 32, so that eight of a large alignment have work for two GPUs. Of 200,361 DNA
+patterns a sweep of eight took 113 ms by teams of 16, 118 of 33, but of four 104 and 62."""
 
 WALKS_A_UNIT = 1.5
 """Fewer walks per compute unit than this: walk subtrees apart."""
@@ -186,6 +192,8 @@ class Layout(Value):
         On an H200 fp32 scans of 15 taxa x 262,144 patterns took 7.7 ms with two patterns a
         work-item, 6.9 with four; walks of 1,000 x 1,024 took 0.24 ms with two, 0.22 with one.
         """
+        if worker in CHAINS:
+            return replace(self, rows=most_rows(self))
         if self.lanes == 1 or self.states > SMALL_MATRIX or worker in KEEPING:
             return self
         width = 4 if self.single else 2
@@ -349,7 +357,7 @@ def chain_room(layout: Layout, compute_units: int, blocks: int) -> ChainRoom:
     """See :attr:`mltree.program.engine.ChainEngine.chains`; a work-group fills a compute unit."""
     if layout.lanes == 1:
         return ChainRoom()
-    rounds = blocks // layout.rows
+    rounds = blocks // layout.of_worker(CHAINS[0]).rows
     team = max(min(FEW_IN_TEAM, rounds // TEAM_ROUNDS), rounds // LARGE_TEAM_ROUNDS)
     team = max(1, min(MOST_TEAM, team, compute_units))
     return ChainRoom(team, max(1, compute_units // team))

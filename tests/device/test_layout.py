@@ -8,6 +8,7 @@ import pytest
 
 from mltree.device.build import WORKERS
 from mltree.device.layout import (
+    CHAINS,
     GPU_GROUP,
     KEEPING,
     MAX_CHUNKS,
@@ -19,6 +20,7 @@ from mltree.device.layout import (
     cpu_layout,
     gpu_layout,
     gpu_rows,
+    most_rows,
     without_fp64,
 )
 
@@ -106,7 +108,8 @@ def test_quads_make_whole_warps(worker: str, states: int, categories: int) -> No
 def test_workers_share_one_order_of_elements(worker: str, vw: int, single: bool) -> None:
     layout = gpu_layout(4, 16, 4, vw, single, 1, width=2)
     own = layout.of_worker(worker)
-    assert replace(own, lanes=layout.lanes) == layout
+    assert replace(own, lanes=layout.lanes, rows=layout.rows) == layout
+    assert own.rows == (most_rows(layout) if worker in CHAINS else 1)
     assert own.lanes > 1
     assert vw % own.lanes == 0
     few = worker == "walk" and vw < 64
@@ -116,7 +119,7 @@ def test_workers_share_one_order_of_elements(worker: str, vw: int, single: bool)
 
 def test_cpus_and_vectors_of_many_states_have_one_width() -> None:
     for layout in (cpu_layout(4, 16, 4, 8, True), gpu_layout(20, 25, 4, 32, True, 1)):
-        assert all(layout.of_worker(worker) is layout for worker in WORKERS)
+        assert all(layout.of_worker(worker) == layout for worker in WORKERS if worker not in CHAINS)
 
 
 @pytest.mark.parametrize("vw", [1, 8, 32])

@@ -20,6 +20,7 @@ from mltree.device.session import Session
 from mltree.models.grammar import parse_model
 from mltree.models.partitioned import Linkage, PartitionModel, alone
 from mltree.program.contract import Chain, Move
+from mltree.program.engine import ChainRoom
 from mltree.program.ops.sweeps import ChainTree
 from mltree.sampling.model_space import ModelSpace
 from mltree.sampling.priors import ExponentialLengths, GammaDirichletLengths, Priors
@@ -231,6 +232,7 @@ def test_a_barrier_beyond_all_ladders_leaves_one_rung(
 ) -> None:
     sampler = sampler_of(quartet(), "JC", Priors(), runs=2, rungs=8, most_rungs=16)
     monkeypatch.setattr(type(sampler.ladders), "barrier", barrier)
+    monkeypatch.setattr(type(sampler.shares), "room", ChainRoom())
     sampler.round = round_
     assert sampler._wanted_rungs() == wanted
     sampler.fit(1)

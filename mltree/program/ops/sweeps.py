@@ -517,8 +517,10 @@ class Replica:
     def _choose_edge(self, v: int, here: int, stream: Stream) -> tuple[int, float, float]:
         """Return an edge for a pruned subtree, its log-weight, and that of edge ``here``."""
         best, chosen, weights = -math.inf, here, {}
-        pendant = self._across(self._below(v))
-        for x in self.tree.preorder():
+        pendant, tree = self._across(self._below(v)), self.tree
+        inner = [u for u in tree.preorder() if u >= tree.tips]
+        below = [int(x) for u in inner for x in (tree.left[u], tree.right[u])]
+        for x in [int(tree.left[0]), *below]:
             self._make_down(x)
             half = self.tree.length_sets[:, x] / 2
             middle = self._joined((self._below(x)[0], half), (self._above(x)[0], half))

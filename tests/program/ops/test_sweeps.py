@@ -15,7 +15,14 @@ from simulated import joined
 
 from mltree.data.alphabet import DNA
 from mltree.data.patterns import Patterns
-from mltree.device.layout import FEW_IN_TEAM, TEAM_ROUNDS, chain_room, cpu_layout, gpu_layout
+from mltree.device.layout import (
+    FEW_IN_TEAM,
+    TEAM_ROUNDS,
+    chain_room,
+    cpu_layout,
+    gpu_layout,
+    most_rows,
+)
 from mltree.models.grammar import parse_model
 from mltree.program import builders
 from mltree.program.contract import CHAIN_WORDS, MOST_TEAM, RESTS, TEAM_WORDS, Chain, Move
@@ -192,9 +199,10 @@ def test_a_team_sweeps_a_chain_as_one_work_group_does(
 
 def test_many_patterns_have_a_team() -> None:
     layout = gpu_layout(4, 16, 4, vw=16, single=False, rows=4)
-    assert chain_room(layout, 132, 31) == ChainRoom(1, 132)
-    assert chain_room(layout, 132, 4 * TEAM_ROUNDS * 3) == ChainRoom(3, 44)
-    assert chain_room(layout, 132, 4 * TEAM_ROUNDS * 20) == ChainRoom(FEW_IN_TEAM, 8)
+    round_ = most_rows(layout)
+    assert chain_room(layout, 132, round_ * 2 * TEAM_ROUNDS - 1) == ChainRoom(1, 132)
+    assert chain_room(layout, 132, round_ * TEAM_ROUNDS * 3) == ChainRoom(3, 44)
+    assert chain_room(layout, 132, round_ * TEAM_ROUNDS * 20) == ChainRoom(FEW_IN_TEAM, 8)
     assert chain_room(layout, 132, 1 << 20) == ChainRoom(MOST_TEAM, 132 // MOST_TEAM)
     assert chain_room(layout, 2, 1 << 20) == ChainRoom(2, 1)
     assert chain_room(cpu_layout(4, 16, 4, 8, single=False), 2, 1 << 20) == ChainRoom()
