@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from dataclasses import replace
 from functools import cached_property, partial
 from typing import Any, NamedTuple
@@ -197,24 +197,15 @@ class Session:
 
     def run(self, program: Program, lengths: Float64, control: Float64) -> Result:
         """Run a program; see :class:`mltree.program.engine.Engine`."""
-        return self.run_beside(program, lengths, control, lambda: None)
-
-    def run_beside(
-        self, program: Program, lengths: Float64, control: Float64, work: Callable[[], None]
-    ) -> Result:
-        """Run a program, and work meanwhile; see :class:`mltree.program.engine.PatientEngine`."""
         try:
-            return self._run(program, lengths, control, work)
+            return self._run(program, lengths, control)
         except DeviceMemoryError as error:
             self._retreat(program, error)
             raise
 
-    def _run(
-        self, program: Program, lengths: Float64, control: Float64, work: Callable[[], None]
-    ) -> Result:
+    def _run(self, program: Program, lengths: Float64, control: Float64) -> Result:
         plan = self.start(program, lengths, control)
         self.ask(plan)
-        work()
         back = self.receive(plan).astype(np.float64, copy=False)
         end = HEADER_WORDS + control.size
         head = end + len(lengths)

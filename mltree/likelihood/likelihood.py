@@ -10,11 +10,9 @@ from __future__ import annotations
 
 import math
 import threading
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import replace
-from functools import partial
-from itertools import chain, islice
-from typing import Protocol, TypeAlias, TypeVar
+from typing import Protocol, TypeVar
 
 import numpy as np
 
@@ -35,14 +33,7 @@ from mltree.program import builders, planner
 from mltree.program.builders import KeptPrograms
 from mltree.program.cases import Case, Cases, distinct
 from mltree.program.contract import Control
-from mltree.program.engine import (
-    NO_CONTROL,
-    Engine,
-    PatientEngine,
-    Result,
-    Room,
-    Weights,
-)
+from mltree.program.engine import NO_CONTROL, Engine, Result, Room, Weights
 from mltree.program.ops.edges import Evaluate, EvaluateSites
 from mltree.program.ops.operation import Run
 from mltree.program.planner import ScanTasks, split
@@ -195,10 +186,6 @@ JOIN_PASSES = 8
 
 LOCAL_EPSILON = 1e-3
 """Local optimisations stop below this gain in lnL: well under the 0.05 that a move must gain."""
-
-
-LaidOut: TypeAlias = tuple[Program, Float64, Float64]
-"""A program, and the f64[lengths] and f64[groups, words] that it starts from."""
 
 
 class TreeLikelihood:
@@ -372,14 +359,9 @@ class TreeLikelihood:
         """f64[outputs]: lnL of every insertion of the scan, the target edge split in half."""
         trees = Forest.of(trees)
         table, lnl = self.hold(trees, cases), np.empty(scan.outputs)
-        parts = split(scan, scan.outputs, self.engine.room.scores, table)
-
-        def scores(part: ScanTasks) -> LaidOut:
-            return *builders.scores(trees, part, table), NO_CONTROL
-
-        made = self._beside(trees, cases, [partial(scores, part) for part, _ in parts])
-        for (part, at), result in zip(parts, made, strict=True):
-            lnl[at] = result.sums.reshape(-1, part.outputs).sum(axis=0)
+        for part, at in split(scan, scan.outputs, self.engine.room.scores, table):
+            (made,) = self._beside(trees, cases, (*builders.scores(trees, part, table), NO_CONTROL))
+            lnl[at] = made.sums.reshape(-1, part.outputs).sum(axis=0)
         return lnl
 
     def refine(
@@ -400,12 +382,8 @@ class TreeLikelihood:
             floors = np.full(count, -np.inf)
         alike = room.near_at_once(base)
         most = alike * self.engine.parts // table.parts
-        parts = split(scan, most, alike, table, room.most - base)
-        layouts = (self._refinement(trees, table, part, base, floors[at]) for part, at in parts)
-        made = self._beside(trees, cases, [*chain.from_iterable(layouts)])
-        for (_, at), (_, result) in zip(parts, zip(made, made, strict=True), strict=True):
-            lnl[at] = result.control[:, Control.BEST].reshape(-1, at.size).sum(axis=0)
-            lengths[..., at, :] = result.lengths.reshape(*lead, -1, 3)
+        for part, at in split(scan, most, alike, table, room.most - base):
+            lnl[at], lengths[..., at, :] = self._refine(trees, cases, part, base, floors[at])
         return lnl, lengths
 
     def join_lengths(self, trees: Trees, cases: Sequence[Case], prunes: Int32) -> Float64:
@@ -418,7 +396,7 @@ class TreeLikelihood:
         table = self.hold(trees, cases)
         program, lengths = builders.join(trees, prunes, JOIN_PASSES, table)
         control = planner.control_records(lengths.size, LOCAL_EPSILON, JOIN_PASSES)
-        (result,) = self._beside(trees, cases, [lambda: (program, self.clip(lengths), control)])
+        (result,) = self._beside(trees, cases, (program, self.clip(lengths), control))
         return result.lengths.reshape(*trees.lengths.shape[:-1], -1)
 
     def optimise_alternatives(self, others: Alternatives, turns: int) -> tuple[Float64, Float64]:  # noqa: ARG002
@@ -493,26 +471,13 @@ class TreeLikelihood:
         self._resident = None
         return self._load(trees, cases)
 
-    def run(
-        self,
-        program: Program,
-        lengths: Float64,
-        control: Float64 = NO_CONTROL,
-        work: Callable[[], None] = lambda: None,
-    ) -> Result:
-        """Run a program, beside the resident CLAs or, after :meth:`take`, over them.
-
-        ``work``: done by the host while the device has the program, where the engine knows how.
-        """
+    def run(self, program: Program, lengths: Float64, control: Float64 = NO_CONTROL) -> Result:
+        """Run a program, beside the resident CLAs or, after :meth:`take`, over them."""
         try:
-            if isinstance(self.engine, PatientEngine):
-                return self.engine.run_beside(program, lengths, control, work)
-            result = self.engine.run(program, lengths, control)
+            return self.engine.run(program, lengths, control)
         except DeviceMemoryError:
             self._resident = None
             raise
-        work()
-        return result
 
     def clip(self, lengths: Float64) -> Float64:
         """Lengths within the bounds of an optimisation."""
@@ -563,41 +528,28 @@ class TreeLikelihood:
         return np.asarray(result.control[:, Control.BEST].reshape(-1, len(trees)).sum(axis=0))
 
     def _beside(
-        self, trees: Trees, cases: Sequence[Case], layouts: Sequence[Callable[[], LaidOut]]
-    ) -> Iterator[Result]:
-        """Run programs, one right after the other, beside the trees' CLAs; yield their results.
-
-        Each is laid out while the device has the one before.
-        """
-        following, ready = iter(layouts), list[LaidOut]()
-
-        def lay_out() -> None:
-            for layout in islice(following, 1):
-                ready.append(layout())
-                _ = ready[-1][0].words
-
-        lay_out()  # before other threads have to wait
+        self, trees: Trees, cases: Sequence[Case], *runs: tuple[Program, Float64, Float64]
+    ) -> list[Result]:
+        """Results of programs, run one right after the other beside the trees' CLAs."""
+        for program, *_ in runs:
+            _ = program.words  # laid out before other threads have to wait
         with self._lock:
             self.hold(trees, cases)
-            while ready:
-                yield self.run(*ready.pop(), lay_out)
+            return [self.run(*run) for run in runs]
 
-    def _refinement(
-        self, trees: Forest, table: Cases, scan: ScanTasks, base: int, low: Float64
-    ) -> tuple[Callable[[], LaidOut], Callable[[], LaidOut]]:
-        """Layouts of the near vectors of a scan, in slots from ``base`` on, and of its triplets."""
-
-        def near_vectors() -> LaidOut:
-            return *builders.near_vectors(trees, scan, base, table), NO_CONTROL
-
-        def triplets() -> LaidOut:
-            program, lengths = builders.triplets(trees, scan, base, TRIPLET_PASSES, table)
-            groups = lengths.size // 3
-            floors = np.resize(low, groups)
-            control = planner.control_records(groups, LOCAL_EPSILON, TRIPLET_PASSES, floors)
-            return program, self.clip(lengths), control
-
-        return near_vectors, triplets
+    def _refine(
+        self, trees: Forest, cases: Sequence[Case], scan: ScanTasks, base: int, low: Float64
+    ) -> tuple[Float64, Float64]:
+        table = self.hold(trees, cases)
+        views = builders.near_vectors(trees, scan, base, table)
+        program, lengths = builders.triplets(trees, scan, base, TRIPLET_PASSES, table)
+        groups = lengths.size // 3
+        low = np.resize(low, groups)
+        control = planner.control_records(groups, LOCAL_EPSILON, TRIPLET_PASSES, low)
+        triplets = program, self.clip(lengths), control
+        _, result = self._beside(trees, cases, (*views, NO_CONTROL), triplets)
+        lnl = result.control[:, Control.BEST].reshape(-1, scan.outputs).sum(axis=0)
+        return lnl, result.lengths.reshape(*trees.lengths.shape[:-1], -1, 3)
 
 
 def _in_states(arrays: ModelArrays, sums: Float64) -> Float64:

@@ -154,16 +154,6 @@ class ReplicateEngine(Engine, Protocol):
         """
 
 
-@runtime_checkable
-class PatientEngine(Engine, Protocol):
-    """An engine that lets the host work before it waits for the device."""
-
-    def run_beside(
-        self, program: Program, lengths: Float64, control: Float64, work: Callable[[], None]
-    ) -> Result:
-        """:meth:`Engine.run`, with ``work``, which needs no engine, while the device has it."""
-
-
 class ChainRoom(NamedTuple):
     """How an engine sweeps chains (:func:`mltree.program.builders.sweeps`)."""
 
