@@ -159,7 +159,7 @@ class _Check(TableChecks):
     @singledispatchmethod
     def _stage(self, stage: Stage) -> None:
         """Check a stage by the roles of its records' fields; others have rules of their own."""
-        for records in stage.all_records():
+        for records in stage.all_records:
             if fields(records.dtype, Role.CASE):
                 self._task_table(records, stage.cells)
         if isinstance(stage, SumStage):

@@ -17,7 +17,7 @@ from mltree.device.layout import Blocks, Layout, add_lanes, chain_room, longest_
 from mltree.device.memory import LEAST, Memory, NamingDevice, raise_fault, room_on
 from mltree.device.timing import Breakdown, DeviceTimes
 from mltree.device.worker import BUFFERS, BackgroundBuild, Dispatch, Launch, Plan, Worker
-from mltree.models.eigen import ModelArrays
+from mltree.models.eigen import ModelArrays, ModelStack
 from mltree.program.contract import (
     CONTROL_WORDS,
     HEADER_WORDS,
@@ -138,6 +138,7 @@ class Session:
 
     def load_models(self, models: Sequence[ModelArrays]) -> None:
         """Take models, a row each."""
+        models = ModelStack.of(models)
         rows = model_rows(models)
         self.memory.put("model", rows.astype(self._acc))
         self.memory.put("model_real", rows.astype(self._real))

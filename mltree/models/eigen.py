@@ -309,6 +309,21 @@ class ModelStack(Sequence[ModelArrays]):
         """
         self.tables, self.rows = list(tables), rows
 
+    @classmethod
+    def of(cls, models: Sequence[ModelArrays]) -> ModelStack:
+        """Stack models of one shape; stacked ones stay as they are."""
+        if isinstance(models, ModelStack):
+            return models
+        # NumPy's stack takes three times it.
+        return cls(
+            [
+                np.concatenate(tables).reshape(len(models), *tables[0].shape)
+                if np.ndim(tables[0])
+                else np.array(tables)
+                for tables in zip(*(vars(model).values() for model in models), strict=True)
+            ]
+        )
+
     @property
     def has_one_matrix(self) -> bool:
         """True where the models are known to differ in rates and weights of categories alone."""

@@ -253,7 +253,7 @@ class _HostDriver:
         self.sums = self._compute(first, end, self._optimiser.lengths)
 
     def step(self, at: int) -> None:
-        (groups,) = self._stages[at].all_records()
+        (groups,) = self._stages[at].all_records
         self._optimiser.step(groups, self.sums)
 
     def is_active(self, groups: int) -> bool:  # noqa: ARG002

@@ -160,7 +160,7 @@ class Program(Value, eq=False):
     @property
     def _tables(self) -> Iterator[Records]:
         """The record tables of all stages."""
-        return chain.from_iterable(stage.all_records() for stage in self.stages)
+        return chain.from_iterable(stage.all_records for stage in self.stages)
 
     @property
     def _loops(self) -> list[tuple[range, int]]:

@@ -16,10 +16,9 @@ Verification, residency, work, listings and encoding follow from the roles of re
 
 from __future__ import annotations
 
-import enum
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterator, Sequence
-from functools import cache
+from functools import cache, cached_property
 from typing import Any, ClassVar, NamedTuple, Protocol, TypeAlias, TypeVar
 
 import numpy as np
@@ -28,7 +27,7 @@ import numpy.typing as npt
 from mltree.program.contract import NO_CELL, RECORD_ALIGNMENT, RESULT, Function
 from mltree.program.ops.state import ReferenceState
 from mltree.system.arrays import Int32
-from mltree.system.values import Value
+from mltree.system.values import Value, Word
 
 Records: TypeAlias = npt.NDArray[np.void]
 """A structured array of one record."""
@@ -39,7 +38,7 @@ Counts: TypeAlias = tuple[Function, tuple[int, int, int]]
 _Self = TypeVar("_Self", bound="Operation")
 
 
-class Role(enum.Enum):
+class Role(Word):
     """Meaning of a record's field; a field without a role is a number."""
 
     READS = "reads"
@@ -216,6 +215,7 @@ class Operation(Value, ABC):
         if "number" in vars(cls):
             assert cls.kinds.setdefault(cls.number, cls) is cls, f"{cls.name}: number is taken"
 
+    @cached_property
     def all_records(self) -> list[Records]:
         """Every record table: tasks before their steps."""
         values = vars(self).values()
@@ -224,7 +224,7 @@ class Operation(Value, ABC):
 
     def changed(self: _Self, change: Callable[[Records], Records]) -> _Self:
         """The operation with ``change`` made to each of its tables."""
-        values: dict[str, Any] = dict(vars(self))
+        values: dict[str, Any] = {name: getattr(self, name) for name in self._names}
         for name, value in values.items():
             if isinstance(value, np.ndarray):
                 values[name] = change(value)
@@ -232,13 +232,13 @@ class Operation(Value, ABC):
                 values[name] = tuple(map(change, value))
         return type(self)(**values)
 
-    def columns(self, role: Role) -> list[Int32]:
-        """int32[n] each: fields of the role, of every table."""
-        return [table[name] for table in self.all_records() for name in fields(table.dtype, role)]
+    def columns(self, *roles: Role) -> list[Int32]:
+        """int32[n] each: fields of the roles, of every table."""
+        return [table[name] for table in self.all_records for name in fields(table.dtype, *roles)]
 
     def slots_read(self) -> Int32:
         """int32[n]: slots of CLAs that are read."""
-        return _slots([*self.columns(Role.READS), *self.columns(Role.TAKES)])
+        return _slots(self.columns(Role.READS, Role.TAKES))
 
     def slots_written(self) -> Int32:
         """int32[n]: slots of CLAs that are written."""
@@ -246,8 +246,7 @@ class Operation(Value, ABC):
 
     def highest_slot(self) -> int:
         """The highest slot of a CLA that is read or written; -1 where there is none."""
-        columns = self.columns(Role.READS) + self.columns(Role.WRITES)
-        highest = [column.max(initial=-1) for column in columns]
+        highest = [column.max(initial=-1) for column in self.columns(Role.READS, Role.WRITES)]
         taken = self.columns(Role.TAKES)
         highest += [column.max(initial=-1, where=column != RESULT) for column in taken]
         return int(max(highest, default=-1))
@@ -334,18 +333,18 @@ class Stage(Operation):
 
     def lines(self) -> list[str]:
         """A line a record, for a reader."""
-        tables = self.all_records()
+        tables = self.all_records
         tasks = [_listed(self.line, item) for table in tables[:1] for item in table]
         return tasks + [_step_line(item) for table in tables[1:] for item in table]
 
     def counts(self) -> Iterator[Counts]:
         """The work of its records, function by function."""
-        for tasks in self.all_records()[:1]:
+        for tasks in self.all_records[:1]:
             yield self.function, (len(tasks), *operands(tasks))
 
     def encode(self, words: Words) -> tuple[int, int]:
         """Append its tables; returns ``first`` and ``count`` of its :data:`STAGE`."""
-        tasks, *others = self.all_records()
+        tasks, *others = self.all_records
         for steps in others:
             tasks = moved(tasks, "first_step", words.add(steps), steps)
         return words.add(tasks), len(tasks)
@@ -374,7 +373,7 @@ class WorkStage(Stage):
     @property
     def site_steps(self) -> int:
         """Records that every pattern goes through."""
-        tables = self.all_records()
+        tables = self.all_records
         is_read = (bool(fields(t.dtype, Role.READS, Role.TAKES, Role.TIP)) for t in tables)
         return sum(len(t) for t, reads in zip(tables, is_read, strict=True) if reads)
 

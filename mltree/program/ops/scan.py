@@ -78,8 +78,9 @@ class Scan(WalkStage):
         levels = (self.steps[name] for name in ("left_level", "right_level"))
         return 1 + max(int(level.max(initial=ROOT_LEVEL)) for level in levels)
 
-    def columns(self, role: Role) -> list[Int32]:
-        return super().columns(Role.OUTPUT if role is Role.WRITES and self.stores else role)
+    def columns(self, *roles: Role) -> list[Int32]:
+        written = Role.OUTPUT if self.stores else Role.WRITES
+        return super().columns(*(written if role is Role.WRITES else role for role in roles))
 
     def counts(self) -> Iterator[Counts]:
         outputs = sum(int(np.count_nonzero(of >= 0)) for of in self.columns(Role.OUTPUT))

@@ -71,9 +71,10 @@ def tables_of(systems: SiteSystems) -> tuple[Float64, ...]:
 
 def model_rows(models: Sequence[ModelArrays]) -> Float64:
     """f64[n, words], a row per model (see ``opencl/session.h``)."""
-    if isinstance(models, ModelStack) and models.rows is not None:
-        return models.rows
-    eigenvalues, right, left, frequencies, generator, _, rates, weights = _stacked(models)
+    stack = ModelStack.of(models)
+    if stack.rows is not None:
+        return stack.rows
+    eigenvalues, right, left, frequencies, generator, _, rates, weights = stack.tables
     squares = (right, left, generator, product(generator, generator))
     count, systems = len(models), models[0].n_systems
     flat = [part.reshape(count, systems, -1) for part in (eigenvalues, *squares, frequencies)]
@@ -86,7 +87,7 @@ def series_rows(models: Sequence[ModelArrays]) -> tuple[Float64, Int32]:
 
     See ``opencl/series.h``; NO_SERIES where the eigen system gives every entry of P.
     """
-    direct = _stacked(models)[5].reshape(len(models), -1)
+    direct = ModelStack.of(models).tables[5].reshape(len(models), -1)
     places = np.full(direct.shape, contract.NO_SERIES, np.int32)
     starts: dict[Series, int] = {}
     size = 0
@@ -97,18 +98,6 @@ def series_rows(models: Sequence[ModelArrays]) -> tuple[Float64, Int32]:
             size += series.words.size
         places[row, system] = starts[series]
     return np.concatenate([np.zeros(0), *(series.words for series in starts)]), places
-
-
-def _stacked(models: Sequence[ModelArrays]) -> list[Float64]:
-    """The arrays of models, with an axis of models in front."""
-    if isinstance(models, ModelStack):
-        return models.tables
-    return [
-        np.concatenate([np.atleast_1d(table) for table in tables]).reshape(
-            len(models), *tables[0].shape
-        )  # stack takes three times it
-        for tables in zip(*(vars(model).values() for model in models), strict=True)
-    ]
 
 
 _THRESHOLD = 2.0**-SCALE_BITS_DOUBLE
