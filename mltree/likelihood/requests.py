@@ -19,9 +19,8 @@ import numpy as np
 from mltree.likelihood.likelihood import TreeLikelihood
 from mltree.models.rate_profiles import Curves
 from mltree.program.cases import Case
-from mltree.system.arrays import Float64, Int32, UInt64
+from mltree.system.arrays import Float64
 from mltree.system.values import Value
-from mltree.tree.moves import shape_changes
 from mltree.tree.topology import Forest, Tree
 
 Answers: TypeAlias = Sequence[Any] | Float64
@@ -162,25 +161,17 @@ class TopologyKeys(Request, eq=False):
         return Forest(self.trees).topology_keys()
 
 
-class ShapeChanges(Request, eq=False):
-    """Compute keys of the changes of shape that SPRs of every tree make, uint64[M] each."""
+class ShapeKeys(Request, eq=False):
+    """Compute keys of 64 bits that equal shapes share."""
 
-    moves: Sequence[tuple[Int32, Int32, Float64]]
-    """Prunes, targets and lengths of each tree's SPRs."""
     shortest: Sequence[float]
     """Longest branch of each tree that says nothing of the order of its neighbours."""
-    by_tree = (*Request.by_tree, "moves", "shortest")
+    by_tree = (*Request.by_tree, "shortest")
     is_quick = True
 
-    def answer(self, likelihood: TreeLikelihood) -> list[UInt64]:  # noqa: ARG002
-        """Return the keys (:func:`mltree.tree.moves.shape_changes`)."""
-        forest, every = Forest(self.trees), zip(*self.moves, strict=True)
-        prunes, targets, lengths = map(np.concatenate, every)
-        counts = [len(some) for some, _, _ in self.moves]
-        first = np.repeat(forest.first_half, counts)
-        shortest = np.array(self.shortest)
-        keys = shape_changes(forest, prunes + first, targets + first, lengths, shortest)
-        return np.split(keys, np.cumsum(counts)[:-1])
+    def answer(self, likelihood: TreeLikelihood) -> list[int]:  # noqa: ARG002
+        """Return the keys (:meth:`mltree.tree.topology.Forest.shape_keys`)."""
+        return Forest(self.trees).shape_keys(np.array(self.shortest))
 
 
 Steps: TypeAlias = Generator[Request, Answers, T]
@@ -226,6 +217,12 @@ def part_log_likelihoods(trees: Sequence[Tree], cases: Sequence[Case]) -> Steps[
 def topology_keys(trees: Sequence[Tree], cases: Sequence[Case]) -> Steps[list[int]]:
     """Return a key of 64 bits for every tree, equal for equal topologies."""
     answer = yield TopologyKeys(trees, cases)
+    return list(answer)
+
+
+def shape_keys(trees: Sequence[Tree], cases: Sequence[Case], shortest: float) -> Steps[list[int]]:
+    """Return a key of 64 bits for every tree, equal for equal splits by longer branches."""
+    answer = yield ShapeKeys(trees, cases, [shortest] * len(trees))
     return list(answer)
 
 

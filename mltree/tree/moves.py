@@ -14,7 +14,7 @@ id of edge[s2]; the pendant edge (edge[h]) stays as it is.
 from __future__ import annotations
 
 import math
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from typing import NamedTuple, TypeAlias
 
 import numpy as np
@@ -266,62 +266,6 @@ def _disjoint_nnis(
             busy.update(ends)
             records.append(_interchange(tree, near, across, variant))
     return records
-
-
-def shape_changes(
-    forest: Forest, prunes: Int32, targets: Int32, lengths: Float64, shortest: Float64
-) -> UInt64:
-    """uint64[M]: a key that SPRs share which change a tree's shape alike; 0 where it stays.
-
-    The sum of the splits that are new, less those that are gone; a shape has the splits by branches
-    that are longer than ``shortest`` f64[n] (:meth:`mltree.tree.topology.Forest.shape_keys`).
-    prunes, targets, lengths  of SPRs to edges that are not adjacent, see :func:`apply_sprs`
-    """
-    twin, edge, sets = forest.twin, forest.edge, forest.tip_sets
-    longest = forest.lengths.reshape(-1, forest.lengths.shape[-1]).max(axis=0)
-    new = lengths.reshape(len(prunes), 4, -1).max(axis=2, initial=0.0).T
-    least = shortest[forest.tree_of_half[prunes]]
-    pruned, far = sets[twin[prunes]], sets[twin[targets]]
-    whole, every = sets[prunes] + pruned, np.arange(len(prunes))
-    first, second = siblings(prunes)
-    other = first.copy()
-
-    def split(side: UInt64, length: Float64, some: Index) -> UInt64:
-        key = mixed(mixed(side) + mixed(whole[some] - side))
-        return np.where(length > least[some], key, np.uint64(0))
-
-    change = split(far + pruned, new[0], every) + split(far, new[1], every)
-    change += split(pruned, new[2], every)
-    change -= split(far, longest[edge[targets]], every)
-    change -= split(pruned, longest[edge[prunes]], every)
-    for some, half, is_joined in _ways(forest, prunes, targets):
-        side, length = sets[half], longest[edge[half]]
-        after = np.where(is_joined, new[3, some], length)
-        change[some] += split(side + pruned[some], after, some) - split(side, length, some)
-        joined = some[is_joined]
-        is_first = edge[first[joined]] == edge[half[is_joined]]
-        other[joined[is_first]] = second[joined[is_first]]
-    change -= split(sets[twin[other]], longest[edge[other]], every)
-    return change
-
-
-def _ways(forest: Forest, prunes: Int32, targets: Int32) -> Iterator[tuple[Index, Int32, Bool]]:
-    """Branches from the targets of SPRs to where they prune, at most one of each at a time.
-
-    Yields which SPRs, the half-edge on the target's side, and where the pruning point is reached.
-    """
-    up, depth = forest.ascents
-    here, there, start = targets // 3, prunes // 3, prunes // 3
-    left = np.flatnonzero(here != there)
-    while left.size:  # the lower one of two nodes climbs
-        a, b = here[left], there[left]
-        climbs = depth[a] >= depth[b]
-        half = up[np.where(climbs, a, b)]
-        above = forest.twin[half] // 3
-        is_joined = np.where(climbs, above, b) == start[left]
-        yield left, np.where(climbs, half, forest.twin[half]), is_joined
-        here[left], there[left] = np.where(climbs, above, a), np.where(climbs, b, above)
-        left = left[here[left] != there[left]]
 
 
 class Differences:

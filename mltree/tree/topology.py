@@ -387,17 +387,6 @@ class Forest:
             wave = np.concatenate([one.take(wave), other.take(wave)])
         return waves
 
-    @property
-    def ascents(self) -> tuple[Int32, Int32]:
-        """int32[nodes] each: the half-edge of every inner node that faces tip 0; its distance."""
-        waves = self.waves()
-        up, depth = np.zeros((2, self.twin.size // 3), np.int32)
-        nodes = np.concatenate(waves)
-        up[nodes // 3] = nodes
-        sizes = [wave.size for wave in waves]
-        depth[nodes // 3] = np.repeat(np.arange(1, len(waves) + 1, dtype=np.int32), sizes)
-        return up, depth
-
     def facing(self, trees: Int32) -> tuple[Int32, Bool]:
         """The inner half-edges of some trees that face tip 0, nearest first.
 

@@ -18,7 +18,7 @@ from numpy.typing import NDArray
 
 from mltree.fit.settings import PhaseSettings, RoundSettings
 from mltree.likelihood.likelihood import TreeLikelihood, dealt, in_batches
-from mltree.likelihood.requests import Answers, Request, ShapeChanges, Steps, smoothed
+from mltree.likelihood.requests import Answers, Request, Steps, shape_keys, smoothed
 from mltree.program.cases import Case
 from mltree.program.planner import ScanTasks
 from mltree.system.arrays import Bool, Float64, Int32, longest_first, rising
@@ -197,22 +197,13 @@ def fully_smoothed_moves(
     in shape: by more than inner branches up to ``free_length``.  One move is returned for each
     candidate, or none: together, two such moves gained less than either (R_Laurasiatherian).
     """
-    near = [
-        best_moves(moves, candidate.lnl, -settings.smoothing_margin)
-        for candidate, moves in zip(candidates, rescored, strict=True)
-    ]
-    before = [candidate.tree for candidate in candidates]
-    asked = [(moves.prune, moves.target, moves.lengths) for moves in near]
-    if not any(moves.prune.size for moves in near):
-        return near
-    changes = yield ShapeChanges(before, cases, asked, [free_length] * len(before))
     chosen, trees, under = [], [], []
-    for tree, case, moves, keys in zip(before, cases, near, changes, strict=True):
-        unlike, first = np.unique(keys, return_index=True)
-        index = np.sort(first[unlike != 0])[:limit]
-        chosen.append(moves.at(index))
-        trees += [_moved(tree, moves, n) for n in index]
-        under += [case] * index.size
+    for candidate, case, moves in zip(candidates, cases, rescored, strict=True):
+        near = best_moves(moves, candidate.lnl, -settings.smoothing_margin)
+        index, moved = yield from _different(candidate.tree, case, near, limit, free_length)
+        chosen.append(near.at(index))
+        trees += moved
+        under += [case] * len(moved)
     if not trees:
         return chosen
     counts = [moves.prune.size for moves in chosen]
@@ -225,6 +216,25 @@ def fully_smoothed_moves(
             candidates, chosen, np.split(np.array(lnls), np.cumsum(counts)[:-1]), strict=True
         )
     ]
+
+
+def _different(
+    tree: Tree, case: Case, moves: RescoredMoves, limit: int, free_length: float
+) -> Steps[tuple[NDArray[np.intp], list[Tree]]]:
+    """Select the first moves that lead to different shapes: their indices, and the trees."""
+    seen: dict[int, tuple[int, Tree]] = {}
+    every = range(moves.prune.size)
+    for first in every[:: 2 * limit]:
+        span = every[first : first + 2 * limit]
+        trees = [_moved(tree, moves, n) for n in span]
+        shape, *keys = yield from shape_keys([tree, *trees], [case] * (1 + len(trees)), free_length)
+        for n, moved, key in zip(span, trees, keys, strict=True):
+            if key != shape:
+                seen.setdefault(key, (n, moved))
+        if len(seen) >= limit:
+            break
+    chosen = list(seen.values())[:limit]
+    return np.array([n for n, _ in chosen], dtype=np.intp), [moved for _, moved in chosen]
 
 
 def _moved(tree: Tree, moves: RescoredMoves, n: int) -> Tree:

@@ -15,12 +15,11 @@ from mltree.tree.moves import (
     nni,
     random_nnis,
     rewire,
-    shape_changes,
     spr,
     undo,
 )
 from mltree.tree.splits import mean_distance, robinson_foulds, same_topology, splits, topology_key
-from mltree.tree.topology import Forest, Tree, random_topology, siblings
+from mltree.tree.topology import Tree, random_topology, siblings
 
 SEEDS = st.integers(0, 2**32 - 1)
 SIZES = st.integers(4, 40)
@@ -290,72 +289,6 @@ def test_every_part_is_taken_alone_with_its_lengths(
     assert whole.keys() == there.keys()
     assert all(whole[split] == there[split] for split in met)
     assert identical(tree, before)
-
-
-SHORT = 1e-3
-
-
-def patchy(tree: Tree, size: tuple[int, ...], rng: np.random.Generator) -> np.ndarray:
-    """Lengths of which some say nothing of the order of their neighbours."""
-    return np.where(rng.random(size) < rng.choice([0.2, 0.8]), SHORT / 10, 0.1 + rng.random(size))
-
-
-@given(st.integers(4, 60), SEEDS, st.integers(0, 8), st.sampled_from([0, 3]))
-def test_parts_change_the_shape_as_their_keys_say(
-    n_tips: int, seed: int, sweeps: int, parts: int
-) -> None:
-    tree, rng = start(n_tips, seed)
-    size = (parts, tree.n_edges) if parts else (tree.n_edges,)
-    others = [tree.copy() if sweeps else random_topology(n_tips, rng) for _ in range(3)]
-    tree.lengths = patchy(tree, size, rng)
-    for other in others:
-        for _ in range(sweeps):
-            random_nnis(other, 0.1, rng)
-        other.lengths = patchy(other, size, rng)
-    every, keys = [tree], [0]
-    for one in Differences.of_each(tree, others):
-        changes = {part: key for key, part in one.changes(SHORT).items()}
-        every += [one.taken(part) for part in one.parts.tolist()]
-        keys += [changes.get(part, 0) for part in one.parts.tolist()]
-    shapes = Forest(every).shape_keys(SHORT)
-    assert len(set(shapes)) == len(set(keys)) == len(set(zip(shapes, keys, strict=True)))
-
-
-@given(st.lists(st.integers(5, 40), min_size=1, max_size=3), SEEDS, st.sampled_from([0, 3]))
-def test_moves_change_the_shape_as_their_keys_say(sizes: list[int], seed: int, parts: int) -> None:
-    rng = np.random.default_rng(seed)
-    trees = [random_topology(n_tips, rng) for n_tips in sizes]
-    for tree in trees:
-        tree.lengths = patchy(tree, (parts, tree.n_edges) if parts else (tree.n_edges,), rng)
-    asked, moved = [], []
-    for number, tree in enumerate(trees):
-        for _ in range(30):
-            prune, target = random_prune(tree, rng), random_half(tree, rng)
-            if is_adjacent(tree, prune, target) or is_inside(tree, prune, target):
-                continue
-            target = nearer(tree, prune, target)
-            lengths = patchy(tree, (4, parts) if parts else (4,), rng)
-            asked.append((number, prune, target, lengths))
-            moved.append(tree.copy())
-            spr(moved[-1], prune, target, SprLengths(*lengths))
-    if not asked:
-        return
-    forest = Forest(trees)
-    of_tree, prunes, targets, lengths = map(np.array, zip(*asked, strict=True))
-    first, shortest = forest.first_half[of_tree], np.where(rng.random(len(trees)) < 0.5, 0.0, SHORT)
-    keys = shape_changes(forest, prunes + first, targets + first, lengths, shortest).tolist()
-    for number, before in enumerate(forest.shape_keys(shortest)):
-        mine = np.flatnonzero(of_tree == number).tolist()
-        after = Forest([trees[number], *(moved[n] for n in mine)]).shape_keys(shortest[number])
-        assert after[0] == before
-        pairs = {(before, 0), *zip(after[1:], (keys[n] for n in mine), strict=True)}
-        assert len(pairs) == len(set(after)) == len({key for _, key in pairs})
-
-
-def nearer(tree: Tree, prune: int, target: int) -> int:
-    """The half of the target edge on the side of the pruning point."""
-    far = int(tree.twin[target])
-    return target if int(tree.edge[prune]) in edges_behind(tree, target) else far
 
 
 def test_differences_from_many_trees_are_those_from_each_alone() -> None:
