@@ -19,7 +19,7 @@ from mltree.tree.moves import (
     undo,
 )
 from mltree.tree.splits import mean_distance, robinson_foulds, same_topology, splits, topology_key
-from mltree.tree.topology import Tree, random_topology, siblings
+from mltree.tree.topology import Forest, Tree, random_topology, siblings
 
 SEEDS = st.integers(0, 2**32 - 1)
 SIZES = st.integers(4, 40)
@@ -289,6 +289,35 @@ def test_every_part_is_taken_alone_with_its_lengths(
     assert whole.keys() == there.keys()
     assert all(whole[split] == there[split] for split in met)
     assert identical(tree, before)
+
+
+SHORT = 1e-3
+
+
+def patchy(tree: Tree, size: tuple[int, ...], rng: np.random.Generator) -> np.ndarray:
+    """Lengths of which some say nothing of the order of their neighbours."""
+    return np.where(rng.random(size) < rng.choice([0.2, 0.8]), SHORT / 10, 0.1 + rng.random(size))
+
+
+@given(st.integers(4, 60), SEEDS, st.integers(0, 8), st.sampled_from([0, 3]))
+def test_parts_change_the_shape_as_their_keys_say(
+    n_tips: int, seed: int, sweeps: int, parts: int
+) -> None:
+    tree, rng = start(n_tips, seed)
+    size = (parts, tree.n_edges) if parts else (tree.n_edges,)
+    others = [tree.copy() if sweeps else random_topology(n_tips, rng) for _ in range(3)]
+    tree.lengths = patchy(tree, size, rng)
+    for other in others:
+        for _ in range(sweeps):
+            random_nnis(other, 0.1, rng)
+        other.lengths = patchy(other, size, rng)
+    every, keys = [tree], [0]
+    for one in Differences.of_each(tree, others):
+        changes = {part: key for key, part in one.changes(SHORT).items()}
+        every += [one.taken(part) for part in one.parts.tolist()]
+        keys += [changes.get(part, 0) for part in one.parts.tolist()]
+    shapes = Forest(every).shape_keys(SHORT)
+    assert len(set(shapes)) == len(set(keys)) == len(set(zip(shapes, keys, strict=True)))
 
 
 def test_differences_from_many_trees_are_those_from_each_alone() -> None:
