@@ -314,14 +314,9 @@ class ModelStack(Sequence[ModelArrays]):
         """Stack models of one shape; stacked ones stay as they are."""
         if isinstance(models, ModelStack):
             return models
-        # NumPy's stack takes three times it.
-        return cls(
-            [
-                np.concatenate(tables).reshape(len(models), *tables[0].shape)
-                if np.ndim(tables[0])
-                else np.array(tables)
-                for tables in zip(*(vars(model).values() for model in models), strict=True)
-            ]
+        n, each = len(models), zip(*(vars(model).values() for model in models), strict=True)
+        return cls(  # NumPy's stack takes three times as long
+            [np.concatenate(t).reshape(n, *t[0].shape) if t[0].ndim else np.array(t) for t in each]
         )
 
     @property

@@ -7,7 +7,7 @@ from budget import ROOT, circles_of, count
 
 CEILINGS = {
     "files": 196,
-    "lines": 72600,
+    "lines": 72630,
     "rooms": 19,
     "files of the fullest room": 23,
     "loose modules": 1,

@@ -6,6 +6,7 @@ Each stream of runs has a range of parts to itself.
 from __future__ import annotations
 
 from collections.abc import Iterator
+from functools import cached_property
 
 import numpy as np
 
@@ -60,10 +61,10 @@ class Sites(WorkStage):
 
     @property
     def keeps_sites(self) -> bool:
-        return any(kind.keeps_sites for kind in self._kinds())
+        return any(kind.keeps_sites for kind in self._kinds)
 
     def counts(self) -> Iterator[Counts]:
-        for kind in self._kinds():
+        for kind in self._kinds:
             rows = self.runs[self.runs["kind"] == kind.number]
             table = self._table(kind)
             if rows["count"].sum() < len(table):  # other kinds have records in it too
@@ -103,6 +104,7 @@ class Sites(WorkStage):
             for state.part in parts:
                 run.compute(state)
 
+    @cached_property
     def _kinds(self) -> list[type[Run]]:
         """The kinds of its runs, by their numbers."""
         return [RUNS[number] for number in np.flatnonzero(np.bincount(self.runs["kind"])).tolist()]
