@@ -22,7 +22,8 @@ from mltree.analyses.summarize import PosteriorSummary, summarize
 from mltree.data.alignments import Source
 from mltree.data.patterns import Correction
 from mltree.data.source import read_text, unpacked
-from mltree.dating.beast_xml import is_beast_xml, read_beast_xml
+from mltree.dating.beast_elements import is_beast_xml
+from mltree.dating.beast_xml import read_beast_xml
 from mltree.device.discovery import choose_devices
 from mltree.device.parsimony import parsimony_engine
 from mltree.fit.settings import PhaseSettings, preset

@@ -195,12 +195,9 @@ def time_data(
     within = np.clip(np.array(spans), min(ends), present)
     earliest, latest = present - within[:, 1], present - within[:, 0]
     found = calibrations_of(
-        [*dated.calibrations, *rows],
-        taxa,
-        latest=present,
-        ages=dated.are_ages,
-        tip_heights=earliest.tolist(),
-    )
+        [*dated.calibrations, *rows], taxa, latest=present, ages=dated.are_ages,
+        tip_heights=earliest.tolist(), sampled=np.flatnonzero(latest > earliest).tolist(),
+    )  # fmt: skip
     data = TimeData(tuple(taxa), earliest, latest, tuple(found), present)
     return data, missing_text(taxa, dated.tips)
 
@@ -480,7 +477,7 @@ class TimeSpace(TreeSpace):
         """
         if self._distances is None or len(self._distances) < tree.tips:
             return None
-        ages = rng.uniform(self.data.earliest, self.data.latest)
+        ages = self._first_ages(rng)
         jitter = np.exp(JITTER * rng.standard_normal(self._distances.shape))
         distances = self._distances * np.sqrt(jitter * jitter.T)
         clock = self.scalars[Scalar.CLOCK]
@@ -508,6 +505,12 @@ class TimeSpace(TreeSpace):
         )
         return float(sum(join.pairs * join.distance for join in joins) / between)
 
+    def _first_ages(self, rng: np.random.Generator) -> Float64:
+        """Heights of tips within their intervals, and where others are, as far as they may be."""
+        earliest, latest = self.data.earliest, self.data.latest
+        most = max(float(earliest.max()), float(np.median(latest)))
+        return rng.uniform(earliest, np.minimum(latest, most))
+
     def _calibrated_heights(
         self, tree: TimeTreeWords, ages: Float64, rng: np.random.Generator
     ) -> dict[int, float]:
@@ -526,7 +529,7 @@ class TimeSpace(TreeSpace):
         tips, following = tree.tips, tree.tips
         tree.heights[:tips] = (self.data.earliest + self.data.latest) / 2
         uncertain = self.data.latest > self.data.earliest
-        drawn = rng.uniform(self.data.earliest, self.data.latest)
+        drawn = self._first_ages(rng)
         tree.heights[:tips][uncertain] = drawn[uncertain]
 
         def join(one: int, other: int, height: float) -> int:
@@ -700,7 +703,7 @@ class TimeSpace(TreeSpace):
         top = float(tree.heights[tree.root])
         branches = np.flatnonzero(np.arange(tree.nodes) != tree.root)
         durations = tree.heights[tree.parent[branches].astype(np.int64)] - tree.heights[branches]
-        values = [top, float(durations.sum())]
+        values = [top - float(tree.heights[: tree.tips].min()), float(durations.sum())]
         if self.data.present is not None:
             values.append(self.data.present - top)
         values += [float(tree.scalars[which, 0]) for which in self.names]

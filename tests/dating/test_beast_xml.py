@@ -2,7 +2,8 @@
 
 import pytest
 
-from mltree.dating.beast_xml import is_beast_xml, read_beast_xml
+from mltree.dating.beast_elements import is_beast_xml
+from mltree.dating.beast_xml import read_beast_xml
 from mltree.system.errors import InputError
 
 HEAD = """<?xml version="1.0" encoding="UTF-8" standalone="no"?>
@@ -134,8 +135,8 @@ def test_beauti_is_taken_over(read):
     found = read(BEAUTI)
     assert found.alignment.names == ("a/1999", "b 2", "c", "d")
     assert found.alignment.rows[3] == b"ACGTACGTGC"
-    assert found.partitions == ("HKY+FO+G4, first = 1-10\\3, 2-10\\3\nJC+I{0.2}, third = 3-10\\3\n")
-    assert found.options == {"clock": "ucln", "tree_prior": "expgrowth"}
+    assert found.partitions == ("HKY+FO+G4a, first = 1-10\\3, 2-10\\3\nJC+I{0.2}, third = 3-10\\3\n")
+    assert found.options == {"clock": "ucln", "brlen": "linked", "tree_prior": "expgrowth"}
     assert not found.are_ages
     dates = {name: found.dates[name] for name in ("a/1999", "c", "d")}
     assert dates == {"a/1999": "1999.0", "c": "2000.0", "d": "[2001,2002]"}
