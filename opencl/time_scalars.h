@@ -54,14 +54,83 @@ static inline void count_cells(const chain_t *c) {
   settle(c);
 }
 
+// What pairs wait before each node, and in each group of a skyline: among the spare numbers and
+// those before a move.
+static inline void sum_groups(const chain_t *c) {
+  const int groups = cells_of(c);
+  for (int g = 0; g < groups; ++g) {
+    SUM_OVER(c, waiting, i, c->nodes,
+             group_after(c, (int)BEFORE(c)[i]) == g ? CHAIN_SPARES(c)[i] : 0)
+    if (LEADS(c)) CELLS(c)[groups + g] = waiting;
+  }
+  settle(c);
+}
+
+static inline void count_groups(const chain_t *c) {
+  settle(c);
+  for (int i = ITEM; i < c->nodes && c->member == 0; i += GROUP_SIZE(ROWS)) {
+    const wait_t wait = wait_before(c, i, -1, 0);
+    CHAIN_SPARES(c)[i] = wait.pairs_time;
+    BEFORE(c)[i] = wait.events;
+  }
+  settle(c);
+  sum_groups(c);
+}
+
+// ln of the factors of all groups.
+static inline acc groups_log_density(const chain_t *c) {
+  const int groups = cells_of(c);
+  __global const acc *sizes = CELLS(c);
+  acc sum = 0;
+  for (int g = 0; g < groups; ++g)
+    sum -= sizes[groups + g] * exp(-sizes[g]) + sizes[2 * groups + g] * sizes[g];
+  return sum;
+}
+
+static inline void move_event(const chain_t *c, int from, int to) {
+  __global acc *sizes = CELLS(c) + 2 * cells_of(c);
+  settle(c);
+  if (LEADS(c)) {
+    sizes[from] -= 1;
+    sizes[to] += 1;
+  }
+  settle(c);
+  sum_groups(c);
+}
+
+// An event goes from one of a skyline's groups to another; all ways to group them are alike.
+static inline void walk_groups(chain_t *c, int round) {
+  const int groups = cells_of(c);
+  for (int n = 0; groups > 1 && n < groups; ++n) {
+    stream_t stream = time_stream(c, TIME_MOVE_PRECISION, round * groups + n);
+    const int from = min((int)(uniform(&stream) * groups), groups - 1);
+    int to = min((int)(uniform(&stream) * (groups - 1)), groups - 2);
+    to += to >= from;
+    bool taken = CELLS(c)[2 * groups + from] > 1;
+    if (taken) {
+      const acc before = groups_log_density(c);
+      move_event(c, from, to);
+      taken = is_accepted(&stream, groups_log_density(c) - before);
+      if (!taken) move_event(c, to, from);
+    }
+    count_time_move(c, TIME_MOVE_PRECISION, taken);
+  }
+}
+
+// ln of the density of a step from a cell's log size to the next: normal, or that of the log of an
+// exponential variate whose mean is the size before.
+static inline acc step_log_density(const chain_t *c, acc step) {
+  if (is_skyline(c)) return step - exp(step);
+  return -*scalar_of(c, SCALAR_PRECISION) / 2 * step * step;
+}
+
 // ln of a cell's factors, of its log size and of those beside it.
 static inline acc cell_log_density(const chain_t *c, int g, acc size) {
   const int cells = cells_of(c);
   __global const acc *sizes = CELLS(c), *first = scalar_of(c, SCALAR_SIZE);
-  const acc precision = *scalar_of(c, SCALAR_PRECISION);
   acc sum = -sizes[cells + g] * exp(-size) - sizes[2 * cells + g] * size;
-  if (g > 0) sum -= precision / 2 * (size - sizes[g - 1]) * (size - sizes[g - 1]);
-  if (g + 1 < cells) sum -= precision / 2 * (sizes[g + 1] - size) * (sizes[g + 1] - size);
+  if (g > 0) sum += step_log_density(c, size - sizes[g - 1]);
+  if (g + 1 < cells) sum += step_log_density(c, sizes[g + 1] - size);
   if (g == 0) sum += log_density((int)first[1], first[2], first[3], exp(size)) + size;
   return sum;
 }
@@ -103,14 +172,21 @@ static inline void walk_precision(chain_t *c, int round) {
 
 // The scalars of priors, which have no say in the likelihood.
 CHAIN_FUNCTION void walk_priors(chain_t *c) {
-  const bool is_grid = tree_kind(c) == TREE_PRIOR_SKYGRID;
-  if (has_pairs(c)) count_lineages(c);
-  if (is_grid) count_cells(c);
+  const bool is_grid = cells_of(c) > 0;
+  if (is_skyline(c)) {
+    count_groups(c);
+  } else {
+    if (has_pairs(c)) count_lineages(c);
+    if (is_grid) count_cells(c);
+  }
   for (int round = 0; round < PRIOR_WALKS; ++round) {
     walk_scalar(c, SCALAR_SPREAD, TIME_MOVE_SPREAD, round);
     if (is_grid) {
       walk_cells(c, round);
-      walk_precision(c, round);
+      if (is_skyline(c))
+        walk_groups(c, round);
+      else
+        walk_precision(c, round);
     } else {
       walk_scalar(c, SCALAR_SIZE, TIME_MOVE_SIZE, round);
       walk_scalar(c, SCALAR_GROWTH, TIME_MOVE_GROWTH, round);
@@ -167,7 +243,7 @@ static inline acc whole_log_prior(const chain_t *c) {
 
 static inline acc log_size_prior(const chain_t *c) {
   __global const acc *first = scalar_of(c, SCALAR_SIZE);
-  if (tree_kind(c) != TREE_PRIOR_SKYGRID) return scalar_log_prior(c, SCALAR_SIZE, *first);
+  if (cells_of(c) == 0) return scalar_log_prior(c, SCALAR_SIZE, *first);
   return scalar_log_prior(c, SCALAR_SIZE, exp(CELLS(c)[0])) + CELLS(c)[0];
 }
 
@@ -212,7 +288,7 @@ CHAIN_FUNCTION void scale_all(chain_t *c, int move) {
     if (of_clock) of_step = log(duration / whole_duration(c));
   }
   if (of_size) {
-    const bool is_scalar = tree_kind(c) != TREE_PRIOR_SKYGRID;
+    const bool is_scalar = cells_of(c) == 0;
     ratio -= log_size_prior(c);
     scale_sizes(c, -of_step);
     ratio += log_size_prior(c);

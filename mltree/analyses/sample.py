@@ -222,7 +222,9 @@ def imported(
     defaults = {name: one.default for name, one in options.__dataclass_fields__.items()}
     is_free = {name for name, default in defaults.items() if getattr(options, name) == default}
     changes: dict[str, Any] = {
-        name: value for name, value in found.options.items() if name in is_free
+        name: type(defaults[name])(value) if isinstance(defaults[name], int) else value
+        for name, value in found.options.items()
+        if name in is_free
     }
     if options.model is not None:
         texts["partitions"] = ""
@@ -282,7 +284,7 @@ def _time_space(
     data, notice = time_data(problem.taxa, options.dates, options.calibrate, ages=options.ages)
     if notice:
         emit(Notice(notice))
-    cells, width = options.grid if options.tree_prior == "skygrid" else (0, 1.0)
+    cells, width = options.cells
     distances = None if options.prior_only else tip_distances(problem.groups)
     if cells and not width:
         if distances is None or data.is_timed:

@@ -448,8 +448,7 @@ class _Analysis(Elements):
                 self.ignored.append(f"Population size {model} is not known here: it is constant.")
             return {"tree_prior": "coalescent"}
         if kind == "BayesianSkyline":
-            self.ignored.append("The Bayesian skyline is not known here: a skygrid is used.")
-            return {"tree_prior": "skygrid"}
+            return self._skyline(one)
         option, numbers = _BIRTHS[kind]
         for role, *names in numbers:
             size = self.number(self.input(one, *names), "dimension", default=1.0)
@@ -459,6 +458,30 @@ class _Analysis(Elements):
         if kind == "CalibratedYuleModel":
             self.ignored.append("The calibrated Yule prior is not corrected for calibrations.")
         return {"tree_prior": option}
+
+    def _skyline(self, prior: Element) -> dict[str, str]:
+        """A Bayesian skyline, whose sizes are a chain: the first one's prior, and its groups."""
+        sizes, groups = self.input(prior, "popSizes"), self.input(prior, "groupSizes")
+        count = int(self.number(groups, "dimension", default=1.0))
+        text = "" if groups is None else groups.get("value") or groups.text or ""
+        found = {"tree_prior": "skyline", "skyline": str(max(count, len(text.split())))}
+        name = "" if sizes is None else str(sizes.get("id"))
+        self.priors["population_size"] = FLATTER
+        chains = [one for one in self.own() if self.spec(one) == "MarkovChainDistribution"]
+        chain = next((one for one in chains if self.input(one, "parameter") is sizes), None)
+        is_plain = chain is not None and self.number(chain, "shape", default=1.0) == 1.0
+        odd = ("uselog", "reverse", "useLogNormal")
+        if not is_plain or any(self.value(chain, one).lower() == "true" for one in odd):
+            self.ignored.append(f"The prior of {name} is a chain of exponential ones here.")
+        if chain is not None and self.value(chain, "jeffreys").lower() != "true":
+            first = self.value(chain, "initialMean")
+            end = FLAT * self.number(prior, "popSizes", default=1.0)
+            self.priors["population_size"] = (
+                f"Exponential(mean={first})" if first else f"Uniform(0, {end:.10g})"
+            )
+        if not (self.is_estimated(sizes) and self.is_estimated(groups)):
+            self.ignored.append("Sizes and groups of the skyline are sampled here.")
+        return found
 
     # Dates and calibrations.
 

@@ -53,6 +53,7 @@ from mltree.sampling.sampler import TreeSpace
 from mltree.sampling.tree_priors import (
     birth_death_log_density,
     cells_of,
+    chain_log_density,
     coalescent_log_density,
     fitted_heights,
     grid_log_density,
@@ -62,6 +63,7 @@ from mltree.sampling.tree_priors import (
     nearest_joins,
     rate_by_ages,
     serial_log_density,
+    skyline_log_density,
 )
 from mltree.system.arrays import Float64
 from mltree.system.errors import InputError
@@ -82,6 +84,7 @@ TREE_PRIORS = {
     "coalescent": TreePriorKind.COALESCENT,
     "expgrowth": TreePriorKind.COALESCENT,
     "skygrid": TreePriorKind.SKYGRID,
+    "skyline": TreePriorKind.SKYLINE,
 }
 """Kinds of priors of trees by the names that options have."""
 
@@ -246,7 +249,7 @@ class TimeSpace(TreeSpace):
         self, data: TimeData, clock: str, tree_prior: str, priors: Priors, *,
         cells: int = 0, width: float = 1.0, distances: Float64 | None = None
     ) -> None:  # fmt: skip
-        """``cells`` of a skygrid, ``width`` units of time each.
+        """``cells`` of a skygrid, ``width`` units of time each, or groups of a skyline.
 
         distances  f64[T, T], expected substitutions per site between tips; None where data do not
                    count
@@ -258,6 +261,10 @@ class TimeSpace(TreeSpace):
         self._is_birth = self._tree_kind == TreePriorKind.BIRTH_DEATH
         if self._is_birth and not data.is_level:
             self._tree_kind = TreePriorKind.SERIAL
+        self._is_skyline = tree_prior == "skyline"
+        if self._is_skyline and cells >= len(data.taxa):
+            events = len(data.taxa) - 1
+            raise InputError(f"{cells} groups of a skyline: the tree has {events} events")
         self._cells, self._width, self._distances = cells, width, distances
         self._distance = None if distances is None else mean_distance(distances)
         members = sum(len(one.tips) for one in data.calibrations)
@@ -274,7 +281,7 @@ class TimeSpace(TreeSpace):
             Scalar.SIZE: priors.birth_rate if self._is_birth else priors.population_size,
             Scalar.GROWTH: growths.get(self.tree_prior, Fixed(0.0)),
             Scalar.FRACTION: (priors.sampling_fraction if self.tree_prior == "bd" else None) or one,
-            Scalar.PRECISION: priors.grid_precision if self._cells else one,
+            Scalar.PRECISION: priors.grid_precision if self.tree_prior == "skygrid" else one,
             Scalar.SAMPLING: one,
         }
         return scalars | self._serial_scalars(priors) if self._is_serial else scalars
@@ -314,8 +321,10 @@ class TimeSpace(TreeSpace):
         if self.clock != "strict":
             names[Scalar.SPREAD] = SPREAD_NAMES[self.clock]
         names[Scalar.SIZE] = sizes.get(self.tree_prior, "popSize")
-        if self._cells:
+        if self.tree_prior == "skygrid":
             names |= {Scalar.SIZE: "skygrid.size1", Scalar.PRECISION: "skygrid.precision"}
+        if self._is_skyline:
+            names[Scalar.SIZE] = "bPopSizes.1"
         if self.tree_prior == "bd":
             names |= {Scalar.GROWTH: "BDDeathRate", Scalar.FRACTION: "samplingFraction"}
         if self._is_serial:
@@ -328,6 +337,7 @@ class TimeSpace(TreeSpace):
     def prior_lines(self) -> Iterator[str]:
         """The priors of the tree, its scalars and the calibrations."""
         grid = f", {self._cells} cells of {self._width:g}" if self._cells else ""
+        grid = f", {self._cells} groups of events" if self._is_skyline else grid
         yield f"tree: {self.tree_prior}{grid}; clock: {self.clock}"
         for which, name in self._every_name.items():
             yield f"{name}: {self.scalars[which]}"
@@ -454,6 +464,10 @@ class TimeSpace(TreeSpace):
         top = float(tree.heights[tree.root])
         self._set(tree, Scalar.SIZE, 1 / top if self._is_birth else top)
         tree.cells[0] = math.log(tree.scalars[Scalar.SIZE, 0])
+        if self._is_skyline:
+            events = tree.tips - 1
+            tree.cells[2] = events // self._cells
+            tree.cells[2, : events % self._cells] += 1
         if rate is not None:
             self._set(tree, Scalar.CLOCK, rate)
         elif self._distance is not None:
@@ -635,14 +649,20 @@ class TimeSpace(TreeSpace):
         if self._cells:
             first = float(tree.cells[0, 0])
             total += float(self.scalars[Scalar.SIZE].log_density(np.exp(first))) + first
-            precision = float(tree.scalars[Scalar.PRECISION, 0])
-            total += grid_log_density(tree.cells[0], precision)
+            total += self._cells_log_prior(tree)
         for number, one in enumerate(self.data.calibrations):
             node = tree.calibrated_node(tree.calibrations[number])
             if one.distribution is not None:
                 total += float(one.distribution.log_density(tree.heights[node]))
         widths = self.data.latest - self.data.earliest
         return total - float(np.log(widths[widths > 0]).sum())
+
+    def _cells_log_prior(self, tree: TimeTreeWords) -> float:
+        """Natural log of the density of all log sizes but the first, and of a skyline's groups."""
+        if self._is_skyline:
+            ways = math.comb(tree.tips - 2, self._cells - 1)
+            return chain_log_density(tree.cells[0]) - math.log(ways)
+        return grid_log_density(tree.cells[0], float(tree.scalars[Scalar.PRECISION, 0]))
 
     def tree_log_prior(self, tree: TimeTreeWords) -> float:
         """Natural log of the density of the topology and its heights."""
@@ -656,6 +676,9 @@ class TimeSpace(TreeSpace):
             )  # fmt: skip
         if self._tree_kind == TreePriorKind.BIRTH_DEATH:
             return birth_death_log_density(inner, rate=size, death=growth, sampled=sampled)
+        if self._is_skyline:
+            events = tree.cells[2].astype(np.int64).tolist()
+            return skyline_log_density(tips, inner, tree.cells[0], events)
         if self._cells:
             sizes = tree.cells[0]
             log_sizes = sizes[cells_of(inner, self._cells, self._width)]
@@ -688,10 +711,23 @@ class TimeSpace(TreeSpace):
         labels += self.names.values()
         if self.clock != "strict":
             labels += [f"rate.{of}" for of in ("mean", "variance", "coefficientOfVariation")]
-        labels += [f"skygrid.logPopSize{cell}" for cell in range(1, self._cells + 1)]
-        labels += ["skygrid.cutOff"] if self._cells else []
+        labels += self._cell_labels
         labels += [f"mrca.age({one.name})" for one in self.data.calibrations]
         return labels + [f"height({self.data.taxa[tip]})" for tip in self._uncertain]
+
+    @property
+    def _cell_labels(self) -> list[str]:
+        numbers = range(1, self._cells + 1)
+        if self._is_skyline:
+            return [f"{of}.{n}" for of in ("bPopSizes", "bGroupSizes") for n in numbers]
+        end = ["skygrid.cutOff"] if self._cells else []
+        return [f"skygrid.logPopSize{cell}" for cell in numbers] + end
+
+    def _cell_values(self, tree: TimeTreeWords) -> list[float]:
+        if self._is_skyline:
+            return [*np.exp(tree.cells[0]).tolist(), *tree.cells[2].tolist()]
+        end = [self._width * (self._cells - 1)] if self._cells else []
+        return [*tree.cells[0].tolist(), *end]
 
     @cached_property
     def _uncertain(self) -> list[int]:
@@ -711,8 +747,7 @@ class TimeSpace(TreeSpace):
             rates = tree.rates[branches] * tree.clock
             mean, variance = float(rates @ durations / durations.sum()), float(rates.var(ddof=1))
             values += [mean, variance, math.sqrt(variance) / float(rates.mean())]
-        values += tree.cells[0].tolist()
-        values += [self._width * (self._cells - 1)] if self._cells else []
+        values += self._cell_values(tree)
         for row in tree.calibrations:
             values.append(float(tree.heights[tree.calibrated_node(row)]))
         return values + [float(tree.heights[tip]) for tip in self._uncertain]

@@ -135,7 +135,9 @@ def test_beauti_is_taken_over(read):
     found = read(BEAUTI)
     assert found.alignment.names == ("a/1999", "b 2", "c", "d")
     assert found.alignment.rows[3] == b"ACGTACGTGC"
-    assert found.partitions == ("HKY+FO+G4a, first = 1-10\\3, 2-10\\3\nJC+I{0.2}, third = 3-10\\3\n")
+    assert found.partitions == (
+        "HKY+FO+G4a, first = 1-10\\3, 2-10\\3\nJC+I{0.2}, third = 3-10\\3\n"
+    )
     assert found.options == {"clock": "ucln", "brlen": "linked", "tree_prior": "expgrowth"}
     assert not found.are_ages
     dates = {name: found.dates[name] for name in ("a/1999", "c", "d")}
