@@ -1,10 +1,11 @@
-"""Elements of an XML of BEAST, by their identifiers: inputs, references, copies of plates.
+"""Elements of an XML of BEAST, by their identifiers: inputs, references, plates, distributions.
 
 The files are no program here: no entity is expanded, nothing is loaded.
 """
 
 from __future__ import annotations
 
+import math
 import re
 from collections.abc import Iterator, Mapping
 from copy import deepcopy
@@ -12,11 +13,16 @@ from io import BytesIO
 from typing import TypeAlias
 from xml.etree import ElementTree
 
+from mltree.data.alignments import MemoryAlignment
 from mltree.data.source import unpacked
 from mltree.system.errors import InputError
 
 DEEPEST, MOST_COPIES = 100, 10_000
 """Levels of elements, and copies that plates may make."""
+
+NEARLY_FLAT, FLATTER = "LogNormal(0, 10)", "LogNormal(0, 100)"
+"""Proper priors in place of 1/X: where X is 100 they lower the mean of ln X by a twentieth of its
+variance, or by a two-thousandth. The second is for what only the tree's prior or the clock has."""
 
 Element: TypeAlias = "ElementTree.Element[str]"
 
@@ -51,6 +57,29 @@ def root_of(path: str) -> Element:
     assert root is not None  # a file without elements is an error above
     return root
 
+
+LIKELIHOODS = "TreeLikelihood", "ThreadedTreeLikelihood"
+_OF_LIKELIHOODS = (
+    "data tree siteModel branchRateModel useAmbiguities scaling implementation threads instances"
+)
+_INPUTS = dict.fromkeys(LIKELIHOODS, _OF_LIKELIHOODS) | {
+    "SiteModel": "substModel mutationRate gammaCategoryCount shape proportionInvariant",
+    "Frequencies": "data frequencies",
+    "StrictClockModel": "clock.rate tree",
+    "UCRelaxedClockModel": "clock.rate distr tree rateCategories rateQuantiles rates "
+    "numberOfDiscreteRates",
+    "YuleModel": "birthDiffRate birthRate tree treeIntervals",
+    "BirthDeathGernhard08Model": "birthDiffRate relativeDeathRate sampleProbability type tree",
+    "BirthDeathSkylineModel": "reproductiveNumber becomeUninfectiousRate samplingProportion rho "
+    "tree contemp",
+    "Coalescent": "populationModel treeIntervals",
+    "ConstantPopulation": "popSize",
+    "ExponentialGrowth": "popSize growthRate",
+    "MRCAPrior": "tree taxonset monophyletic distr tipsonly useOriginate",
+    "Alignment": "sequence dataType statecount data taxa",
+    "FilteredAlignment": "filter data dataType",
+}  # fmt: skip
+"""Inputs that are taken over, or say nothing of the posterior, by class."""
 
 _OF_ALL = ("id", "spec", "name", "idref", "estimate")
 _NOTHING = ("false", "0", "0.0", "", "none", "-1")
@@ -125,16 +154,13 @@ class Elements:
             self.ignored.append(f"{names[0]} is no number: {text[:30]}.")
             return default
 
-    def tell_unknown_inputs(self, known: Mapping[str, str]) -> None:
-        """Say which inputs of some classes, with another value than none, are not taken over.
-
-        known  words for the inputs that are, or that say nothing of the posterior, by class
-        """
+    def tell_unknown_inputs(self) -> None:
+        """Say which inputs of known classes, with another value than none, are not taken over."""
         for one in self.own():
             kind = self.spec(one)
-            if kind not in known:
+            if kind not in _INPUTS:
                 continue
-            skipped = {*_OF_ALL, *known[kind].split()}
+            skipped = {*_OF_ALL, *_INPUTS[kind].split()}
             given = dict(one.attrib)
             for child in one:
                 given.setdefault(child.get("name") or child.tag, child.get("value") or "set")
@@ -175,6 +201,69 @@ class Elements:
         """The identifier of an element, or else its class."""
         return str(element.get("id") or self.spec(element))
 
+    # Distributions.
+
+    def distribution(self, given: Element, name: str, is_forward: bool = False) -> str | None:
+        """A distribution as a text; None, with a sentence, where it is not known here."""
+        kind = self.spec(given)
+        offset = self.number(given, "offset", default=0.0)
+        if kind == "Uniform":
+            low = self.bound(given, "lower", 0.0) + offset
+            high = self.bound(given, "upper", 1.0 if not is_forward else math.inf) + offset
+            if math.isfinite(high - low):
+                return f"Uniform({low:.10g}, {high:.10g})"
+            has_low = math.isfinite(low) and (low > 0 or is_forward)
+            return f"l({low:.10g})" if has_low else f"u({high:.10g})" if high < math.inf else ""
+        if kind == "Normal":
+            mean = self.number(given, "mean", default=0.0) + offset
+            deviation = self.number(given, "sigma", default=1.0)
+            if tau := self.value(given, "tau"):
+                deviation = float(tau) ** -0.5
+            return f"Normal({mean:.10g}, {deviation:.10g})"
+        text = self._positive(given, kind)
+        if text is None:
+            self.ignored.append(f"{name}: the distribution {kind} is not taken over.")
+            return None
+        if is_forward:
+            self.ignored.append(f"{name}: {kind} of dates, not of ages, is not taken over.")
+            return None
+        return f"{offset:.10g} + {text}" if offset else text
+
+    def bound(self, given: Element, name: str, default: float) -> float:
+        """An end of a distribution, or of a parameter, which may be infinite."""
+        text = self.value(given, name).lower()
+        if "infinity" in text:
+            return -math.inf if text.startswith("-") else math.inf
+        return self.number(given, name, default=default)
+
+    def _positive(self, given: Element, kind: str) -> str | None:
+        """A distribution of positive numbers or of proportions; None for another one."""
+
+        def of(name: str, default: float) -> str:
+            return f"{self.number(given, name, default=default):.10g}"
+
+        text: str | None = None
+        if kind in ("LogNormalDistributionModel", "LogNormal"):
+            is_real = self.value(given, "meanInRealSpace").lower() == "true"
+            words = ("real_mean=", "deviation=") if is_real else ("", "")
+            text = f"LogNormal({words[0]}{of('M', 0.0)}, {words[1]}{of('S', 1.0)})"
+        elif kind == "Exponential":
+            text = f"Exponential(mean={of('mean', 1.0)})"
+        elif kind == "Gamma":
+            mode = self.value(given, "mode", default="ShapeScale")
+            which = {"ShapeScale": "scale", "ShapeRate": "rate", "ShapeMean": "mean"}.get(mode)
+            text = which and f"Gamma(shape={of('alpha', 2.0)}, {which}={of('beta', 2.0)})"
+        elif kind == "LaplaceDistribution":
+            text = f"Laplace({of('mu', 0.0)}, {of('scale', 1.0)})"
+        elif kind == "Beta":
+            text = f"Beta({of('alpha', 1.0)}, {of('beta', 1.0)})"
+        elif kind == "OneOnX":
+            text = NEARLY_FLAT
+        elif kind == "Dirichlet":
+            values = self.value(given, "alpha").split()
+            text = f"Dirichlet({values[0]})" if len(set(values)) == 1 else None
+        return text
+
 
 def _expand_plates(root: Element, path: str) -> None:
     """Replace plates by copies of what they hold, with ``$(variable)`` replaced."""
@@ -196,3 +285,27 @@ def _expand_plates(root: Element, path: str) -> None:
                     one.text = (one.text or "").replace(variable, value.strip())
                 above.insert(place, copy)
                 place += 1
+
+
+# Sequences.
+
+
+def append_rows(rows: dict[str, str], more: Mapping[str, str], path: str) -> None:
+    """Put an alignment behind the others; taxa that it or they lack get gaps."""
+    lengths = set(map(len, more.values()))
+    if len(lengths) != 1:
+        raise InputError("sequences of different lengths", file=path)
+    start, (length,) = max(map(len, rows.values()), default=0), lengths
+    for name, row in more.items():
+        rows[name] = rows.get(name, "-" * start) + row
+    for name in set(rows) - set(more):
+        rows[name] += "-" * length
+
+
+def alignment_of(rows: Mapping[str, str], path: str) -> MemoryAlignment:
+    """The alignment. Raises: InputError: a sequence has letters that are no ASCII."""
+    try:
+        encoded = tuple(row.encode("ascii") for row in rows.values())
+    except UnicodeEncodeError:
+        raise InputError("a sequence has letters that are none", file=path) from None
+    return MemoryAlignment(tuple(rows), encoded, path)

@@ -13,14 +13,20 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import field, replace
 
 from mltree.data.alignments import MemoryAlignment
-from mltree.dating.beast_elements import DEEPEST, Element, Elements, root_of
+from mltree.dating.beast_elements import (
+    DEEPEST,
+    FLATTER,
+    LIKELIHOODS,
+    NEARLY_FLAT,
+    Element,
+    Elements,
+    alignment_of,
+    append_rows,
+    root_of,
+)
 from mltree.dating.dates import year_of_form
 from mltree.system.errors import InputError
 from mltree.system.values import Value
-
-NEARLY_FLAT, FLATTER = "LogNormal(0, 10)", "LogNormal(0, 100)"
-"""Proper priors in place of 1/X: where X is 100 they lower the mean of ln X by a twentieth of its
-variance, or by a two-thousandth. The second is for what only the tree's prior or the clock has."""
 
 NO_COUNTS = "Dirichlet(0.01)"
 """A proper prior in place of 1/X for each of several rates whose mean is known."""
@@ -108,8 +114,8 @@ class _Analysis(Elements):
 
     def read(self) -> BeastAnalysis:
         """Read the file. Raises: InputError."""
-        self.tell_unknown_inputs(_INPUTS)
-        likelihoods = [one for one in self.own() if self.spec(one) in _LIKELIHOODS]
+        self.tell_unknown_inputs()
+        likelihoods = [one for one in self.own() if self.spec(one) in LIKELIHOODS]
         if not likelihoods:
             return self._read_priors()
         tree = self.input(likelihoods[0], "tree")
@@ -132,11 +138,14 @@ class _Analysis(Elements):
             problem = "neither a likelihood nor a prior of a tree in it: nothing to sample"
             raise InputError(problem, file=self.path)
         tree = self._tree_of(prior)
+        if self.operators and not self._operators_of(_OF_TREES):
+            problem = "its tree is fixed, and no data are in it: trees are what is sampled here"
+            raise InputError(problem, file=self.path)
         names = self._names(tree)
         if not names:
             raise InputError("the tips of its tree have no names in it", file=self.path)
         self.priors["clock_rate"] = "Fixed(1)"
-        rows = _in_memory(dict.fromkeys(names, "A"), self.path)  # that no data count
+        rows = alignment_of(dict.fromkeys(names, "A"), self.path)  # that no data count
         options = {"model": "JC", "clock": "strict"}
         of_data = BeastAnalysis(rows, "", "", {}, False, (), options, is_prior_only=True)
         return self._of_tree(tree, of_data)
@@ -203,7 +212,7 @@ class _Analysis(Elements):
                 more = dict(self._sequences(whole))
                 if self.value(likelihood, "useAmbiguities").lower() != "true":
                     more = self._without_ambiguities(more, types[name])
-                _append(rows, more, self.path)
+                append_rows(rows, more, self.path)
                 places[name] = start, max(map(len, rows.values()))
             site, clock = (self.input(likelihood, one) for one in ("siteModel", "branchRateModel"))
             sites = self._sites(filters, *places[name])
@@ -213,7 +222,7 @@ class _Analysis(Elements):
             sites = ", ".join(sites for *_, sites in those)
             lines.append(f"{self._model(those[0][0], data_type)}, {those[0][1]} = {sites}")
         self._tell_of_parts([those[0][0] for those in parts.values()], set(types.values()))
-        return _in_memory(rows, self.path), next(iter(types.values())), lines
+        return alignment_of(rows, self.path), next(iter(types.values())), lines
 
     def _part(self, likelihood: Element) -> tuple[str, str, Element]:
         """Name and filter of a likelihood's part, and its alignment. Raises: InputError: none."""
@@ -301,7 +310,10 @@ class _Analysis(Elements):
         """The substitution model in RAxML-NG's grammar."""
         site = self.input(likelihood, "siteModel")
         of = self.input(site, "substModel")
-        if (name := _MODELS.get(kind := self.spec(of) or "of an unknown kind")) is None:
+        kind = self.spec(of) or "of an unknown kind"
+        if kind == "LewisMK":
+            return self._of_characters(likelihood, of) + self._site_rates(site)
+        if (name := _MODELS.get(kind)) is None:
             name = {"aminoacid": "LG", "binary": "BIN"}.get(data_type, "GTR")
             self.ignored.append(f"The substitution model {kind} is not known here: {name} is used.")
         role = "kappa" if name in _OF_KAPPA else "exchangeabilities"
@@ -316,6 +328,21 @@ class _Analysis(Elements):
         rates = fixed and f"{{{fixed}}}"
         return name + rates + self._frequencies(of, name) + self._site_rates(site)
 
+    def _of_characters(self, likelihood: Element, of: Element | None) -> str:
+        """Lewis's Mk model of as many states as it says, or else as characters have."""
+        data = self.input(likelihood, "data")
+        states = int(self.number(of, "stateNumber", default=0))
+        types = (self.input(of, "datatype"), self.input(data, "userDataType"))
+        states = states or max(
+            int(self.number(one, "nrOfStates", "states", default=0)) for one in types
+        )
+        if not states:
+            _, _, whole = self._part(likelihood)
+            states = 1 + max(
+                int(c) for _, row in self._sequences(whole) for c in row if c.isdigit()
+            )
+        return f"MULTI{max(states, 2)}_MK"
+
     def _note_role(self, parameter: Element | None, role: str) -> None:
         if parameter is not None and parameter.get("id"):
             self.roles.setdefault(str(parameter.get("id")), role)
@@ -326,12 +353,12 @@ class _Analysis(Elements):
             return ""
         values = self.input(given, "frequencies")
         self._note_role(values, "frequencies")
-        if values is None:
+        numbers = self.value(given, "frequencies").split()
+        if values is None and not numbers:
             is_counted = self.value(given, "estimate").lower() != "false"
             return ("+FC" if is_counted else "+FE") if self.input(given, "data") is not None else ""
         if self.is_estimated(values):
             return "+FO"
-        numbers = (values.get("value") or values.text or "").split()
         if len(set(numbers)) <= 1:
             return "+FE"
         return f"+FU{{{'/'.join(numbers)}}}"
@@ -404,10 +431,12 @@ class _Analysis(Elements):
             if self.spec(one) in _TREE_PRIORS:
                 return self._of_tree_prior(one, self.spec(one))
         kinds = {self.spec(one) for one in self._of_posterior if self._tree_of(one) is tree}
-        unknown = sorted(kinds - {"MRCAPrior", *_LIKELIHOODS})
+        unknown = sorted(kinds - {"MRCAPrior", *LIKELIHOODS})
         if unknown:
+            is_of_species = unknown[0] == "GeneTreeForSpeciesTreeDistribution"
+            what = "a tree of species around it" if is_of_species else f"{unknown[0]}"
             self.ignored.append(
-                f"The prior of the tree, {unknown[0]}, is not known here: the default is used."
+                f"The prior of the tree, {what}, is not known here: the default is used."
             )
             return {}
         self.ignored.append("No prior of the tree is in it: all heights are alike.")
@@ -517,11 +546,11 @@ class _Analysis(Elements):
             taxa = self._taxa(self.input(one, "taxonset"))
             name = self.name_of(one)
             given = self.input(one, "distr")
-            text = "" if given is None else self._distribution(given, name, not are_ages)
+            text = "" if given is None else self.distribution(given, name, not are_ages)
             is_stem = self.value(one, "useOriginate").lower() == "true"
             if self.value(one, "tipsonly").lower() == "true" or (len(taxa) == 1 and not is_stem):
                 own = [taxon for taxon in taxa if taxon in sampled and text]
-                of_tips.update(own)
+                of_tips.update(own if (text or "").startswith(("Uniform", "Normal")) else [])
                 yield from self._tips_calibrations(own, text or "", dates, name)
                 continue
             is_group = self.value(one, "monophyletic").lower() == "true"
@@ -617,66 +646,6 @@ class _Analysis(Elements):
 
     # Priors.
 
-    def _distribution(self, given: Element, name: str, is_forward: bool = False) -> str | None:
-        """A distribution as a text; None, with a sentence, where it is not known here."""
-        kind = self.spec(given)
-        offset = self.number(given, "offset", default=0.0)
-        if kind == "Uniform":
-            low = self._bound(given, "lower", 0.0) + offset
-            high = self._bound(given, "upper", 1.0 if not is_forward else math.inf) + offset
-            if math.isfinite(high - low):
-                return f"Uniform({low:.10g}, {high:.10g})"
-            has_low = math.isfinite(low) and (low > 0 or is_forward)
-            return f"l({low:.10g})" if has_low else f"u({high:.10g})" if high < math.inf else ""
-        if kind == "Normal":
-            mean = self.number(given, "mean", default=0.0) + offset
-            deviation = self.number(given, "sigma", default=1.0)
-            if tau := self.value(given, "tau"):
-                deviation = float(tau) ** -0.5
-            return f"Normal({mean:.10g}, {deviation:.10g})"
-        text = self._positive(given, kind)
-        if text is None:
-            self.ignored.append(f"{name}: the distribution {kind} is not taken over.")
-            return None
-        if is_forward:
-            self.ignored.append(f"{name}: {kind} of dates, not of ages, is not taken over.")
-            return None
-        return f"{offset:.10g} + {text}" if offset else text
-
-    def _bound(self, given: Element, name: str, default: float) -> float:
-        text = self.value(given, name).lower()
-        if "infinity" in text:
-            return -math.inf if text.startswith("-") else math.inf
-        return self.number(given, name, default=default)
-
-    def _positive(self, given: Element, kind: str) -> str | None:
-        """A distribution of positive numbers or of proportions; None for another one."""
-
-        def of(name: str, default: float) -> str:
-            return f"{self.number(given, name, default=default):.10g}"
-
-        text: str | None = None
-        if kind in ("LogNormalDistributionModel", "LogNormal"):
-            is_real = self.value(given, "meanInRealSpace").lower() == "true"
-            words = ("real_mean=", "deviation=") if is_real else ("", "")
-            text = f"LogNormal({words[0]}{of('M', 0.0)}, {words[1]}{of('S', 1.0)})"
-        elif kind == "Exponential":
-            text = f"Exponential(mean={of('mean', 1.0)})"
-        elif kind == "Gamma":
-            mode = self.value(given, "mode", default="ShapeScale")
-            which = {"ShapeScale": "scale", "ShapeRate": "rate", "ShapeMean": "mean"}.get(mode)
-            text = which and f"Gamma(shape={of('alpha', 2.0)}, {which}={of('beta', 2.0)})"
-        elif kind == "LaplaceDistribution":
-            text = f"Laplace({of('mu', 0.0)}, {of('scale', 1.0)})"
-        elif kind == "Beta":
-            text = f"Beta({of('alpha', 1.0)}, {of('beta', 1.0)})"
-        elif kind == "OneOnX":
-            text = NEARLY_FLAT
-        elif kind == "Dirichlet":
-            values = self.value(given, "alpha").split()
-            text = f"Dirichlet({values[0]})" if len(set(values)) == 1 else None
-        return text
-
     def _priors(self) -> Iterator[tuple[str, str]]:
         """Priors of parameters by their roles."""
         for one in self.own():
@@ -693,7 +662,7 @@ class _Analysis(Elements):
             if role is None:
                 self.ignored.append(f"The prior of {name} is not taken over.")
                 continue
-            text = self._distribution(given, name)
+            text = self.distribution(given, name)
             if role in _OF_SHARES:
                 text = self._of_shares(role, name, text, self.spec(given))
             elif text == NEARLY_FLAT:
@@ -720,7 +689,7 @@ class _Analysis(Elements):
         given = self.input(prior, "distr")
         if given is None or self.spec(given) != "Uniform":
             return True
-        ends = self._bound(given, "lower", 0.0), self._bound(given, "upper", 1.0)
+        ends = self.bound(given, "lower", 0.0), self.bound(given, "upper", 1.0)
         return math.isfinite(ends[1] - ends[0])
 
     def _flat_priors(self) -> Iterator[tuple[str, str]]:
@@ -734,17 +703,24 @@ class _Analysis(Elements):
             words = (parameter.get("value") or parameter.text or "").split()
             first = float(words[0]) if words and _A_NUMBER.fullmatch(words[0]) else 0.0
             end = FLAT * (abs(first) or 1.0)
-            low = max(self._bound(parameter, "lower", -end), -end if role == "growth_rate" else 0)
-            high = min(self._bound(parameter, "upper", end), end)
+            low = max(self.bound(parameter, "lower", -end), -end if role == "growth_rate" else 0)
+            high = min(self.bound(parameter, "upper", end), end)
             text = f"Uniform({low:.10g}, {high:.10g})"
             self.ignored.append(f"The prior of {name} is flat, where it has none: {text} here.")
             yield role, text
 
+    def _operators_of(self, inputs: Sequence[str]) -> list[Element]:
+        """Operators that have one of some inputs."""
+        return [one for one in self.operators if self.input(one, *inputs) is not None]
+
     def _tell_of_the_run(self) -> None:
         """Say what of the chain is not taken over."""
-        operators = self.operators
-        if operators and not any(self.input(one, *_OF_TREES) is not None for one in operators):
+        if self.operators and not self._operators_of(_OF_TREES):
             self.ignored.append("No operator changes its tree: here trees are sampled.")
+        elif self.operators and not any(
+            map(_CHANGES_TOPOLOGY.search, map(self.spec, self.operators))
+        ):
+            self.ignored.append("No operator changes the topology: here it is sampled.")
         run = next(self.root.iter("run"), None)
         if run is not None:
             length = f" ({run.get('chainLength')})" if run.get("chainLength") else ""
@@ -762,6 +738,9 @@ _A_NUMBER = re.compile(r"[-+]?(?:\d+\.?\d*|\.\d+)(?:[eE][-+]?\d+)?")
 _FLAT = {"kappa", "alpha", "population_size", "growth_rate", "birth_rate", "clock_rate"}
 """Roles of parameters whose priors may be flat."""
 
+_CHANGES_TOPOLOGY = re.compile(r"Exchange$|WilsonBalding|Subtree|SPR|Prune|Topolog|Sampler")
+"""Names of operators that change topologies, or have others within."""
+
 _OF_TREES = ("tree", "treeIntervals", "treeModel", "down", "gtree", "taxonset")
 """Inputs of operators that change trees."""
 
@@ -777,29 +756,7 @@ _BIRTHS: dict[str, tuple[str, Sequence[tuple[str, ...]]]] = {
 }  # fmt: skip
 """Options of priors of births, and their numbers: roles here, names of BEAST's inputs."""
 
-_LIKELIHOODS = "TreeLikelihood", "ThreadedTreeLikelihood"
 _TREE_PRIORS = {"Coalescent", "BayesianSkyline", *_BIRTHS}
-_OF_LIKELIHOODS = (
-    "data tree siteModel branchRateModel useAmbiguities scaling implementation threads instances"
-)
-_INPUTS = dict.fromkeys(_LIKELIHOODS, _OF_LIKELIHOODS) | {
-    "SiteModel": "substModel mutationRate gammaCategoryCount shape proportionInvariant",
-    "Frequencies": "data frequencies",
-    "StrictClockModel": "clock.rate tree",
-    "UCRelaxedClockModel": "clock.rate distr tree rateCategories rateQuantiles rates "
-    "numberOfDiscreteRates",
-    "YuleModel": "birthDiffRate birthRate tree treeIntervals",
-    "BirthDeathGernhard08Model": "birthDiffRate relativeDeathRate sampleProbability type tree",
-    "BirthDeathSkylineModel": "reproductiveNumber becomeUninfectiousRate samplingProportion rho "
-    "tree contemp",
-    "Coalescent": "populationModel treeIntervals",
-    "ConstantPopulation": "popSize",
-    "ExponentialGrowth": "popSize growthRate",
-    "MRCAPrior": "tree taxonset monophyletic distr tipsonly useOriginate",
-    "Alignment": "sequence dataType statecount data taxa",
-    "FilteredAlignment": "filter data dataType",
-}  # fmt: skip
-"""Inputs that are taken over, or say nothing of the posterior, by class."""
 _FROM_THE_PRESENT = ("expgrowth", "skygrid", "bd", "yule")
 """Priors of trees that depend on how long ago the present is."""
 _FILTER = re.compile(r"(?P<first>\d*)(?P<range>[-:](?P<last>\d*)(?:[:\\](?P<step>\d+))?)?")
@@ -816,7 +773,7 @@ def _of_beast_x(root: Element, path: str) -> BeastAnalysis:
         if alignment.find("sequence") is None:
             continue
         start = max(map(len, rows.values()), default=0)
-        _append(rows, dict(_sequences_of_beast_x(alignment)), path)
+        append_rows(rows, dict(_sequences_of_beast_x(alignment)), path)
         types.append(alignment.get("dataType", "nucleotide"))
         name = re.sub(r"[^\w.-]+", "_", alignment.get("id", f"part{len(types)}"))
         word = {"amino-acid": "AA", "binary": "BIN"}.get(types[-1], "DNA")
@@ -830,7 +787,7 @@ def _of_beast_x(root: Element, path: str) -> BeastAnalysis:
             are_ages = date.get("direction") == "backwards"
     ignored = "Of BEAST X's XML only alignment and dates are taken over: give models as options."
     return BeastAnalysis(
-        _in_memory(rows, path), types[0], "".join(lines) if len(lines) > 1 else "", dates,
+        alignment_of(rows, path), types[0], "".join(lines) if len(lines) > 1 else "", dates,
         are_ages, (), {}, ignored=(ignored,),
     )  # fmt: skip
 
@@ -840,24 +797,3 @@ def _sequences_of_beast_x(alignment: Element) -> Iterator[tuple[str, str]]:
         taxon = sequence.find("taxon")
         name = "" if taxon is None else taxon.get("idref") or taxon.get("id") or ""
         yield name, "".join("".join(sequence.itertext()).split())
-
-
-def _append(rows: dict[str, str], more: Mapping[str, str], path: str) -> None:
-    """Put an alignment behind the others; taxa that it or they lack get gaps."""
-    lengths = set(map(len, more.values()))
-    if len(lengths) != 1:
-        raise InputError("sequences of different lengths", file=path)
-    start, (length,) = max(map(len, rows.values()), default=0), lengths
-    for name, row in more.items():
-        rows[name] = rows.get(name, "-" * start) + row
-    for name in set(rows) - set(more):
-        rows[name] += "-" * length
-
-
-def _in_memory(rows: Mapping[str, str], path: str) -> MemoryAlignment:
-    """The alignment. Raises: InputError: a sequence has letters that are no ASCII."""
-    try:
-        encoded = tuple(row.encode("ascii") for row in rows.values())
-    except UnicodeEncodeError:
-        raise InputError("a sequence has letters that are none", file=path) from None
-    return MemoryAlignment(tuple(rows), encoded, path)

@@ -139,7 +139,10 @@ def skyline_xml(rng):
         'taxonset="@uncertain" tree="@tree" weight="3"/>'
     )
     parts["priors"] = (
-        prior("clockRate", '<distr spec="Uniform" lower="0.0" upper="Infinity"/>')
+        prior(
+            "clockRate",
+            '<distr spec="beast.base.inference.distribution.Uniform" upper="Infinity"/>',
+        )
         + '<distribution spec="BayesianSkyline" popSizes="@bPopSizes" groupSizes="@bGroupSizes">'
         '<treeIntervals spec="TreeIntervals" tree="@tree"/></distribution>'
         '<distribution spec="MarkovChainDistribution" jeffreys="true" parameter="@bPopSizes"/>'
@@ -168,7 +171,10 @@ def parts_xml(rng):
     parts["priors"] = (
         "".join(prior(name, log_normal(1.0, 1.25)) for name in ("kappa1", "kappa2"))
         + prior("shape1", '<distr spec="Exponential" mean="1.0"/>')
-        + prior("birthRate", '<distr spec="Uniform" lower="0.0" upper="Infinity"/>')
+        + prior(
+            "birthRate",
+            '<distr spec="beast.base.inference.distribution.Uniform" upper="Infinity"/>',
+        )
         + '<distribution spec="YuleModel" birthDiffRate="@birthRate" tree="@tree"/>'
     )
     parts["logged"] = '<log idref="rate1"/><log idref="rate2"/>'
