@@ -129,7 +129,7 @@ def skyline_xml(rng):
     parts["names"] = ("clockRate",)
     parts["more"] = (
         '<parameter spec="RealParameter" id="bPopSizes" dimension="3" value="1.0" lower="0.0"/>'
-        '<stateNode spec="parameter.IntegerParameter" id="bGroupSizes" dimension="3" value="3"/>'
+        '<stateNode spec="parameter.IntegerParameter" id="bGroupSizes" dimension="3" value="1"/>'
     )
     parts["state"] = '<stateNode idref="bPopSizes"/><stateNode idref="bGroupSizes"/>'
     parts["operators"] = (
