@@ -54,69 +54,6 @@ static inline void count_cells(const chain_t *c) {
   settle(c);
 }
 
-// What pairs wait before each node, and in each group of a skyline: among the spare numbers and
-// those before a move.
-static inline void sum_groups(const chain_t *c) {
-  const int groups = cells_of(c);
-  for (int g = 0; g < groups; ++g) {
-    SUM_OVER(c, waiting, i, c->nodes,
-             group_after(c, (int)BEFORE(c)[i]) == g ? CHAIN_SPARES(c)[i] : 0)
-    if (LEADS(c)) CELLS(c)[groups + g] = waiting;
-  }
-  settle(c);
-}
-
-static inline void count_groups(const chain_t *c) {
-  settle(c);
-  for (int i = ITEM; i < c->nodes && c->member == 0; i += GROUP_SIZE(ROWS)) {
-    const wait_t wait = wait_before(c, i, -1, 0);
-    CHAIN_SPARES(c)[i] = wait.pairs_time;
-    BEFORE(c)[i] = wait.events;
-  }
-  settle(c);
-  sum_groups(c);
-}
-
-// ln of the factors of all groups.
-static inline acc groups_log_density(const chain_t *c) {
-  const int groups = cells_of(c);
-  __global const acc *sizes = CELLS(c);
-  acc sum = 0;
-  for (int g = 0; g < groups; ++g)
-    sum -= sizes[groups + g] * exp(-sizes[g]) + sizes[2 * groups + g] * sizes[g];
-  return sum;
-}
-
-static inline void move_event(const chain_t *c, int from, int to) {
-  __global acc *sizes = CELLS(c) + 2 * cells_of(c);
-  settle(c);
-  if (LEADS(c)) {
-    sizes[from] -= 1;
-    sizes[to] += 1;
-  }
-  settle(c);
-  sum_groups(c);
-}
-
-// An event goes from one of a skyline's groups to another; all ways to group them are alike.
-static inline void walk_groups(chain_t *c, int round) {
-  const int groups = cells_of(c);
-  for (int n = 0; groups > 1 && n < groups; ++n) {
-    stream_t stream = time_stream(c, TIME_MOVE_PRECISION, round * groups + n);
-    const int from = min((int)(uniform(&stream) * groups), groups - 1);
-    int to = min((int)(uniform(&stream) * (groups - 1)), groups - 2);
-    to += to >= from;
-    bool taken = CELLS(c)[2 * groups + from] > 1;
-    if (taken) {
-      const acc before = groups_log_density(c);
-      move_event(c, from, to);
-      taken = is_accepted(&stream, groups_log_density(c) - before);
-      if (!taken) move_event(c, to, from);
-    }
-    count_time_move(c, TIME_MOVE_PRECISION, taken);
-  }
-}
-
 // ln of the density of a step from a cell's log size to the next: normal, or that of the log of an
 // exponential variate whose mean is the size before.
 static inline acc step_log_density(const chain_t *c, acc step) {

@@ -4,7 +4,7 @@
 #ifndef TREE_PRIOR_H
 #define TREE_PRIOR_H
 
-#include "time_tree.h"
+#include "skyline.h"
 
 CHAIN_FUNCTION acc log_density(int kind, acc a, acc b, acc x) {
   const acc z = (x - a) / b;
@@ -37,18 +37,10 @@ static inline bool is_free(const chain_t *c, int which) {
   return (int)scalar_of(c, which)[1] != PRIOR_FIXED;
 }
 
-static inline int tree_kind(const chain_t *c) {
-  return (int)TIME(c)[TIME_TREE_KIND];
-}
-
 // Lineages meet in pairs, as coalescents have it; others are born and die.
 static inline bool has_pairs(const chain_t *c) {
   const int kind = tree_kind(c);
   return kind == TREE_PRIOR_COALESCENT || kind == TREE_PRIOR_SKYGRID || kind == TREE_PRIOR_SKYLINE;
-}
-
-static inline bool is_skyline(const chain_t *c) {
-  return tree_kind(c) == TREE_PRIOR_SKYLINE;
 }
 
 static inline int clock_kind(const chain_t *c) {
@@ -122,50 +114,6 @@ static inline acc lineages_by(const chain_t *c, int i, int v, acc low, acc high)
   if (i == v) return 0;
   const acc passed = high - fmin(fmax(WARPED(c)[i], low), high);
   return i < c->tips ? passed : -passed;
-}
-
-// Time that pairs wait before a node, since the node before it, times their number; and the inner
-// nodes before it.
-typedef struct {
-  acc pairs_time;
-  int events;
-} wait_t;
-
-// The same of node i if node v were at another height.
-static inline wait_t wait_before(const chain_t *c, int i, int v, acc height) {
-  const acc own = i == v ? height : height_of(c, i);
-  int lineages = 0;
-  wait_t found = {0, 0};
-  acc last = own;
-  for (int j = 0; j < c->nodes; ++j) {
-    const acc other = j == v ? height : height_of(c, j);
-    if (!(other < own || (other == own && j < i))) continue;
-    last = lineages == 0 && found.events == 0 ? other : fmax(last, other);
-    lineages += j < c->tips ? 1 : -1;
-    found.events += j < c->tips ? 0 : 1;
-  }
-  found.pairs_time = (acc)lineages * (lineages - 1) / 2 * (own - last);
-  return found;
-}
-
-// The group of a skyline that the next event is in after so many.
-static inline int group_after(const chain_t *c, int events) {
-  const int groups = cells_of(c);
-  __global const acc *sizes = CELLS(c) + 2 * groups;
-  int g = 0;
-  for (int left = events; g + 1 < groups && left >= (int)sizes[g]; ++g) left -= (int)sizes[g];
-  return g;
-}
-
-static inline acc skyline_factor(const chain_t *c, int i, wait_t wait) {
-  const acc size = CELLS(c)[group_after(c, wait.events)];
-  return -wait.pairs_time * exp(-size) - (i < c->tips ? 0 : size);
-}
-
-// ln of a skyline's prior of heights if node v, or none, were at another height.
-CHAIN_FUNCTION acc skyline_log_prior(const chain_t *c, int v, acc height) {
-  SUM_OVER(c, sum, i, c->nodes, skyline_factor(c, i, wait_before(c, i, v, height)))
-  return sum;
 }
 
 // ln ratio of the prior of heights for a node v that goes to another height, but for what it is to

@@ -289,8 +289,11 @@ def _time_space(
     if cells and not width:
         if distances is None or data.is_timed:
             width = data.span / cells
-        else:  # heights are in substitutions
-            width = mean_distance(distances) / cells
+        else:  # heights are in substitutions, unless the rate is known
+            rate = (
+                1.0 if priors.clock_rate == Priors().clock_rate else priors.clock_rate.quantile(0.5)
+            )
+            width = mean_distance(distances) / cells / rate
     return TimeSpace(
         data, options.clock, options.tree_prior, priors,
         cells=cells, width=width, distances=distances,

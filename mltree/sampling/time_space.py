@@ -276,7 +276,7 @@ class TimeSpace(TreeSpace):
         growths = {"bd": priors.relative_death, "expgrowth": priors.growth_rate}
         one = Fixed(1.0)
         scalars = {
-            Scalar.CLOCK: priors.clock_rate if self.data.is_timed else one,
+            Scalar.CLOCK: priors.clock_rate if self._has_rate(priors) else one,
             Scalar.SPREAD: one if self.clock == "strict" else spread,
             Scalar.SIZE: priors.birth_rate if self._is_birth else priors.population_size,
             Scalar.GROWTH: growths.get(self.tree_prior, Fixed(0.0)),
@@ -285,6 +285,10 @@ class TimeSpace(TreeSpace):
             Scalar.SAMPLING: one,
         }
         return scalars | self._serial_scalars(priors) if self._is_serial else scalars
+
+    def _has_rate(self, priors: Priors) -> bool:
+        """True where anything tells of time, or the rate has a prior of its own."""
+        return self.data.is_timed or priors.clock_rate != Priors().clock_rate
 
     @property
     def _is_serial(self) -> bool:
@@ -497,6 +501,8 @@ class TimeSpace(TreeSpace):
         clock = self.scalars[Scalar.CLOCK]
         rate = clock.value if isinstance(clock, Fixed) else rate_by_ages(distances, ages)
         has_rate = rate is not None
+        if rate is None and not self.data.is_timed:
+            rate = clock.quantile(0.5)
         if rate is None:  # calibrations alone tell it
             rate = mean_distance(distances) / (2.0 * max(float(np.ptp(ages)), 1.0))
         groups = [one.tips for one in self._nested if one.is_monophyletic]

@@ -6,8 +6,8 @@ import pytest
 from budget import ROOT, circles_of, count
 
 CEILINGS = {
-    "files": 196,
-    "lines": 72600,
+    "files": 198,
+    "lines": 73100,
     "rooms": 19,
     "files of the fullest room": 23,
     "loose modules": 1,

@@ -291,13 +291,22 @@ def test_sizes_and_groups_of_a_skyline_keep_their_prior() -> None:
     expect(means_of(sampler, statistics, 60), *moments, 1, 2, 1, 5 / 3, 5 / 3, 5 / 3, 1 / 6)
 
 
+def test_a_rate_that_is_given_counts_without_dates() -> None:
+    """Nothing else tells of time: heights are in its units, or in substitutions by default."""
+    for rate in (Fixed(0.2), LogNormal(-1.0, 0.1)):
+        space = TimeSpace(level(4), "strict", "yule", Priors(clock_rate=rate))
+        assert space.scalars[Scalar.CLOCK] == rate
+    space = TimeSpace(level(4), "strict", "yule", Priors())
+    assert space.scalars[Scalar.CLOCK] == Fixed(1.0)
+
+
 def test_a_skyline_has_as_many_groups_as_events_at_most() -> None:
     with pytest.raises(InputError, match="6 groups of a skyline: the tree has 5 events"):
         TimeSpace(SERIAL, "strict", "skyline", FREE, cells=6)
 
 
 def test_a_tip_has_a_distribution_within_its_interval() -> None:
-    """Of a tip that all others are older than: nothing else tells of its date."""
+    """The tip is younger than all others, and nothing else tells of its date."""
     earliest, latest = np.array([2.0, 2.0, 0.0]), np.array([2.0, 2.0, 1.0])
     rows = [CalibrationRow("c", ("c",), "Normal(0.6, 0.3)", False, False, None, None)]
     found = calibrations_of(rows, tuple("abc"), sampled=[2])
