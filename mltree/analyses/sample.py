@@ -290,9 +290,7 @@ def _time_space(
         if distances is None or data.is_timed:
             width = data.span / cells
         else:  # heights are in substitutions, unless the rate is known
-            rate = (
-                1.0 if priors.clock_rate == Priors().clock_rate else priors.clock_rate.quantile(0.5)
-            )
+            rate = priors.clock_rate.quantile(0.5) if priors.has_rate else 1.0
             width = mean_distance(distances) / cells / rate
     return TimeSpace(
         data, options.clock, options.tree_prior, priors,

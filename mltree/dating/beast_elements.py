@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import math
 import re
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from copy import deepcopy
 from io import BytesIO
 from typing import TypeAlias
@@ -173,6 +173,19 @@ class Elements:
         """Operators that are ever used."""
         every = [one for one in self.root.iter("operator") if one.get("idref") is None]
         return [one for one in every if self.number(one, "weight", default=1.0) > 0]
+
+    def operators_of(self, inputs: Sequence[str]) -> list[Element]:
+        """Operators that have one of some inputs."""
+        return [one for one in self.operators if self.input(one, *inputs) is not None]
+
+    @property
+    def of_posterior(self) -> Iterator[Element]:
+        """Elements of the distributions that the chain samples."""
+        runs = [one for one in self.root.iter() if one.tag == "run"]
+        waiting = [top for run in runs for top in self.inputs(run, "distribution")]
+        for one in waiting:
+            yield one
+            waiting += self.inputs(one, "distribution")
 
     def _estimated(self) -> set[str]:
         """Identifiers of what the chain changes: nodes of its state that an operator has."""

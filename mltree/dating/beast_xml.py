@@ -138,7 +138,7 @@ class _Analysis(Elements):
             problem = "neither a likelihood nor a prior of a tree in it: nothing to sample"
             raise InputError(problem, file=self.path)
         tree = self._tree_of(prior)
-        if self.operators and not self._operators_of(_OF_TREES):
+        if self.operators and not self.operators_of(_OF_TREES):
             problem = "its tree is fixed, and no data are in it: trees are what is sampled here"
             raise InputError(problem, file=self.path)
         names = self._names(tree)
@@ -156,7 +156,7 @@ class _Analysis(Elements):
         options = of_data.options | self._tree_prior(tree)
         dates, are_ages = self._dates(tree)
         same = set(dates.values())
-        is_calibrated = any(self.spec(one) == "MRCAPrior" for one in self.own())
+        is_calibrated = any(self.spec(one) in _CALIBRATIONS for one in self.own())
         if len(same) == 1 and set(names) <= set(dates) and (not is_calibrated or same == {"0"}):
             self.ignored.append("All tips have the same date.")
             dates = {}
@@ -190,7 +190,12 @@ class _Analysis(Elements):
                 found = [name for name, _ in self._sequences(group, expected=False)]
                 return found or self._taxa(group)
         text = self.value(tree, "newick")
-        return [name.strip("'") for name in re.findall(r"[(,]\s*('[^']+'|[^\s(),:;\[]+)", text)]
+        sets = [self._taxa(one) for one in self.own() if self.spec(one) == "TaxonSet" and not text]
+        return (
+            max(sets, key=len)
+            if sets
+            else [name.strip("'") for name in re.findall(r"[(,]\s*('[^']+'|[^\s(),:;\[]+)", text)]
+        )
 
     # Sequences and parts.
 
@@ -430,7 +435,7 @@ class _Analysis(Elements):
         for one in found:
             if self.spec(one) in _TREE_PRIORS:
                 return self._of_tree_prior(one, self.spec(one))
-        kinds = {self.spec(one) for one in self._of_posterior if self._tree_of(one) is tree}
+        kinds = {self.spec(one) for one in self.of_posterior if self._tree_of(one) is tree}
         unknown = sorted(kinds - {"MRCAPrior", *LIKELIHOODS})
         if unknown:
             is_of_species = unknown[0] == "GeneTreeForSpeciesTreeDistribution"
@@ -442,15 +447,6 @@ class _Analysis(Elements):
         self.ignored.append("No prior of the tree is in it: all heights are alike.")
         self.priors["population_size"] = f"Fixed({ALL_ALIKE:g})"
         return {"tree_prior": "coalescent"}
-
-    @property
-    def _of_posterior(self) -> Iterator[Element]:
-        """Elements of the distributions that the chain samples."""
-        runs = [one for one in self.root.iter() if one.tag == "run"]
-        waiting = [top for run in runs for top in self.inputs(run, "distribution")]
-        for one in waiting:
-            yield one
-            waiting += self.inputs(one, "distribution")
 
     def _tree_of(self, prior: Element) -> Element | None:
         """The tree that a prior of trees is about."""
@@ -541,19 +537,20 @@ class _Analysis(Elements):
         """Lines of a table of calibrations; intervals of tips' dates go to ``dates``."""
         sampled, of_tips = self._sampled_tips(tree, dates), set[str]()
         for one in self.own():
-            if self.spec(one) != "MRCAPrior":
+            if self.spec(one) not in _CALIBRATIONS:
                 continue
             taxa = self._taxa(self.input(one, "taxonset"))
             name = self.name_of(one)
             given = self.input(one, "distr")
             text = "" if given is None else self.distribution(given, name, not are_ages)
-            is_stem = self.value(one, "useOriginate").lower() == "true"
+            is_stem = "true" in self.value(one, "useOriginate", "parentOf").lower()
             if self.value(one, "tipsonly").lower() == "true" or (len(taxa) == 1 and not is_stem):
                 own = [taxon for taxon in taxa if taxon in sampled and text]
                 of_tips.update(own if (text or "").startswith(("Uniform", "Normal")) else [])
                 yield from self._tips_calibrations(own, text or "", dates, name)
                 continue
             is_group = self.value(one, "monophyletic").lower() == "true"
+            is_group |= self.spec(one) == "CalibrationPoint"
             words = ", ".join(["stem"] * is_stem + ["monophyletic"] * is_group)
             if taxa and text is not None and (text or is_group):
                 cells = (name, ",".join(taxa), text or "?", words)
@@ -709,13 +706,9 @@ class _Analysis(Elements):
             self.ignored.append(f"The prior of {name} is flat, where it has none: {text} here.")
             yield role, text
 
-    def _operators_of(self, inputs: Sequence[str]) -> list[Element]:
-        """Operators that have one of some inputs."""
-        return [one for one in self.operators if self.input(one, *inputs) is not None]
-
     def _tell_of_the_run(self) -> None:
         """Say what of the chain is not taken over."""
-        if self.operators and not self._operators_of(_OF_TREES):
+        if self.operators and not self.operators_of(_OF_TREES):
             self.ignored.append("No operator changes its tree: here trees are sampled.")
         elif self.operators and not any(
             map(_CHANGES_TOPOLOGY.search, map(self.spec, self.operators))
@@ -738,6 +731,7 @@ _A_NUMBER = re.compile(r"[-+]?(?:\d+\.?\d*|\.\d+)(?:[eE][-+]?\d+)?")
 _FLAT = {"kappa", "alpha", "population_size", "growth_rate", "birth_rate", "clock_rate"}
 """Roles of parameters whose priors may be flat."""
 
+_CALIBRATIONS = "MRCAPrior", "CalibrationPoint"
 _CHANGES_TOPOLOGY = re.compile(r"Exchange$|WilsonBalding|Subtree|SPR|Prune|Topolog|Sampler")
 """Names of operators that change topologies, or have others within."""
 

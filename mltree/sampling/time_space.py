@@ -276,7 +276,7 @@ class TimeSpace(TreeSpace):
         growths = {"bd": priors.relative_death, "expgrowth": priors.growth_rate}
         one = Fixed(1.0)
         scalars = {
-            Scalar.CLOCK: priors.clock_rate if self._has_rate(priors) else one,
+            Scalar.CLOCK: priors.clock_rate if self.data.is_timed or priors.has_rate else one,
             Scalar.SPREAD: one if self.clock == "strict" else spread,
             Scalar.SIZE: priors.birth_rate if self._is_birth else priors.population_size,
             Scalar.GROWTH: growths.get(self.tree_prior, Fixed(0.0)),
@@ -285,10 +285,6 @@ class TimeSpace(TreeSpace):
             Scalar.SAMPLING: one,
         }
         return scalars | self._serial_scalars(priors) if self._is_serial else scalars
-
-    def _has_rate(self, priors: Priors) -> bool:
-        """True where anything tells of time, or the rate has a prior of its own."""
-        return self.data.is_timed or priors.clock_rate != Priors().clock_rate
 
     @property
     def _is_serial(self) -> bool:

@@ -379,6 +379,28 @@ def test_a_bayesian_skyline_is_taken_over(read, inputs, first, told):
     assert told in " ".join(found.ignored)
 
 
+def test_calibrations_of_a_calibrated_yule_prior_are_taken_over(read):
+    points = """<calibrations spec="CalibrationPoint" id="%s"%s><taxonset spec="TaxonSet">
+     <taxon idref="A"/><taxon idref="B"/></taxonset><distr spec="Normal" mean="2" sigma="0.1"/>
+     </calibrations>"""
+    more = points % ("crown", "") + points % ("stem", ' parentOf="true"')
+    found = read(PRIOR_ALONE % ("CalibratedYuleModel", more, ""))
+    assert found.calibrations == (
+        "crown\tA,B\tNormal(2, 0.1)\tmonophyletic",
+        "stem\tA,B\tNormal(2, 0.1)\tstem, monophyletic",
+    )
+    assert any("not corrected for calibrations" in one for one in found.ignored)
+
+
+def test_tips_have_the_names_of_the_largest_set_of_taxa(read):
+    text = PRIOR_ALONE % ("YuleModel", "", "")
+    sets = """<taxonset spec="TaxonSet" id="all"><taxon spec="Taxon" id="x"/>
+     <taxon spec="Taxon" id="y"/><taxon spec="Taxon" id="z"/></taxonset>
+     <taxonset spec="TaxonSet" id="pair"><taxon idref="x"/><taxon idref="z"/></taxonset>"""
+    text = text.replace('<taxa idref="alignment"/>', "").replace("<run", sets + "<run")
+    assert read(text).alignment.names == ("x", "y", "z")
+
+
 def test_a_uniform_prior_without_an_end_is_flat(read):
     text = PRIOR_ALONE % ("YuleModel", "", '<operator spec="ScaleOperator" parameter="@rate"/>')
     prior = '<prior name="distribution" x="@rate"><distr spec="Uniform" upper="Infinity"/></prior>'
