@@ -51,9 +51,28 @@ static inline acc skyline_factor(const chain_t *c, int i, wait_t wait) {
   return -wait.pairs_time * exp(-size) - (i < c->tips ? 0 : size);
 }
 
-// ln of a skyline's prior of heights if node v, or none, were at another height.
-CHAIN_FUNCTION acc skyline_log_prior(const chain_t *c, int v, acc height) {
-  SUM_OVER(c, sum, i, c->nodes, skyline_factor(c, i, wait_before(c, i, v, height)))
+// ln of a skyline's prior of heights.
+CHAIN_FUNCTION acc skyline_log_prior(const chain_t *c) {
+  SUM_OVER(c, sum, i, c->nodes, skyline_factor(c, i, wait_before(c, i, -1, 0)))
+  return sum;
+}
+
+// The change of a node's factor if node v were at another height.
+static inline acc skyline_change(const chain_t *c, int i, int v, acc height) {
+  return skyline_factor(c, i, wait_before(c, i, v, height)) -
+         skyline_factor(c, i, wait_before(c, i, -1, 0));
+}
+
+// The change of all factors: of v's own, of those that it passes, and of the next one above.
+CHAIN_FUNCTION acc change_of_skyline(const chain_t *c, int v, acc height) {
+  const acc before = height_of(c, v), low = fmin(before, height), high = fmax(before, height);
+  acc next = INFINITY;
+  for (int j = 0; j < c->nodes; ++j)
+    if (j != v && height_of(c, j) > high) next = fmin(next, height_of(c, j));
+  SUM_OVER(c, sum, i, c->nodes,
+           i == v || (height_of(c, i) >= low && height_of(c, i) <= next)
+               ? skyline_change(c, i, v, height)
+               : 0)
   return sum;
 }
 

@@ -81,6 +81,7 @@ _INPUTS = dict.fromkeys(LIKELIHOODS, _OF_LIKELIHOODS) | {
 }  # fmt: skip
 """Inputs that are taken over, or say nothing of the posterior, by class."""
 
+_DEFAULT = re.compile(r"\$\(\w+=([^()]*)\)")
 _OF_ALL = ("id", "spec", "name", "idref", "estimate")
 _NOTHING = ("false", "0", "0.0", "", "none", "-1")
 
@@ -92,6 +93,7 @@ class Elements:
         self.path = path
         self.ignored: list[str] = []
         _expand_plates(root, path)
+        _fill_in_defaults(root)
         self.root = root
         self.names = {str(one.get("name")): (one.text or "").strip() for one in root.iter("map")}
         self.by_id = {str(one.get("id")): one for one in root.iter() if one.get("id")}
@@ -298,6 +300,14 @@ def _expand_plates(root: Element, path: str) -> None:
                     one.text = (one.text or "").replace(variable, value.strip())
                 above.insert(place, copy)
                 place += 1
+
+
+def _fill_in_defaults(root: Element) -> None:
+    """Replace variables that have a value of their own, ``$(length=1000)``, by it."""
+    for one in root.iter():
+        for key, text in one.attrib.items():
+            one.attrib[key] = _DEFAULT.sub(r"\1", text)
+        one.text = _DEFAULT.sub(r"\1", one.text or "")
 
 
 # Sequences.

@@ -291,7 +291,9 @@ class _Analysis(Elements):
             yield name, "".join(text.split())
         if not found:
             problem = f"the alignment {self.name_of(data)} has no sequences in it"
-            raise InputError(problem, file=self.path, hint="simulated data are not read")
+            is_open = "$(" in "".join(data.itertext())
+            hint = "variables have no values here" if is_open else "simulated data are not read"
+            raise InputError(problem, file=self.path, hint=hint)
 
     def _sites(self, filters: str, start: int, end: int) -> str:
         """A filter of BEAST, ``1::3,2::3``, as RAxML has sites."""

@@ -486,6 +486,14 @@ def test_a_tree_that_no_operator_changes_is_told(read):
     assert any("No operator changes its tree" in sentence for sentence in found.ignored)
 
 
+def test_variables_have_their_defaults(read):
+    found = read(STRICT.replace('clock.rate="0.02"', 'clock.rate="$(rate=0.03)"'))
+    assert found.priors["clock_rate"] == "Fixed(0.03)"
+    with pytest.raises(InputError, match="no sequences in it") as error:
+        read('<beast><data id="d">$(data)</data>' + STRICT[len(HEAD) :].replace("@dengue", "@d"))
+    assert error.value.hint == "variables have no values here"
+
+
 def test_plates_are_copied(read):
     plate = (
         '<plate var="n" range="one,two"><data id="$(n)" spec="FilteredAlignment" data="@dengue" '

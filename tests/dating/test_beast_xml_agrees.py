@@ -122,7 +122,7 @@ def strict_xml(rng):
 
 
 def skyline_xml(rng):
-    """Tips with dates, of which one is uncertain, a Bayesian skyline, a flat prior of the clock."""
+    """Tips with dates, of which one is uncertain, and a Bayesian skyline."""
     labels, rows, parts = strict_xml(rng)
     tip = next(label for label in labels if label)
     age = float(re.search(rf"{re.escape(tip)}=([\d.]+)", parts["dates"])[1])
@@ -139,10 +139,7 @@ def skyline_xml(rng):
         'taxonset="@uncertain" tree="@tree" weight="3"/>'
     )
     parts["priors"] = (
-        prior(
-            "clockRate",
-            '<distr spec="beast.base.inference.distribution.Uniform" upper="Infinity"/>',
-        )
+        prior("clockRate", log_normal(-2.3, 0.5))
         + '<distribution spec="BayesianSkyline" popSizes="@bPopSizes" groupSizes="@bGroupSizes">'
         '<treeIntervals spec="TreeIntervals" tree="@tree"/></distribution>'
         '<distribution spec="MarkovChainDistribution" jeffreys="true" parameter="@bPopSizes"/>'
