@@ -1,5 +1,6 @@
 """BEAST's XML: what BEAUti writes becomes data and options, and the rest is told."""
 
+import numpy as np
 import pytest
 
 from mltree.dating.beast_elements import is_beast_xml
@@ -557,3 +558,103 @@ def test_the_beginning_tells(tmp_path):
     assert is_beast_xml(b"\xef\xbb\xbf<beast>")
     assert not is_beast_xml(b"<html><beast>")
     assert not is_beast_xml(b">seq\nACGT")
+
+
+NAMES, YEARS = ["t1", "t 2", "t-3", "t.4", "t5|x"], [2001.25, 1999.0, 2003.5, 1998.75, 2003.5]
+ROWS = ["ACGTACGTNN", "ACGTTCGTAC", "ACGAACGTAC", "GCGTACGTAC", "ACGTACGTAC"]
+DAYS = ["2001-04-02", "1999-01-01", "2003-07-02", "1998-10-02", "2003-07-02"]
+
+
+def written_somehow(rng):
+    """One analysis in any of BEAST's notations: attributes, elements, references, places."""
+
+    def pick(*forms):
+        return forms[rng.integers(len(forms))]
+
+    def parameter(name, value, role):
+        """A parameter where it is used, or in the chain's state; and its reference there."""
+        words = f'name="%s" id="{name}" lower="0.0"'
+        form = pick(
+            f'<parameter {words} value="{value}"/>', f"<parameter {words}>{value}</parameter>"
+        )
+        within = f'<input name="{role}" idref="{name}"/>', form % "stateNode"
+        return pick(within, (form % role, f'<stateNode idref="{name}"/>'))
+
+    rows = "".join(
+        pick(f'<sequence taxon="{name}" value="{row}"/>',
+             f'<sequence taxon="{name}">{row[:4]}\n {row[4:]}</sequence>',
+             f'<sequence id="s{name}" spec="Sequence" taxon="{name}" value="{row}"/>',
+             f'<sequence><taxon id="{name}" spec="Taxon"/>{row}</sequence>')
+        for name, row in zip(NAMES, ROWS, strict=True)
+    )  # fmt: skip
+    ages = [max(YEARS) - year for year in YEARS]
+    kind, dates = pick(("date", YEARS), ("date-forward", YEARS), ("date-backward", ages),
+                       ("age", ages), ('date" dateFormat="yyyy-M-dd', DAYS))  # fmt: skip
+    text = pick(",", ", ", ",\n\t").join(
+        f"{name}{pick('=', ' = ')}{date}" for name, date in zip(NAMES, dates, strict=True)
+    )
+    taxa = pick('alignment="@aln"/>', '><alignment idref="aln"/></%s>')
+    group = f'<taxa spec="TaxonSet" {taxa}'.replace("%s", "taxa")
+    trait = pick(f'value="{text}">{group}</trait>', f">{text}{group}</trait>")
+    tree = f'<tree id="tree" name="stateNode"><trait spec="TraitSet" traitname="{kind}" {trait}'
+    tree += f'<taxonset spec="TaxonSet" id="all" {taxa}</tree>'.replace("%s", "taxonset")
+    given = [parameter(*one) for one in (("rate", 0.01, "clock.rate"), ("pop", 1.5, "popSize"),
+             ("kap", 2.0, "kappa"), ("sh", 0.5, "shape"))]  # fmt: skip
+    (rate, pop, kappa, shape), state = zip(*given, strict=True)
+    is_within = bool(rng.integers(2))
+    states = [*state, tree if is_within else '<stateNode idref="tree"/>']
+    whole = pick("beast.base.evolution.", "")
+    log_normal = '<distr spec="LogNormal"><parameter name="M" value="1.0"/><parameter name="S">1.25'
+    of_kappa = pick(
+        '<LogNormal name="distr" M="1.0" S="1.25"/>', f"{log_normal}</parameter></distr>"
+    )
+    uses = (pick('parameter="@%s"/>', '><parameter idref="%s"/></operator>') for _ in range(4))
+    scaled = "".join(
+        f'<operator spec="ScaleOperator" {use % name}'
+        for use, name in zip(uses, ("rate", "pop", "kap", "sh"), strict=True)
+    )
+    return f"""<beast><map name="LogNormal">x.LogNormalDistributionModel</map>
+      {pick(f'<data id="aln">{rows}</data>', f'<input spec="Alignment" id="aln">{rows}</input>')}
+      {"" if is_within else tree}<run spec="MCMC"><state>{"".join(rng.permutation(states))}</state>
+      <distribution spec="Coalescent"><populationModel spec="{whole}ConstantPopulation">{pop}
+      </populationModel>{
+        pick(
+            '<treeIntervals spec="TreeIntervals" tree="@tree"/>',
+            '<treeIntervals spec="TreeIntervals"><tree idref="tree"/></treeIntervals>',
+        )
+    }</distribution>
+      {
+        pick(
+            '<prior name="distribution" x="@kap">%s</prior>',
+            '<distribution spec="Prior"><x idref="kap"/>%s</distribution>',
+        )
+        % of_kappa
+    }<distribution useAmbiguities="true"
+      spec="{
+        pick("TreeLikelihood", "ThreadedTreeLikelihood")
+    }"><data idref="aln"/><tree idref="tree"/>
+      <siteModel spec="{whole}SiteModel" gammaCategoryCount="4">{shape}<substModel spec="HKY">{
+        kappa
+    }
+      {
+        pick(
+            '<frequencies spec="Frequencies" data="@aln"/>',
+            '<frequencies spec="Frequencies"><input name="data" idref="aln"/></frequencies>',
+        )
+    }</substModel></siteModel><branchRateModel
+      spec="StrictClockModel">{rate}</branchRateModel></distribution>{scaled}</run></beast>"""
+
+
+@pytest.mark.cases(20, 1000)
+def test_notations_mean_the_same(read, case):
+    found = read(written_somehow(np.random.default_rng(case)))
+    assert found.alignment.names == tuple(NAMES)
+    assert [row.decode() for row in found.alignment.rows] == ROWS
+    sign, latest = (-1, max(YEARS)) if found.are_ages else (1, 0.0)
+    dates = [latest + sign * float(found.dates[name]) for name in NAMES]
+    np.testing.assert_allclose(dates, YEARS, atol=0.004)
+    assert found.options == {"model": "HKY+FC+G4a", "clock": "strict", "tree_prior": "coalescent"}
+    assert found.priors == {
+        "kappa": "LogNormal(1, 1.25)", "clock_rate": "Uniform(0, 100)",
+        "population_size": "Uniform(0, 15000)", "alpha": "Uniform(0, 5000)",
+    }  # fmt: skip
