@@ -102,7 +102,7 @@ _DATE_TRAITS = {"date", "date-forward", "date-backward", "age"}
 
 
 class _Analysis(Elements):
-    """What an analysis consists of, found among a file's elements."""
+    """The parts of an analysis, found among the elements of a file."""
 
     def __init__(self, root: Element, path: str) -> None:
         super().__init__(root, path)
