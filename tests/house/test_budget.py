@@ -6,7 +6,7 @@ import pytest
 from budget import ROOT, circles_of, count
 
 CEILINGS = {
-    "files": 198,
+    "files": 197,
     "lines": 73100,
     "rooms": 19,
     "files of the fullest room": 23,
