@@ -54,14 +54,20 @@ static inline void count_cells(const chain_t *c) {
   settle(c);
 }
 
+// ln of the density of a step from a cell's log size to the next: normal, or that of the log of an
+// exponential variate whose mean is the size before.
+static inline acc step_log_density(const chain_t *c, acc step) {
+  if (is_skyline(c)) return step - exp(step);
+  return -*scalar_of(c, SCALAR_PRECISION) / 2 * step * step;
+}
+
 // ln of a cell's factors, of its log size and of those beside it.
 static inline acc cell_log_density(const chain_t *c, int g, acc size) {
   const int cells = cells_of(c);
   __global const acc *sizes = CELLS(c), *first = scalar_of(c, SCALAR_SIZE);
-  const acc precision = *scalar_of(c, SCALAR_PRECISION);
   acc sum = -sizes[cells + g] * exp(-size) - sizes[2 * cells + g] * size;
-  if (g > 0) sum -= precision / 2 * (size - sizes[g - 1]) * (size - sizes[g - 1]);
-  if (g + 1 < cells) sum -= precision / 2 * (sizes[g + 1] - size) * (sizes[g + 1] - size);
+  if (g > 0) sum += step_log_density(c, size - sizes[g - 1]);
+  if (g + 1 < cells) sum += step_log_density(c, sizes[g + 1] - size);
   if (g == 0) sum += log_density((int)first[1], first[2], first[3], exp(size)) + size;
   return sum;
 }
@@ -103,14 +109,21 @@ static inline void walk_precision(chain_t *c, int round) {
 
 // The scalars of priors, which have no say in the likelihood.
 CHAIN_FUNCTION void walk_priors(chain_t *c) {
-  const bool is_grid = tree_kind(c) == TREE_PRIOR_SKYGRID;
-  if (has_pairs(c)) count_lineages(c);
-  if (is_grid) count_cells(c);
+  const bool is_grid = cells_of(c) > 0;
+  if (is_skyline(c)) {
+    count_groups(c);
+  } else {
+    if (has_pairs(c)) count_lineages(c);
+    if (is_grid) count_cells(c);
+  }
   for (int round = 0; round < PRIOR_WALKS; ++round) {
     walk_scalar(c, SCALAR_SPREAD, TIME_MOVE_SPREAD, round);
     if (is_grid) {
       walk_cells(c, round);
-      walk_precision(c, round);
+      if (is_skyline(c))
+        walk_groups(c, round);
+      else
+        walk_precision(c, round);
     } else {
       walk_scalar(c, SCALAR_SIZE, TIME_MOVE_SIZE, round);
       walk_scalar(c, SCALAR_GROWTH, TIME_MOVE_GROWTH, round);
@@ -167,7 +180,7 @@ static inline acc whole_log_prior(const chain_t *c) {
 
 static inline acc log_size_prior(const chain_t *c) {
   __global const acc *first = scalar_of(c, SCALAR_SIZE);
-  if (tree_kind(c) != TREE_PRIOR_SKYGRID) return scalar_log_prior(c, SCALAR_SIZE, *first);
+  if (cells_of(c) == 0) return scalar_log_prior(c, SCALAR_SIZE, *first);
   return scalar_log_prior(c, SCALAR_SIZE, exp(CELLS(c)[0])) + CELLS(c)[0];
 }
 
@@ -212,7 +225,7 @@ CHAIN_FUNCTION void scale_all(chain_t *c, int move) {
     if (of_clock) of_step = log(duration / whole_duration(c));
   }
   if (of_size) {
-    const bool is_scalar = tree_kind(c) != TREE_PRIOR_SKYGRID;
+    const bool is_scalar = cells_of(c) == 0;
     ratio -= log_size_prior(c);
     scale_sizes(c, -of_step);
     ratio += log_size_prior(c);

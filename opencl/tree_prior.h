@@ -4,7 +4,7 @@
 #ifndef TREE_PRIOR_H
 #define TREE_PRIOR_H
 
-#include "time_tree.h"
+#include "skyline.h"
 
 CHAIN_FUNCTION acc log_density(int kind, acc a, acc b, acc x) {
   const acc z = (x - a) / b;
@@ -37,13 +37,10 @@ static inline bool is_free(const chain_t *c, int which) {
   return (int)scalar_of(c, which)[1] != PRIOR_FIXED;
 }
 
-static inline int tree_kind(const chain_t *c) {
-  return (int)TIME(c)[TIME_TREE_KIND];
-}
-
 // Lineages meet in pairs, as coalescents have it; others are born and die.
 static inline bool has_pairs(const chain_t *c) {
-  return tree_kind(c) == TREE_PRIOR_COALESCENT || tree_kind(c) == TREE_PRIOR_SKYGRID;
+  const int kind = tree_kind(c);
+  return kind == TREE_PRIOR_COALESCENT || kind == TREE_PRIOR_SKYGRID || kind == TREE_PRIOR_SKYLINE;
 }
 
 static inline int clock_kind(const chain_t *c) {
@@ -122,6 +119,7 @@ static inline acc lineages_by(const chain_t *c, int i, int v, acc low, acc high)
 // ln ratio of the prior of heights for a node v that goes to another height, but for what it is to
 // the root. A node that rises leaves one lineage more to meet the others on its way.
 CHAIN_FUNCTION acc change_of_height(const chain_t *c, int v, acc height) {
+  if (is_skyline(c)) return change_of_skyline(c, v, height);
   const acc before = height_of(c, v);
   const acc of_events = v < c->tips ? tip_event(c, height) - tip_event(c, before)
                                     : event(c, height) - event(c, before);
@@ -185,6 +183,7 @@ static inline acc births_constant(const chain_t *c) {
 
 // ln of the prior of all heights; of a coalescent with lineages counted before.
 CHAIN_FUNCTION acc heights_log_prior(const chain_t *c) {
+  if (is_skyline(c)) return skyline_log_prior(c);
   const acc root = height_of(c, root_of(c));
   const acc top = has_pairs(c) ? warp(c, root) : 0;
   SUM_OVER(c, sum, i, c->nodes, node_factor(c, i, top))

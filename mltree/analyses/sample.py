@@ -23,7 +23,8 @@ from mltree.analyses.summarize import PosteriorSummary, summarize
 from mltree.data.alignments import Source
 from mltree.data.patterns import Correction
 from mltree.data.source import read_text, unpacked
-from mltree.dating.beast_xml import is_beast_xml, read_beast_xml
+from mltree.dating.beast_elements import is_beast_xml
+from mltree.dating.beast_xml import read_beast_xml
 from mltree.device.discovery import choose_devices
 from mltree.device.parsimony import parsimony_engine
 from mltree.fit.settings import PhaseSettings, preset
@@ -220,7 +221,9 @@ def imported(
     defaults = {name: one.default for name, one in options.__dataclass_fields__.items()}
     is_free = {name for name, default in defaults.items() if getattr(options, name) == default}
     changes: dict[str, Any] = {
-        name: value for name, value in found.options.items() if name in is_free
+        name: type(defaults[name])(value) if isinstance(defaults[name], int) else value
+        for name, value in found.options.items()
+        if name in is_free
     }
     if options.model is not None:
         texts["partitions"] = ""
@@ -280,13 +283,14 @@ def _time_space(
     data, notice = time_data(problem.taxa, options.dates, options.calibrate, ages=options.ages)
     if notice:
         emit(Notice(notice))
-    cells, width = options.grid if options.tree_prior == "skygrid" else (0, 1.0)
+    cells, width = options.cells
     distances = None if options.prior_only else tip_distances(problem.groups)
     if cells and not width:
         if distances is None or data.is_timed:
             width = data.span / cells
-        else:  # heights are in substitutions
-            width = mean_distance(distances) / cells
+        else:  # heights are in substitutions, unless the rate is known
+            rate = priors.clock_rate.quantile(0.5) if priors.has_rate else 1.0
+            width = mean_distance(distances) / cells / rate
     return TimeSpace(
         data, options.clock, options.tree_prior, priors,
         cells=cells, width=width, distances=distances,

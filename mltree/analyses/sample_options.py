@@ -15,8 +15,9 @@ from mltree.runs.options import (
 )
 from mltree.system.errors import InputError
 
-CELLS, MOST_CELLS = 20, 500
-"""Cells of a skygrid where their number is not given, and at most."""
+CELLS, MOST_CELLS, GROUPS = 20, 500, 5
+"""Cells of a skygrid where their number is not given, and at most; groups of a skyline, as BEAUti
+has them."""
 
 # No postponed annotations: the options of a field are looked up in its annotation.
 
@@ -65,10 +66,10 @@ class SampleOptions(SeedOptions, ExactOptions, kw_only=True):
     tree_prior: Annotated[
         str,
         Option(
-            "--tree-prior yule|bd|coalescent|expgrowth|skygrid",
+            "--tree-prior yule|bd|coalescent|expgrowth|skygrid|skyline",
             "Prior of time trees: births, births and deaths, or a coalescent of constant size, of "
-            "exponential growth, or of sizes in cells of time.",
-            choices=("yule", "bd", "coalescent", "expgrowth", "skygrid"),
+            "exponential growth, of sizes in cells of time, or in groups of the tree's events.",
+            choices=("yule", "bd", "coalescent", "expgrowth", "skygrid", "skyline"),
             only_with=("clock",),
         ),
     ] = "coalescent"
@@ -105,6 +106,15 @@ class SampleOptions(SeedOptions, ExactOptions, kw_only=True):
             only_with=("tree_prior",),
         ),
     ] = None
+    skyline: Annotated[
+        int,
+        Option(
+            "--skyline GROUPS",
+            "Groups of events of --tree-prior skyline, in each of which the size is constant.",
+            least=1,
+            only_with=("tree_prior",),
+        ),
+    ] = GROUPS
     runs: Annotated[
         int | None,
         Option(
@@ -147,6 +157,16 @@ class SampleOptions(SeedOptions, ExactOptions, kw_only=True):
     def is_timed(self) -> bool:
         """True for trees with a time axis."""
         return self.clock != "none"
+
+    @property
+    def cells(self) -> tuple[int, float]:
+        """Numbers of sizes that change in time, and the width of a skygrid's; 0 where that is open.
+
+        Raises: InputError.
+        """
+        if self.tree_prior == "skyline":
+            return self.skyline, 1.0
+        return self.grid if self.tree_prior == "skygrid" else (0, 1.0)
 
     @property
     def grid(self) -> tuple[int, float]:

@@ -1,34 +1,43 @@
 """BEAST's XML, as BEAUti writes it: alignment, parts, dates, clock, tree prior and calibrations.
 
 BEAST 2's is read whole, and said in one sentence each what is not taken over. Of BEAST X's only
-alignment and dates are. The files are no program here: no entity is expanded, nothing is loaded.
+alignment and dates are.
 """
 
 from __future__ import annotations
 
 import math
 import re
+from collections import defaultdict
 from collections.abc import Iterator, Mapping, Sequence
-from copy import deepcopy
 from dataclasses import field, replace
-from io import BytesIO
-from typing import TypeAlias
-from xml.etree import ElementTree
 
 from mltree.data.alignments import MemoryAlignment
-from mltree.data.source import unpacked
+from mltree.dating.beast_elements import (
+    DEEPEST,
+    FLATTER,
+    LIKELIHOODS,
+    NEARLY_FLAT,
+    Element,
+    Elements,
+    alignment_of,
+    append_rows,
+    root_of,
+)
 from mltree.dating.dates import year_of_form
 from mltree.system.errors import InputError
 from mltree.system.values import Value
 
-DEEPEST, MOST_COPIES = 100, 10_000
-"""Levels of elements, and copies that plates may make."""
+NO_COUNTS = "Dirichlet(0.01)"
+"""A proper prior in place of 1/X for each of several rates whose mean is known."""
 
-Element: TypeAlias = "ElementTree.Element[str]"
+ALL_ALIKE = 1e15
+"""A population so large that no time is too long for it: a coalescent of which all heights are
+alike, as they are without any prior of the tree."""
 
-NEARLY_FLAT = "LogNormal(0, 10)"
-"""A proper prior in place of 1/X: where X is 100 it lowers the mean of ln X by a twentieth of its
-variance."""
+MOST_DEVIATIONS, FREE_TIPS = 6.0, 10.0
+"""Standard deviations about the mean within which a tip's date is sampled; and the range in which
+one without a prior is, over that of all dates."""
 
 FLAT = 1e4
 """The end of the uniform distribution in place of a flat one without end, over the first value."""
@@ -57,12 +66,6 @@ class BeastAnalysis(Value):
     """A sentence on each thing that is not taken over."""
 
 
-def is_beast_xml(start: bytes) -> bool:
-    """True for the beginning of a file that has BEAST's root element."""
-    text = re.sub(rb"<!--.*?-->|<\?.*?\?>", b"", start.lstrip(b"\xef\xbb\xbf"), flags=re.DOTALL)
-    return re.match(rb"\s*<(\w+:)?beast\b", text) is not None
-
-
 def read_beast_xml(path: str) -> BeastAnalysis:
     """The analysis of a file.
 
@@ -70,36 +73,12 @@ def read_beast_xml(path: str) -> BeastAnalysis:
         InputError: it is no XML of BEAST, has no alignment, or a document type, whose entities
             could be anything.
     """
-    root = _root(path)
+    root = root_of(path)
     if root.tag != "beast":
         raise InputError(f"not BEAST's XML: its root is <{root.tag}>", file=path)
     if root.find("taxa") is not None and root.find(".//sequence/taxon") is not None:
         return _of_beast_x(root, path)
     return _Analysis(root, path).read()
-
-
-def _root(path: str) -> Element:
-    data = unpacked(path)
-    if data[:2] in (b"\xff\xfe", b"\xfe\xff"):
-        data = re.sub(r"^<\?xml.*?\?>", "", data.decode("utf-16", "replace")).encode()
-    bare = re.sub(rb"<!--.*?-->", b"", data, flags=re.DOTALL)
-    if re.search(rb"<!\s*(DOCTYPE|ENTITY)", bare, re.IGNORECASE) or b"\0" in bare[:100]:
-        raise InputError("XML with a document type or entities is not read", file=path)
-    depth = 0
-    root: Element | None = None
-    try:
-        for event, element in ElementTree.iterparse(BytesIO(data), events=("start", "end")):
-            depth += 1 if event == "start" else -1
-            if "}" in element.tag:
-                element.tag = element.tag.rpartition("}")[2]
-            root = element if root is None else root
-            if depth > DEEPEST:
-                raise InputError(f"elements nested deeper than {DEEPEST}", file=path)
-    except (ElementTree.ParseError, LookupError, ValueError) as error:
-        line = getattr(error, "position", (None,))[0]
-        raise InputError(f"broken XML: {error}", file=path, line=line) from None
-    assert root is not None  # a file without elements is an error above
-    return root
 
 
 # BEAST 2.
@@ -110,122 +89,33 @@ _MODELS = {
     "Blosum62": "BLOSUM62", "Dayhoff": "DAYHOFF", "CPREV": "CPREV", "MTREV": "MTREV",
     "GeneralSubstitutionModel": "GTR", "BinaryCovarion": "BIN",
 }  # fmt: skip
+_OF_KAPPA = {"HKY", "K80"}
 _WITHOUT_FREQUENCIES = {"JC", "K80", "SYM"}
-_RATES = dict.fromkeys(("kappa", "kappa1", "kappa2"), "kappa") | dict.fromkeys(
-    ("rates", "rateAC", "rateAG", "rateAT", "rateCG", "rateCT", "rateGT"), "exchangeabilities"
-)
+_OF_RATES = (
+    "kappa", "kappa1", "kappa2", "rates", "rateAC", "rateAG", "rateAT", "rateCG", "rateCT",
+    "rateGT", "rateTransversions", "rateTransversions1", "rateTransversions2", "rateTransitions",
+)  # fmt: skip
+"""Inputs of substitution models that are exchangeabilities, or their ratio."""
+_SETS_OF_STATES = {"nucleotide": "RYMWSKBDHVrymwskbdhv", "aminoacid": "BZJbzj"}
+"""Letters of several states, by BEAST's data types."""
 _DATE_TRAITS = {"date", "date-forward", "date-backward", "age"}
-_CONTAINERS = {"CompoundDistribution", "likelihood", "prior", "posterior"}
 
 
-class _Analysis:
-    """The elements of BEAST 2's file, by their identifiers, and what is said of them."""
+class _Analysis(Elements):
+    """The parts of an analysis, found among the elements of a file."""
 
     def __init__(self, root: Element, path: str) -> None:
-        self.path = path
-        self.ignored: list[str] = []
-        _expand_plates(root, path)
-        self.root = root
-        self.names = {str(one.get("name")): (one.text or "").strip() for one in root.iter("map")}
-        self.by_id = {str(one.get("id")): one for one in root.iter() if one.get("id")}
-        self.parent = {child: above for above in root.iter() for child in above}
-        self.estimated = self._estimated()
+        super().__init__(root, path)
         self.priors: dict[str, str] = {}
         self.roles: dict[str, str] = {}
         """Role of each parameter, by its identifier."""
-
-    # Elements.
-
-    def spec(self, element: Element | None) -> str:
-        """The class of an element, without its package."""
-        if element is None:
-            return ""
-        element = self.resolved(element)
-        named = element.get("spec") or self.names.get(element.tag) or element.tag
-        return str(named).rpartition(".")[2]
-
-    def resolved(self, element: Element) -> Element:
-        """The element that a reference means."""
-        for _ in range(DEEPEST):
-            reference = element.get("idref")
-            if reference is None or reference not in self.by_id:
-                break
-            element = self.by_id[reference]
-        return element
-
-    def inputs(self, element: Element, name: str) -> list[Element]:
-        """The elements that stand for an input of an element."""
-        element = self.resolved(element)
-        found = [
-            self.resolved(child) for child in element
-            if (child.get("name") or child.tag) == name and child.get("id") != name + "s"
-        ]  # fmt: skip
-        reference = element.get(name, "")
-        if reference.startswith("@") and reference[1:] in self.by_id:
-            found.append(self.resolved(self.by_id[reference[1:]]))
-        return found
-
-    def input(self, element: Element | None, *names: str) -> Element | None:
-        """The first element that stands for one of some inputs."""
-        for name in names if element is not None else ():
-            if found := self.inputs(element, name):  # type: ignore[arg-type]
-                return found[0]
-        return None
-
-    def value(self, element: Element | None, *names: str, default: str = "") -> str:
-        """The text of an input, its own or that of a parameter; ``default`` without."""
-        for name in names if element is not None else ():
-            assert element is not None
-            element = self.resolved(element)
-            text = element.get(name)
-            if text is not None and not text.startswith("@"):
-                return text.strip()
-            if (child := self.input(element, name)) is not None:
-                return (child.get("value") or child.text or "").strip()
-        return default
-
-    def number(self, element: Element | None, *names: str, default: float) -> float:
-        """The first number of an input."""
-        text = self.value(element, *names)
-        try:
-            return float(text.split()[0]) if text else default
-        except ValueError:
-            self.ignored.append(f"{names[0]} is no number: {text[:30]}.")
-            return default
-
-    def _estimated(self) -> set[str]:
-        """Identifiers of what the chain changes: nodes of its state that an operator has."""
-        states = [one for one in self.root.iter() if self.spec(one) in ("state", "State")]
-        in_state = {self.resolved(child) for state in states for child in state}
-        operators = [one for top in self.root.iter("operator") for one in top.iter()]
-        named = [text[1:] for one in operators for text in one.attrib.values() if text[:1] == "@"]
-        changed = {self.by_id[name] for name in named if name in self.by_id}
-        changed |= {self.resolved(one) for one in operators}
-        if in_state:
-            changed = changed & in_state if operators else in_state
-        return {
-            str(node.get("id")) for node in changed
-            if node.get("id") and node.get("estimate", "true").lower() != "false"
-        }  # fmt: skip
-
-    def is_estimated(self, element: Element | None) -> bool:
-        """True for a parameter that the chain changes."""
-        return element is not None and element.get("id") in self.estimated
-
-    def own(self) -> Iterator[Element]:
-        """All elements that are no references to others."""
-        return (one for one in self.root.iter() if one.get("idref") is None)
-
-    def name_of(self, element: Element) -> str:
-        """The identifier of an element, or else its class."""
-        return str(element.get("id") or self.spec(element))
 
     # The analysis.
 
     def read(self) -> BeastAnalysis:
         """Read the file. Raises: InputError."""
-        kinds = ("TreeLikelihood", "ThreadedTreeLikelihood")
-        likelihoods = [one for one in self.own() if self.spec(one) in kinds]
+        self.tell_unknown_inputs()
+        likelihoods = [one for one in self.own() if self.spec(one) in LIKELIHOODS]
         if not likelihoods:
             return self._read_priors()
         tree = self.input(likelihoods[0], "tree")
@@ -237,7 +127,7 @@ class _Analysis:
         is_whole = len(parts) == 1 and parts[0].endswith(f"= 1-{len(alignment.rows[0])}")
         options = {"model": parts[0].partition(",")[0]} if is_whole else {}
         text = "" if is_whole else "".join(f"{part}\n" for part in parts)
-        options |= self._clock(same)
+        options |= self._clock(same) | self._rates_of_parts(same)
         of_data = BeastAnalysis(alignment, data_type, text, {}, False, (), options)
         return self._of_tree(tree, of_data)
 
@@ -248,11 +138,14 @@ class _Analysis:
             problem = "neither a likelihood nor a prior of a tree in it: nothing to sample"
             raise InputError(problem, file=self.path)
         tree = self._tree_of(prior)
+        if self.operators and not self.operators_of(_OF_TREES):
+            problem = "its tree is fixed, and no data are in it: trees are what is sampled here"
+            raise InputError(problem, file=self.path)
         names = self._names(tree)
         if not names:
             raise InputError("the tips of its tree have no names in it", file=self.path)
         self.priors["clock_rate"] = "Fixed(1)"
-        rows = _in_memory(dict.fromkeys(names, "A"), self.path)  # that no data count
+        rows = alignment_of(dict.fromkeys(names, "A"), self.path)  # that no data count
         options = {"model": "JC", "clock": "strict"}
         of_data = BeastAnalysis(rows, "", "", {}, False, (), options, is_prior_only=True)
         return self._of_tree(tree, of_data)
@@ -263,16 +156,24 @@ class _Analysis:
         options = of_data.options | self._tree_prior(tree)
         dates, are_ages = self._dates(tree)
         same = set(dates.values())
-        is_calibrated = any(self.spec(one) == "MRCAPrior" for one in self.own())
-        if len(same) == 1 and (not is_calibrated or same == {"0"}):
+        is_calibrated = any(self.spec(one) in _CALIBRATIONS for one in self.own())
+        if len(same) == 1 and set(names) <= set(dates) and (not is_calibrated or same == {"0"}):
             self.ignored.append("All tips have the same date.")
             dates = {}
+        are_ages |= not dates
+        known = dates or dict.fromkeys(names, "0")
+        if missing := [name for name in names if name not in known]:
+            self.ignored.append(
+                f"{missing[0]} and {len(missing) - 1} more have no date: 0, as in BEAST."
+            )
+            known |= dict.fromkeys(missing, "0")
+        before = dict(known)
+        calibrations = tuple(self._calibrations(tree, known, are_ages))
+        dates = known if dates or known != before else {}
         if dates and options.get("tree_prior") in ("yule", "bd"):
             self.ignored.append("Births of dated tips: sampling through time, any origin alike.")
-        has_dates = bool(dates)
-        calibrations = tuple(self._calibrations(dates, are_ages))
-        if dates and not has_dates:  # heights of some tips have intervals
-            dates, are_ages = {**dict.fromkeys(names, "0"), **dates}, True
+        if options.get("tree_prior") in _FROM_THE_PRESENT:
+            dates, calibrations = self._to_the_present(dates, calibrations, are_ages)
         priors = dict(self._flat_priors()) | self.priors | dict(self._priors())
         self._tell_of_the_run()
         return replace(
@@ -289,40 +190,87 @@ class _Analysis:
                 found = [name for name, _ in self._sequences(group, expected=False)]
                 return found or self._taxa(group)
         text = self.value(tree, "newick")
-        return [name.strip("'") for name in re.findall(r"[(,]\s*('[^']+'|[^\s(),:;\[]+)", text)]
+        sets = [self._taxa(one) for one in self.own() if self.spec(one) == "TaxonSet" and not text]
+        return (
+            max(sets, key=len)
+            if sets
+            else [name.strip("'") for name in re.findall(r"[(,]\s*('[^']+'|[^\s(),:;\[]+)", text)]
+        )
 
     # Sequences and parts.
 
     def _data(self, likelihoods: Sequence[Element]) -> tuple[MemoryAlignment, str, list[str]]:
-        """The alignment, the data type of its first part, and its parts as RAxML has them."""
+        """The alignment, the data type of its first part, and its parts as RAxML has them.
+
+        Likelihoods of one site model and one clock are one part.
+        """
         rows: dict[str, str] = {}
         places: dict[str, tuple[int, int]] = {}
         types: dict[str, str] = {}
-        parts = []
+        parts: dict[tuple[int, int, str], list[tuple[Element, str, str]]] = defaultdict(list)
         for likelihood in likelihoods:
-            data = self.input(likelihood, "data")
-            if data is None:
-                raise InputError("a likelihood without data", file=self.path)
-            filters, whole = "", data
-            if self.spec(data) == "FilteredAlignment":
-                filters, inner = self.value(data, "filter"), self.input(data, "data")
-                whole = data if inner is None else inner
+            part, filters, whole = self._part(likelihood)
             name = self.name_of(whole)
             if name not in places:
-                start = max(map(len, rows.values()), default=0)
-                _append(rows, dict(self._sequences(whole)), self.path)
-                places[name] = start, max(map(len, rows.values()))
                 types[name] = self.value(whole, "dataType", default="nucleotide").lower()
-            model = self._model(likelihood, types[name])
-            part = re.sub(r"[^\w.-]+", "_", self.name_of(data))
-            parts.append(f"{model}, {part} = {self._sites(filters, *places[name])}")
+                start = max(map(len, rows.values()), default=0)
+                more = dict(self._sequences(whole))
+                if self.value(likelihood, "useAmbiguities").lower() != "true":
+                    more = self._without_ambiguities(more, types[name])
+                append_rows(rows, more, self.path)
+                places[name] = start, max(map(len, rows.values()))
+            site, clock = (self.input(likelihood, one) for one in ("siteModel", "branchRateModel"))
+            sites = self._sites(filters, *places[name])
+            parts[id(site), id(clock), types[name]].append((likelihood, part, sites))
+        lines = []
+        for (*_, data_type), those in parts.items():
+            sites = ", ".join(sites for *_, sites in those)
+            lines.append(f"{self._model(those[0][0], data_type)}, {those[0][1]} = {sites}")
+        self._tell_of_parts([those[0][0] for those in parts.values()], set(types.values()))
+        return alignment_of(rows, self.path), next(iter(types.values())), lines
+
+    def _part(self, likelihood: Element) -> tuple[str, str, Element]:
+        """Name and filter of a likelihood's part, and its alignment. Raises: InputError: none."""
+        data = self.input(likelihood, "data")
+        if data is None:
+            raise InputError("a likelihood without data", file=self.path)
+        filters, whole = "", data
+        if self.spec(data) == "FilteredAlignment":
+            filters, inner = self.value(data, "filter"), self.input(data, "data")
+            whole = data if inner is None else inner
+        return re.sub(r"[^\w.-]+", "_", self.name_of(data)), filters, whole
+
+    def _tell_of_parts(self, likelihoods: Sequence[Element], types: set[str]) -> None:
+        """Say what parts have in common in the file, and not here."""
         models = [self.input(self.input(one, "siteModel"), "substModel") for one in likelihoods]
         if len({id(model) for model in models}) < len(models):
             self.ignored.append("Parts share a substitution model in it: here each has its own.")
-        if len(set(types.values())) > 1:
-            several = ", ".join(sorted(set(types.values())))
-            self.ignored.append(f"Parts are of several data types: {several}.")
-        return _in_memory(rows, self.path), next(iter(types.values())), parts
+        if len(types) > 1:
+            self.ignored.append(f"Parts are of several data types: {', '.join(sorted(types))}.")
+
+    def _rates_of_parts(self, likelihoods: Sequence[Element]) -> dict[str, str]:
+        """How the rates of parts are linked: free where the chain changes any of them."""
+        sites = {id(one): one for one in (self.input(own, "siteModel") for own in likelihoods)}
+        rates = [self.input(one, "mutationRate") for one in sites.values()]
+        if len(sites) < 2:
+            return {}
+        if any(map(self.is_estimated, rates)):
+            if not all(map(self.is_estimated, rates)):
+                self.ignored.append("Some rates of parts are fixed in it: here all have mean 1.")
+            return {"brlen": "scaled"}
+        fixed = {self.value(one, "mutationRate", default="1") for one in sites.values()}
+        if len({float(rate.split()[0]) for rate in fixed}) > 1:
+            self.ignored.append("Parts have different fixed rates in it: here they are sampled.")
+            return {"brlen": "scaled"}
+        return {"brlen": "linked"}
+
+    def _without_ambiguities(self, rows: dict[str, str], data_type: str) -> dict[str, str]:
+        """Sequences with gaps for sets of states, as likelihoods of BEAST have them by default."""
+        sets = _SETS_OF_STATES.get(data_type, "")
+        plain = {name: re.sub(f"[{sets}]", "-", row) if sets else row for name, row in rows.items()}
+        if plain != rows:
+            self.ignored.append(f"{'/'.join(sets[:4])} and the like are gaps (useAmbiguities).")
+        return plain
 
     def _sequences(self, data: Element, *, expected: bool = True) -> Iterator[tuple[str, str]]:
         """Names and sequences of an alignment. Raises: InputError: it has none, and is to."""
@@ -343,7 +291,9 @@ class _Analysis:
             yield name, "".join(text.split())
         if not found:
             problem = f"the alignment {self.name_of(data)} has no sequences in it"
-            raise InputError(problem, file=self.path, hint="simulated data are not read")
+            is_open = "$(" in "".join(data.itertext())
+            hint = "variables have no values here" if is_open else "simulated data are not read"
+            raise InputError(problem, file=self.path, hint=hint)
 
     def _sites(self, filters: str, start: int, end: int) -> str:
         """A filter of BEAST, ``1::3,2::3``, as RAxML has sites."""
@@ -367,19 +317,38 @@ class _Analysis:
         """The substitution model in RAxML-NG's grammar."""
         site = self.input(likelihood, "siteModel")
         of = self.input(site, "substModel")
-        if (name := _MODELS.get(kind := self.spec(of) or "of an unknown kind")) is None:
+        kind = self.spec(of) or "of an unknown kind"
+        if kind == "LewisMK":
+            return self._of_characters(likelihood, of) + self._site_rates(site)
+        if (name := _MODELS.get(kind)) is None:
             name = {"aminoacid": "LG", "binary": "BIN"}.get(data_type, "GTR")
             self.ignored.append(f"The substitution model {kind} is not known here: {name} is used.")
-        for one, role in _RATES.items():
+        role = "kappa" if name in _OF_KAPPA else "exchangeabilities"
+        for one in _OF_RATES:
             self._note_role(self.input(of, one), role)
-        fixed = self.value(of, *_RATES)
-        if any(self.is_estimated(self.input(of, one)) for one in _RATES):
+        fixed = self.value(of, *_OF_RATES)
+        if any(self.is_estimated(self.input(of, one)) for one in _OF_RATES):
             fixed = ""
-        elif fixed and name not in {"HKY", "K80"}:
+        elif fixed and name not in _OF_KAPPA:
             self.ignored.append(f"The fixed rates {fixed[:30]} of {name}: here they are sampled.")
             fixed = ""
         rates = fixed and f"{{{fixed}}}"
         return name + rates + self._frequencies(of, name) + self._site_rates(site)
+
+    def _of_characters(self, likelihood: Element, of: Element | None) -> str:
+        """Lewis's Mk model of as many states as it says, or else as characters have."""
+        data = self.input(likelihood, "data")
+        states = int(self.number(of, "stateNumber", default=0))
+        types = (self.input(of, "datatype"), self.input(data, "userDataType"))
+        states = states or max(
+            int(self.number(one, "nrOfStates", "states", default=0)) for one in types
+        )
+        if not states:
+            _, _, whole = self._part(likelihood)
+            states = 1 + max(
+                int(c) for _, row in self._sequences(whole) for c in row if c.isdigit()
+            )
+        return f"MULTI{max(states, 2)}_MK"
 
     def _note_role(self, parameter: Element | None, role: str) -> None:
         if parameter is not None and parameter.get("id"):
@@ -391,11 +360,12 @@ class _Analysis:
             return ""
         values = self.input(given, "frequencies")
         self._note_role(values, "frequencies")
-        if values is None:
-            return "+FC" if self.input(given, "data") is not None else ""
+        numbers = self.value(given, "frequencies").split()
+        if values is None and not numbers:
+            is_counted = self.value(given, "estimate").lower() != "false"
+            return ("+FC" if is_counted else "+FE") if self.input(given, "data") is not None else ""
         if self.is_estimated(values):
             return "+FO"
-        numbers = (values.get("value") or values.text or "").split()
         if len(set(numbers)) <= 1:
             return "+FE"
         return f"+FU{{{'/'.join(numbers)}}}"
@@ -410,7 +380,7 @@ class _Analysis:
         if categories > 1:
             fixed = self.value(site, "shape")
             is_open = self.is_estimated(shape) or not fixed
-            text += f"+G{categories}" + ("" if is_open else f"{{{fixed}}}")
+            text += f"+G{categories}a" + ("" if is_open else f"{{{fixed}}}")  # medians
         invariable = self.number(site, "proportionInvariant", default=0.0)
         if self.is_estimated(share):
             text += "+I"
@@ -444,10 +414,15 @@ class _Analysis:
     def _relaxed(self, clock: Element) -> str:
         distribution = self.input(clock, "distr")
         kind = self.spec(distribution)
-        self._note_role(self.input(distribution, "S", "sigma"), "clock_spread")
         mean = self.input(distribution, "M")
         if self.is_estimated(mean):
             self._note_role(mean, "clock_rate")
+        elif kind in {"LogNormal", "LogNormalDistributionModel"}:
+            is_real = self.value(distribution, "meanInRealSpace").lower() == "true"
+            if self.number(distribution, "M", default=0.0) != is_real:
+                self.ignored.append("Rates of branches have another mean than 1: here it is 1.")
+        if kind in ("LogNormalDistributionModel", "LogNormal", "Gamma"):
+            self._number_of(distribution, "clock_spread", "S", "sigma")
         if kind in ("LogNormalDistributionModel", "LogNormal"):
             return "ucln"
         if kind == "Gamma":
@@ -458,11 +433,22 @@ class _Analysis:
     # The prior of the tree.
 
     def _tree_prior(self, tree: Element | None) -> dict[str, str]:
-        for one in self.own():
-            if self.spec(one) in _TREE_PRIORS and self._tree_of(one) in (None, tree):
+        found = [one for one in self.own() if self._tree_of(one) in (None, tree)]
+        for one in found:
+            if self.spec(one) in _TREE_PRIORS:
                 return self._of_tree_prior(one, self.spec(one))
-        self.ignored.append("No prior of the tree is known here: the default is used.")
-        return {}
+        kinds = {self.spec(one) for one in self.of_posterior if self._tree_of(one) is tree}
+        unknown = sorted(kinds - {"MRCAPrior", *LIKELIHOODS})
+        if unknown:
+            is_of_species = unknown[0] == "GeneTreeForSpeciesTreeDistribution"
+            what = "a tree of species around it" if is_of_species else f"{unknown[0]}"
+            self.ignored.append(
+                f"The prior of the tree, {what}, is not known here: the default is used."
+            )
+            return {}
+        self.ignored.append("No prior of the tree is in it: all heights are alike.")
+        self.priors["population_size"] = f"Fixed({ALL_ALIKE:g})"
+        return {"tree_prior": "coalescent"}
 
     def _tree_of(self, prior: Element) -> Element | None:
         """The tree that a prior of trees is about."""
@@ -489,8 +475,7 @@ class _Analysis:
                 self.ignored.append(f"Population size {model} is not known here: it is constant.")
             return {"tree_prior": "coalescent"}
         if kind == "BayesianSkyline":
-            self.ignored.append("The Bayesian skyline is not known here: a skygrid is used.")
-            return {"tree_prior": "skygrid"}
+            return self._skyline(one)
         option, numbers = _BIRTHS[kind]
         for role, *names in numbers:
             size = self.number(self.input(one, *names), "dimension", default=1.0)
@@ -500,6 +485,30 @@ class _Analysis:
         if kind == "CalibratedYuleModel":
             self.ignored.append("The calibrated Yule prior is not corrected for calibrations.")
         return {"tree_prior": option}
+
+    def _skyline(self, prior: Element) -> dict[str, str]:
+        """A Bayesian skyline, whose sizes are a chain: the first one's prior, and its groups."""
+        sizes, groups = self.input(prior, "popSizes"), self.input(prior, "groupSizes")
+        count = int(self.number(groups, "dimension", default=1.0))
+        text = "" if groups is None else groups.get("value") or groups.text or ""
+        found = {"tree_prior": "skyline", "skyline": str(max(count, len(text.split())))}
+        name = "" if sizes is None else str(sizes.get("id"))
+        self.priors["population_size"] = FLATTER
+        chains = [one for one in self.own() if self.spec(one) == "MarkovChainDistribution"]
+        chain = next((one for one in chains if self.input(one, "parameter") is sizes), None)
+        is_plain = chain is not None and self.number(chain, "shape", default=1.0) == 1.0
+        odd = ("uselog", "reverse", "useLogNormal")
+        if not is_plain or any(self.value(chain, one).lower() == "true" for one in odd):
+            self.ignored.append(f"The prior of {name} is a chain of exponential ones here.")
+        if chain is not None and self.value(chain, "jeffreys").lower() != "true":
+            first = self.value(chain, "initialMean")
+            end = FLAT * self.number(prior, "popSizes", default=1.0)
+            self.priors["population_size"] = (
+                f"Exponential(mean={first})" if first else f"Uniform(0, {end:.10g})"
+            )
+        if not (self.is_estimated(sizes) and self.is_estimated(groups)):
+            self.ignored.append("Sizes and groups of the skyline are sampled here.")
+        return found
 
     # Dates and calibrations.
 
@@ -524,38 +533,99 @@ class _Analysis:
             break
         return dates, are_ages
 
-    def _calibrations(self, dates: dict[str, str], are_ages: bool) -> Iterator[str]:
+    def _calibrations(
+        self, tree: Element | None, dates: dict[str, str], are_ages: bool
+    ) -> Iterator[str]:
         """Lines of a table of calibrations; intervals of tips' dates go to ``dates``."""
+        sampled, of_tips = self._sampled_tips(tree, dates), set[str]()
         for one in self.own():
-            if self.spec(one) != "MRCAPrior":
+            if self.spec(one) not in _CALIBRATIONS:
                 continue
             taxa = self._taxa(self.input(one, "taxonset"))
             name = self.name_of(one)
             given = self.input(one, "distr")
-            is_forward = bool(dates) and not are_ages
-            text = "" if given is None else self._distribution(given, name, is_forward)
-            if text is None or not taxa:
-                continue
-            is_stem = self.value(one, "useOriginate").lower() == "true"
+            text = "" if given is None else self.distribution(given, name, not are_ages)
+            is_stem = "true" in self.value(one, "useOriginate", "parentOf").lower()
             if self.value(one, "tipsonly").lower() == "true" or (len(taxa) == 1 and not is_stem):
-                self._tip_interval(taxa, text, dates, name)
+                own = [taxon for taxon in taxa if taxon in sampled and text]
+                of_tips.update(own if (text or "").startswith(("Uniform", "Normal")) else [])
+                yield from self._tips_calibrations(own, text or "", dates, name)
                 continue
             is_group = self.value(one, "monophyletic").lower() == "true"
+            is_group |= self.spec(one) == "CalibrationPoint"
             words = ", ".join(["stem"] * is_stem + ["monophyletic"] * is_group)
-            if text or is_group:
+            if taxa and text is not None and (text or is_group):
                 cells = (name, ",".join(taxa), text or "?", words)
                 yield "\t".join(re.sub(r"[\t\n\r]", " ", cell) for cell in cells).rstrip("\t")
+        if free := sorted(sampled - of_tips):
+            self._free_tips(free, dates, are_ages)
 
-    def _tip_interval(
+    def _sampled_tips(self, tree: Element | None, dates: Mapping[str, str]) -> set[str]:
+        """Tips whose dates the chain changes."""
+        sampled: set[str] = set()
+        for one in self.operators:
+            if self.spec(one).startswith("TipDates") and self.input(one, "tree") in (None, tree):
+                sampled.update(self._taxa(self.input(one, "taxonset")) or dates)
+        return sampled & set(dates)
+
+    def _tips_calibrations(
         self, taxa: Sequence[str], text: str, dates: dict[str, str], name: str
-    ) -> None:
-        """Take the interval of tips' dates over, if it is one."""
+    ) -> Iterator[str]:
+        """Take a prior of tips' dates over: an interval, or a normal distribution within one."""
         uniform = re.fullmatch(r"Uniform\(([^,]+), ([^)]+)\)", text)
-        if uniform is None:
-            self.ignored.append(f"{name}: {text or 'monophyly'} of tips' dates is not taken over.")
-            return
+        normal = re.fullmatch(r"Normal\(([^,]+), ([^)]+)\)", text)
+        if taxa and not (uniform or normal):
+            self.ignored.append(f"{name}: {text} of tips' dates is not taken over.")
         for taxon in taxa:
-            dates[taxon] = f"[{uniform[1]},{uniform[2]}]"
+            if uniform:
+                dates[taxon] = f"[{uniform[1]},{uniform[2]}]"
+            elif normal:
+                mean, reach = float(normal[1]), MOST_DEVIATIONS * float(normal[2])
+                dates[taxon] = f"[{mean - reach:.10g},{mean + reach:.10g}]"
+                yield f"{name}.{taxon}\t{taxon}\t{text}"
+
+    def _free_tips(self, taxa: Sequence[str], dates: dict[str, str], are_ages: bool) -> None:
+        """Let tips without a prior have any date, within a multiple of the range of all others."""
+        known = [float(date) for name, date in dates.items() if _A_NUMBER.fullmatch(date)]
+        reach = FREE_TIPS * ((max(known) - min(known)) if known else 0.0)
+        if not reach:
+            self.ignored.append(
+                f"The dates of {', '.join(taxa)} are free in it: here they are not."
+            )
+            return
+        ends = (min(known), min(known) + reach) if are_ages else (max(known) - reach, max(known))
+        dates.update(dict.fromkeys(taxa, f"[{ends[0]:.10g},{ends[1]:.10g}]"))
+        self.ignored.append(
+            f"The date of {', '.join(taxa)} is free in it: [{ends[0]:g},{ends[1]:g}] here."
+        )
+
+    def _to_the_present(
+        self, dates: dict[str, str], calibrations: tuple[str, ...], are_ages: bool
+    ) -> tuple[dict[str, str], tuple[str, ...]]:
+        """Ages that begin with the youngest tip, as priors of trees that change in time need."""
+        ends = [float(end) for text in dates.values() for end in _A_NUMBER.findall(text)]
+        if not (are_ages and ends and min(ends) > 0):
+            return dates, calibrations
+        youngest = min(ends)
+
+        def moved(text: str) -> str:
+            return _A_NUMBER.sub(lambda found: f"{float(found[0]) - youngest:.10g}", text)
+
+        cells = [row.split("\t") for row in calibrations]
+        for row in cells:
+            head, bracket, rest = row[2].partition("(")
+            if bracket and head in ("Uniform", "Normal", "l", "u"):
+                count = 2 if head == "Uniform" else 1
+                row[2] = (
+                    head
+                    + bracket
+                    + _A_NUMBER.sub(lambda found: f"{float(found[0]) - youngest:.10g}", rest, count)
+                )
+            elif row[2] != "?":
+                offset, _, text = row[2].rpartition(" + ")
+                row[2] = f"{float(offset or 0) - youngest:.10g} + {text}"
+        self.ignored.append(f"Ages count from the youngest tip, of age {youngest:g}.")
+        return {name: moved(text) for name, text in dates.items()}, tuple(map("\t".join, cells))
 
     def _taxa(self, group: Element | None, depth: int = 0) -> list[str]:
         """Names of the taxa of a set. Raises: InputError: it is in itself."""
@@ -575,67 +645,6 @@ class _Analysis:
 
     # Priors.
 
-    def _distribution(self, given: Element, name: str, is_forward: bool = False) -> str | None:
-        """A distribution as a text; None, with a sentence, where it is not known here."""
-        kind = self.spec(given)
-        offset = self.number(given, "offset", default=0.0)
-        if kind == "Uniform":
-            low = self._bound(given, "lower", 0.0) + offset
-            high = self._bound(given, "upper", 1.0 if not is_forward else math.inf) + offset
-            if math.isfinite(high - low):
-                return f"Uniform({low:.10g}, {high:.10g})"
-            has_low = math.isfinite(low) and (low > 0 or is_forward)
-            return f"l({low:.10g})" if has_low else f"u({high:.10g})" if high < math.inf else ""
-        if kind == "Normal":
-            mean = self.number(given, "mean", default=0.0) + offset
-            deviation = self.number(given, "sigma", default=1.0)
-            if tau := self.value(given, "tau"):
-                deviation = float(tau) ** -0.5
-            return f"Normal({mean:.10g}, {deviation:.10g})"
-        text = self._positive(given, kind)
-        if text is None:
-            self.ignored.append(f"{name}: the distribution {kind} is not taken over.")
-            return None
-        if is_forward:
-            self.ignored.append(f"{name}: {kind} of dates, not of ages, is not taken over.")
-            return None
-        return f"{offset:.10g} + {text}" if offset else text
-
-    def _bound(self, given: Element, name: str, default: float) -> float:
-        text = self.value(given, name).lower()
-        if "infinity" in text:
-            return -math.inf if text.startswith("-") else math.inf
-        return self.number(given, name, default=default)
-
-    def _positive(self, given: Element, kind: str) -> str | None:
-        """A distribution of positive numbers or of proportions; None for another one."""
-
-        def of(name: str, default: float) -> str:
-            return f"{self.number(given, name, default=default):.10g}"
-
-        text: str | None = None
-        if kind in ("LogNormalDistributionModel", "LogNormal"):
-            is_real = self.value(given, "meanInRealSpace").lower() == "true"
-            words = ("real_mean=", "deviation=") if is_real else ("", "")
-            text = f"LogNormal({words[0]}{of('M', 0.0)}, {words[1]}{of('S', 1.0)})"
-        elif kind == "Exponential":
-            text = f"Exponential(mean={of('mean', 1.0)})"
-        elif kind == "Gamma":
-            mode = self.value(given, "mode", default="ShapeScale")
-            which = {"ShapeScale": "scale", "ShapeRate": "rate", "ShapeMean": "mean"}.get(mode)
-            text = which and f"Gamma(shape={of('alpha', 2.0)}, {which}={of('beta', 2.0)})"
-        elif kind == "LaplaceDistribution":
-            text = f"Laplace({of('mu', 0.0)}, {of('scale', 1.0)})"
-        elif kind == "Beta":
-            text = f"Beta({of('alpha', 1.0)}, {of('beta', 1.0)})"
-        elif kind == "OneOnX":
-            text = NEARLY_FLAT
-            self.ignored.append(f"1/X is improper: {text} stands in, which is much like it.")
-        elif kind == "Dirichlet":
-            values = self.value(given, "alpha").split()
-            text = f"Dirichlet({values[0]})" if len(set(values)) == 1 else None
-        return text
-
     def _priors(self) -> Iterator[tuple[str, str]]:
         """Priors of parameters by their roles."""
         for one in self.own():
@@ -652,39 +661,61 @@ class _Analysis:
             if role is None:
                 self.ignored.append(f"The prior of {name} is not taken over.")
                 continue
-            text = self._distribution(given, name)
-            if role in ("frequencies", "exchangeabilities"):
-                if role == "frequencies" and self.spec(given) == "Uniform":
-                    text = "Dirichlet(1)"
-                if text is not None and not text.startswith("Dirichlet"):
-                    self.ignored.append(f"The prior of {name} is not taken over: {role} have a "
-                                        "Dirichlet distribution here.")  # fmt: skip
-                    text = None
+            text = self.distribution(given, name)
+            if role in _OF_SHARES:
+                text = self._of_shares(role, name, text, self.spec(given))
+            elif text == NEARLY_FLAT:
+                text = FLATTER if role in _OF_SCALARS else text
+                self.ignored.append(f"1/X is improper: {text} stands in, which is much like it.")
             if text:
                 yield role, text
 
+    def _of_shares(self, role: str, name: str, text: str | None, kind: str) -> str | None:
+        """A prior of shares, which is a Dirichlet distribution; None, with a sentence, if not."""
+        if role != "exchangeabilities" and kind == "Uniform":
+            return "Dirichlet(1)"
+        if role == "part_rates" and kind == "OneOnX":
+            return NO_COUNTS
+        if text is None or text.startswith("Dirichlet"):
+            return text
+        self.ignored.append(
+            f"The prior of {name} is not taken over: {role} have a Dirichlet distribution here."
+        )
+        return None
+
+    def _is_proper(self, prior: Element) -> bool:
+        """False for a uniform distribution without an end."""
+        given = self.input(prior, "distr")
+        if given is None or self.spec(given) != "Uniform":
+            return True
+        ends = self.bound(given, "lower", 0.0), self.bound(given, "upper", 1.0)
+        return math.isfinite(ends[1] - ends[0])
+
     def _flat_priors(self) -> Iterator[tuple[str, str]]:
         """Priors of parameters that are estimated without one: BEAST's are flat."""
-        priors = (one for one in self.own() if self.spec(one) in ("Prior", "prior"))
-        with_prior = [self.input(one, "x", "parameter") for one in priors]
+        priors = [one for one in self.own() if self.spec(one) in ("Prior", "prior")]
+        with_prior = [self.input(one, "x", "parameter") for one in priors if self._is_proper(one)]
         for name, role in self.roles.items():
             parameter = self.by_id[name]
             if parameter in with_prior or role not in _FLAT or not self.is_estimated(parameter):
                 continue
             words = (parameter.get("value") or parameter.text or "").split()
-            first = float(words[0]) if words and _IS_NUMBER.fullmatch(words[0]) else 0.0
+            first = float(words[0]) if words and _A_NUMBER.fullmatch(words[0]) else 0.0
             end = FLAT * (abs(first) or 1.0)
-            low = max(self._bound(parameter, "lower", -end), -end if role == "growth_rate" else 0)
-            high = min(self._bound(parameter, "upper", end), end)
+            low = max(self.bound(parameter, "lower", -end), -end if role == "growth_rate" else 0)
+            high = min(self.bound(parameter, "upper", end), end)
             text = f"Uniform({low:.10g}, {high:.10g})"
             self.ignored.append(f"The prior of {name} is flat, where it has none: {text} here.")
             yield role, text
 
     def _tell_of_the_run(self) -> None:
         """Say what of the chain is not taken over."""
-        operators = list(self.root.iter("operator"))
-        if operators and not any(self.input(one, *_OF_TREES) is not None for one in operators):
+        if self.operators and not self.operators_of(_OF_TREES):
             self.ignored.append("No operator changes its tree: here trees are sampled.")
+        elif self.operators and not any(
+            map(_CHANGES_TOPOLOGY.search, map(self.spec, self.operators))
+        ):
+            self.ignored.append("No operator changes the topology: here it is sampled.")
         run = next(self.root.iter("run"), None)
         if run is not None:
             length = f" ({run.get('chainLength')})" if run.get("chainLength") else ""
@@ -696,9 +727,15 @@ class _Analysis:
                 self.ignored.append(f"The run {self.spec(run)} becomes a sample of the posterior.")
 
 
-_IS_NUMBER = re.compile(r"[-+]?(\d+\.?\d*|\.\d+)([eE][-+]?\d+)?")
+_OF_SHARES = {"frequencies", "exchangeabilities", "part_rates"}
+_OF_SCALARS = {"population_size", "growth_rate", "birth_rate", "clock_rate", "clock_spread"}
+_A_NUMBER = re.compile(r"[-+]?(?:\d+\.?\d*|\.\d+)(?:[eE][-+]?\d+)?")
 _FLAT = {"kappa", "alpha", "population_size", "growth_rate", "birth_rate", "clock_rate"}
 """Roles of parameters whose priors may be flat."""
+
+_CALIBRATIONS = "MRCAPrior", "CalibrationPoint"
+_CHANGES_TOPOLOGY = re.compile(r"Exchange$|WilsonBalding|Subtree|SPR|Prune|Topolog|Sampler")
+"""Names of operators that change topologies, or have others within."""
 
 _OF_TREES = ("tree", "treeIntervals", "treeModel", "down", "gtree", "taxonset")
 """Inputs of operators that change trees."""
@@ -716,29 +753,9 @@ _BIRTHS: dict[str, tuple[str, Sequence[tuple[str, ...]]]] = {
 """Options of priors of births, and their numbers: roles here, names of BEAST's inputs."""
 
 _TREE_PRIORS = {"Coalescent", "BayesianSkyline", *_BIRTHS}
+_FROM_THE_PRESENT = ("expgrowth", "skygrid", "bd", "yule")
+"""Priors of trees that depend on how long ago the present is."""
 _FILTER = re.compile(r"(?P<first>\d*)(?P<range>[-:](?P<last>\d*)(?:[:\\](?P<step>\d+))?)?")
-
-
-def _expand_plates(root: Element, path: str) -> None:
-    """Replace plates by copies of what they hold, with ``$(variable)`` replaced."""
-    copies = 0
-    while found := [(up, one) for up in root.iter() for one in up if one.tag == "plate"]:
-        above, plate = found[0]
-        variable, values = f"$({plate.get('var')})", (plate.get("range") or "").split(",")
-        place = list(above).index(plate)
-        above.remove(plate)
-        for value in values:
-            for child in plate:
-                copies += 1
-                if copies > MOST_COPIES:
-                    raise InputError(f"plates make more than {MOST_COPIES:,} copies", file=path)
-                copy = deepcopy(child)
-                for one in copy.iter():
-                    for key, text in one.attrib.items():
-                        one.attrib[key] = text.replace(variable, value.strip())
-                    one.text = (one.text or "").replace(variable, value.strip())
-                above.insert(place, copy)
-                place += 1
 
 
 # BEAST X.
@@ -752,7 +769,7 @@ def _of_beast_x(root: Element, path: str) -> BeastAnalysis:
         if alignment.find("sequence") is None:
             continue
         start = max(map(len, rows.values()), default=0)
-        _append(rows, dict(_sequences_of_beast_x(alignment)), path)
+        append_rows(rows, dict(_sequences_of_beast_x(alignment)), path)
         types.append(alignment.get("dataType", "nucleotide"))
         name = re.sub(r"[^\w.-]+", "_", alignment.get("id", f"part{len(types)}"))
         word = {"amino-acid": "AA", "binary": "BIN"}.get(types[-1], "DNA")
@@ -766,7 +783,7 @@ def _of_beast_x(root: Element, path: str) -> BeastAnalysis:
             are_ages = date.get("direction") == "backwards"
     ignored = "Of BEAST X's XML only alignment and dates are taken over: give models as options."
     return BeastAnalysis(
-        _in_memory(rows, path), types[0], "".join(lines) if len(lines) > 1 else "", dates,
+        alignment_of(rows, path), types[0], "".join(lines) if len(lines) > 1 else "", dates,
         are_ages, (), {}, ignored=(ignored,),
     )  # fmt: skip
 
@@ -776,24 +793,3 @@ def _sequences_of_beast_x(alignment: Element) -> Iterator[tuple[str, str]]:
         taxon = sequence.find("taxon")
         name = "" if taxon is None else taxon.get("idref") or taxon.get("id") or ""
         yield name, "".join("".join(sequence.itertext()).split())
-
-
-def _append(rows: dict[str, str], more: Mapping[str, str], path: str) -> None:
-    """Put an alignment behind the others; taxa that it or they lack get gaps."""
-    lengths = set(map(len, more.values()))
-    if len(lengths) != 1:
-        raise InputError("sequences of different lengths", file=path)
-    start, (length,) = max(map(len, rows.values()), default=0), lengths
-    for name, row in more.items():
-        rows[name] = rows.get(name, "-" * start) + row
-    for name in set(rows) - set(more):
-        rows[name] += "-" * length
-
-
-def _in_memory(rows: Mapping[str, str], path: str) -> MemoryAlignment:
-    """The alignment. Raises: InputError: a sequence has letters that are no ASCII."""
-    try:
-        encoded = tuple(row.encode("ascii") for row in rows.values())
-    except UnicodeEncodeError:
-        raise InputError("a sequence has letters that are none", file=path) from None
-    return MemoryAlignment(tuple(rows), encoded, path)

@@ -196,9 +196,10 @@ class TimeMove(enum.IntEnum):
     FRACTION = 13
     """Share of the species that were sampled."""
     PRECISION = 14
-    """Precision of the steps from a skygrid's cell to the next."""
+    """Precision of the steps from a skygrid's cell to the next; or an event that goes from one of a
+    skyline's groups to another."""
     CELL = 15
-    """The log of the population size in a skygrid's cell."""
+    """The log of the population size in a skygrid's cell, or a skyline's group."""
     DISTANCE = 16
     """A height changes, and the rates around it so that no branch length does."""
     TOUR = 17
@@ -275,6 +276,8 @@ class TreePriorKind(enum.IntEnum):
     """Kingman's, of a population size that is constant within cells of time."""
     SERIAL = 3
     """Births, deaths and sampling through time (Stadler 2010)."""
+    SKYLINE = 4
+    """Kingman's, of a population size that is constant over a group of the tree's own events."""
 
 
 class TimeChain(enum.IntEnum):
@@ -284,8 +287,8 @@ class TimeChain(enum.IntEnum):
     is -1. A root's child has the length of both branches at the root. Behind these words lie
     ``heights[N]``, ``rates[N]``, ``earliest[N]`` and ``latest[N]`` (bounds of a tip's height),
     ``warped[N]`` (heights on the scale on which pairs of lineages meet at rate 1), ``before[N]``
-    (a move's scratch), ``cells[3][CELLS]`` (log sizes; waiting, events), calibrations of
-    CALIBRATION_WORDS each, and their tips.
+    (a move's scratch), ``cells[3][CELLS]`` (log sizes; waiting, events, which of a skyline's groups
+    are numbers of their own), calibrations of CALIBRATION_WORDS each, and their tips.
     """
 
     ROOT = 0
@@ -297,7 +300,7 @@ class TimeChain(enum.IntEnum):
     CALIBRATIONS = 4
     """Number of calibrations."""
     CELLS = 5
-    """Cells of a skygrid, the last of which has no end."""
+    """Cells of a skygrid, the last of which has no end, or groups of a skyline."""
     CELL_WIDTH = 6
     """Time that a cell takes."""
 

@@ -33,6 +33,10 @@ BEAST_NAMES = (
 """BEAST 2's names of a model's parameters."""
 
 
+ALL_RATES = ("AC", "AG", "AT", "CG", "CT", "GT")
+"""Exchangeabilities of GTR."""
+
+
 def log_head(columns: Sequence[str], comments: Sequence[str] = ()) -> str:
     """The beginning of a .log file: comments, and the names of the columns."""
     lines = [*(f"# {comment}" for comment in comments), "\t".join((SAMPLE, *columns))]
@@ -70,6 +74,9 @@ class TimeFormat(SampleFormat):
     def __init__(self, labels: Sequence[str], space: TimeSpace) -> None:
         super().__init__(labels)
         self._space = space
+        self._units = _units_of(labels)
+        units = set(self._units.values())
+        self._kept = [at for at in range(len(labels)) if at not in units]
 
     def kinds(self, run: int) -> list[str]:
         """Kinds of a run's files, the table first."""
@@ -78,19 +85,35 @@ class TimeFormat(SampleFormat):
     def heads(self, taxa: Sequence[str], seed: int) -> tuple[str, ...]:
         """The beginnings of both files."""
         columns = ("posterior", "likelihood", "prior", *self._space.labels)
-        columns += tuple(map(_name_in_beast, self._labels))
+        columns += tuple(_name_in_beast(self._labels[at]) for at in self._kept)
         comments = [f"mltree {__version__}, seed {seed}"]
         return log_head(columns, comments), trees_head(taxa)
 
     def lines(self, one: Sample) -> tuple[str, ...]:
         """A sample in both files."""
         posterior = one.lnl + one.log_prior
-        values = [posterior, one.lnl, one.log_prior, *self._space.values(one.words), *one.values]
+        own = one.values.copy()
+        for at, unit in self._units.items():
+            own[at] /= one.values[unit]
+        values = [posterior, one.lnl, one.log_prior, *self._space.values(one.words)]
+        values += own[self._kept].tolist()
         tree = self._space.time_tree(one.words)
         return (
             log_line(one.iteration, values),
             tree_line(one.iteration, tree, posterior),
         )
+
+
+def _units_of(labels: Sequence[str]) -> dict[int, int]:
+    """GTR's exchangeabilities by number, each with that of C and T, which BEAST has as the unit."""
+    found: dict[int, int] = {}
+    for unit, label in enumerate(labels):
+        if label.startswith("r(C<->T)"):
+            alike = re.compile(r"r\(\w<->\w\)" + re.escape(label.removeprefix("r(C<->T)")))
+            own = [at for at, one in enumerate(labels) if alike.fullmatch(one)]
+            if len(own) == len(ALL_RATES):
+                found |= dict.fromkeys(set(own) - {unit}, unit)
+    return found
 
 
 def _name_in_beast(label: str) -> str:

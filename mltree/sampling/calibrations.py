@@ -2,8 +2,8 @@
 
 A table has a line each: a name (or none), the taxa of a group, a date, an interval or a
 distribution, and the words ``stem`` (of the ancestor above the group's last common one), ``crown``
-(that one: the default) and ``monophyletic``. Ages count back from the present; where tips have
-dates, so have calibrations::
+(that one: the default) and ``monophyletic``. A tip whose date is an interval may be a group. Ages
+count back from the present; where tips have dates, so have calibrations::
 
     Hominidae   Homo,Pan,Gorilla,Pongo  14 + Exponential(mean=3)        monophyletic
     root        Homo,Macaca             [25,33]
@@ -14,7 +14,7 @@ from __future__ import annotations
 
 import math
 import re
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
 
 from mltree.dating.dates import CalibrationDate, CalibrationRow, Span, span_of
 from mltree.dating.time_trees import TimeTree
@@ -73,7 +73,7 @@ class NodeCalibration(Value):
 
 def calibrations_of(
     rows: Iterable[CalibrationRow], taxa: Sequence[str], *, latest: float = 0.0, ages: bool = True,
-    tip_heights: Sequence[float] | None = None,
+    tip_heights: Sequence[float] | None = None, sampled: Collection[int] = (),
 ) -> list[NodeCalibration]:  # fmt: skip
     """Calibrations of the lines of a table.
 
@@ -81,13 +81,14 @@ def calibrations_of(
     latest       the date of the latest tip: a decimal year or, with ages, minus its age
     ages         True where numbers count back from the present, False for dates
     tip_heights  T heights of tips, the least that they may have; 0 by default
+    sampled      numbers of tips whose dates are intervals, within which they may have distributions
 
     Raises: InputError: a line cannot be read, a name is unknown, or calibrations contradict.
     """
     number = {name: tip for tip, name in enumerate(taxa)}
     found = []
     for row in rows:
-        tips = _tips(row, number)
+        tips = _tips(row, number, sampled)
         distribution = _height_of(row, latest, ages) if row.text else None
         found.append(
             NodeCalibration(
@@ -104,12 +105,12 @@ def _fail(
     return InputError(f"calibration {row.name}: {problem}", file=row.file, line=row.line, hint=hint)
 
 
-def _tips(row: CalibrationRow, number: dict[str, int]) -> tuple[int, ...]:
+def _tips(row: CalibrationRow, number: dict[str, int], sampled: Collection[int]) -> tuple[int, ...]:
     for name in row.taxa:
         if name not in number:
             raise _fail(row, f"no taxon is called {name!r}")
     tips = tuple(sorted({number[name] for name in row.taxa}))
-    if len(tips) == 1 and not row.is_stem:
+    if len(tips) == 1 and not row.is_stem and tips[0] not in sampled:
         raise _fail(row, "one taxon has no crown", "--dates has the dates of tips; stem is above")
     if len(tips) == len(number) and row.is_stem:
         raise _fail(row, "the root has no stem")

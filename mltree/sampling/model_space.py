@@ -33,6 +33,11 @@ from mltree.system.arrays import Float64
 from mltree.system.errors import ModelError
 from mltree.system.values import Value
 
+LEAST_ALPHA = 1e-3
+"""Smallest shape of gamma rates: below that of searches the likelihood hardly changes, but a prior
+may have mass there. Of Dengue-4's 17 sequences the mean is 0.054 under a flat prior, 0.066 from
+0.02 on."""
+
 FURTHEST = 12.0
 """Largest log-ratio of the rates of two parts."""
 
@@ -157,6 +162,8 @@ class ModelSpace:
         self.start: Float64 = np.concatenate([*vectors, rates])
         """f64[n]: the model's own values, or others where a prior excludes them."""
         for block in self.blocks:
+            if block.labels[0].startswith("alpha"):
+                self._low[block.first] = math.log(LEAST_ALPHA)
             if isinstance(block, Positive | Proportion):
                 self._start_within(block)
 
@@ -240,16 +247,17 @@ class ModelSpace:
 
     def _scalers(self, points: Float64) -> Float64:
         """f64[C, P]: relative rates of parts, of mean 1 over sites."""
-        if not self._has_rates:
+        if not self.has_rates:
             return np.tile(self.model.scalers, (len(points), 1))
         return self.blocks[-1].values(points[:, self.blocks[-1].span])
 
     @property
-    def _has_rates(self) -> bool:
+    def has_rates(self) -> bool:
+        """True where rates of parts are parameters: the last group of coordinates."""
         return self.model.linkage == Linkage.SCALED and self.model.n_parts > 1
 
     def _rates_of_parts(self) -> Float64:
-        if not self._has_rates:
+        if not self.has_rates:
             return np.zeros(0)
         logs = np.log(self.model.scalers * self.model.shares)
         return np.asarray(logs[:-1] - logs[-1])
@@ -260,7 +268,7 @@ class ModelSpace:
             of_part = f"{{{number}}}" if self.model.n_parts > 1 else ""
             yield from _blocks_of(part, priors, first, of_part)
             first = self._ends[number - 1]
-        if self._has_rates:
+        if self.has_rates:
             parts = self.model.n_parts
             labels = tuple(f"m{{{number}}}" for number in range(1, parts + 1))
             shares = 1 / self.model.shares

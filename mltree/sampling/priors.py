@@ -421,6 +421,11 @@ class Priors(Value):
     """None: 1, but 0 where most tips are from before the present."""
     grid_precision: Distribution = Exponential(0.1)
 
+    @property
+    def has_rate(self) -> bool:
+        """True where the clock's rate has a prior of its own, which tells of time."""
+        return self.clock_rate != type(self)().clock_rate
+
     def lines(self) -> list[str]:
         """A line a prior, as ``--prior FILE`` takes it."""
         every = {field.name: getattr(self, field.name) for field in fields(self)}

@@ -53,6 +53,7 @@ from mltree.sampling.sampler import TreeSpace
 from mltree.sampling.tree_priors import (
     birth_death_log_density,
     cells_of,
+    chain_log_density,
     coalescent_log_density,
     fitted_heights,
     grid_log_density,
@@ -62,6 +63,7 @@ from mltree.sampling.tree_priors import (
     nearest_joins,
     rate_by_ages,
     serial_log_density,
+    skyline_log_density,
 )
 from mltree.system.arrays import Float64
 from mltree.system.errors import InputError
@@ -82,6 +84,7 @@ TREE_PRIORS = {
     "coalescent": TreePriorKind.COALESCENT,
     "expgrowth": TreePriorKind.COALESCENT,
     "skygrid": TreePriorKind.SKYGRID,
+    "skyline": TreePriorKind.SKYLINE,
 }
 """Kinds of priors of trees by the names that options have."""
 
@@ -195,12 +198,9 @@ def time_data(
     within = np.clip(np.array(spans), min(ends), present)
     earliest, latest = present - within[:, 1], present - within[:, 0]
     found = calibrations_of(
-        [*dated.calibrations, *rows],
-        taxa,
-        latest=present,
-        ages=dated.are_ages,
-        tip_heights=earliest.tolist(),
-    )
+        [*dated.calibrations, *rows], taxa, latest=present, ages=dated.are_ages,
+        tip_heights=earliest.tolist(), sampled=np.flatnonzero(latest > earliest).tolist(),
+    )  # fmt: skip
     data = TimeData(tuple(taxa), earliest, latest, tuple(found), present)
     return data, missing_text(taxa, dated.tips)
 
@@ -249,7 +249,7 @@ class TimeSpace(TreeSpace):
         self, data: TimeData, clock: str, tree_prior: str, priors: Priors, *,
         cells: int = 0, width: float = 1.0, distances: Float64 | None = None
     ) -> None:  # fmt: skip
-        """``cells`` of a skygrid, ``width`` units of time each.
+        """``cells`` of a skygrid, ``width`` units of time each, or groups of a skyline.
 
         distances  f64[T, T], expected substitutions per site between tips; None where data do not
                    count
@@ -261,6 +261,10 @@ class TimeSpace(TreeSpace):
         self._is_birth = self._tree_kind == TreePriorKind.BIRTH_DEATH
         if self._is_birth and not data.is_level:
             self._tree_kind = TreePriorKind.SERIAL
+        self._is_skyline = tree_prior == "skyline"
+        if self._is_skyline and cells >= len(data.taxa):
+            events = len(data.taxa) - 1
+            raise InputError(f"{cells} groups of a skyline: the tree has {events} events")
         self._cells, self._width, self._distances = cells, width, distances
         self._distance = None if distances is None else mean_distance(distances)
         members = sum(len(one.tips) for one in data.calibrations)
@@ -272,12 +276,12 @@ class TimeSpace(TreeSpace):
         growths = {"bd": priors.relative_death, "expgrowth": priors.growth_rate}
         one = Fixed(1.0)
         scalars = {
-            Scalar.CLOCK: priors.clock_rate if self.data.is_timed else one,
+            Scalar.CLOCK: priors.clock_rate if self.data.is_timed or priors.has_rate else one,
             Scalar.SPREAD: one if self.clock == "strict" else spread,
             Scalar.SIZE: priors.birth_rate if self._is_birth else priors.population_size,
             Scalar.GROWTH: growths.get(self.tree_prior, Fixed(0.0)),
             Scalar.FRACTION: (priors.sampling_fraction if self.tree_prior == "bd" else None) or one,
-            Scalar.PRECISION: priors.grid_precision if self._cells else one,
+            Scalar.PRECISION: priors.grid_precision if self.tree_prior == "skygrid" else one,
             Scalar.SAMPLING: one,
         }
         return scalars | self._serial_scalars(priors) if self._is_serial else scalars
@@ -317,8 +321,10 @@ class TimeSpace(TreeSpace):
         if self.clock != "strict":
             names[Scalar.SPREAD] = SPREAD_NAMES[self.clock]
         names[Scalar.SIZE] = sizes.get(self.tree_prior, "popSize")
-        if self._cells:
+        if self.tree_prior == "skygrid":
             names |= {Scalar.SIZE: "skygrid.size1", Scalar.PRECISION: "skygrid.precision"}
+        if self._is_skyline:
+            names[Scalar.SIZE] = "bPopSizes.1"
         if self.tree_prior == "bd":
             names |= {Scalar.GROWTH: "BDDeathRate", Scalar.FRACTION: "samplingFraction"}
         if self._is_serial:
@@ -331,6 +337,7 @@ class TimeSpace(TreeSpace):
     def prior_lines(self) -> Iterator[str]:
         """The priors of the tree, its scalars and the calibrations."""
         grid = f", {self._cells} cells of {self._width:g}" if self._cells else ""
+        grid = f", {self._cells} groups of events" if self._is_skyline else grid
         yield f"tree: {self.tree_prior}{grid}; clock: {self.clock}"
         for which, name in self._every_name.items():
             yield f"{name}: {self.scalars[which]}"
@@ -457,6 +464,10 @@ class TimeSpace(TreeSpace):
         top = float(tree.heights[tree.root])
         self._set(tree, Scalar.SIZE, 1 / top if self._is_birth else top)
         tree.cells[0] = math.log(tree.scalars[Scalar.SIZE, 0])
+        if self._is_skyline:
+            events = tree.tips - 1
+            tree.cells[2] = events // self._cells
+            tree.cells[2, : events % self._cells] += 1
         if rate is not None:
             self._set(tree, Scalar.CLOCK, rate)
         elif self._distance is not None:
@@ -480,12 +491,14 @@ class TimeSpace(TreeSpace):
         """
         if self._distances is None or len(self._distances) < tree.tips:
             return None
-        ages = rng.uniform(self.data.earliest, self.data.latest)
+        ages = self._first_ages(rng)
         jitter = np.exp(JITTER * rng.standard_normal(self._distances.shape))
         distances = self._distances * np.sqrt(jitter * jitter.T)
         clock = self.scalars[Scalar.CLOCK]
         rate = clock.value if isinstance(clock, Fixed) else rate_by_ages(distances, ages)
         has_rate = rate is not None
+        if rate is None and not self.data.is_timed:
+            rate = clock.quantile(0.5)
         if rate is None:  # calibrations alone tell it
             rate = mean_distance(distances) / (2.0 * max(float(np.ptp(ages)), 1.0))
         groups = [one.tips for one in self._nested if one.is_monophyletic]
@@ -508,6 +521,12 @@ class TimeSpace(TreeSpace):
         )
         return float(sum(join.pairs * join.distance for join in joins) / between)
 
+    def _first_ages(self, rng: np.random.Generator) -> Float64:
+        """Heights of tips within their intervals, and where others are, as far as they may be."""
+        earliest, latest = self.data.earliest, self.data.latest
+        most = max(float(earliest.max()), float(np.median(latest)))
+        return rng.uniform(earliest, np.minimum(latest, most))
+
     def _calibrated_heights(
         self, tree: TimeTreeWords, ages: Float64, rng: np.random.Generator
     ) -> dict[int, float]:
@@ -526,7 +545,7 @@ class TimeSpace(TreeSpace):
         tips, following = tree.tips, tree.tips
         tree.heights[:tips] = (self.data.earliest + self.data.latest) / 2
         uncertain = self.data.latest > self.data.earliest
-        drawn = rng.uniform(self.data.earliest, self.data.latest)
+        drawn = self._first_ages(rng)
         tree.heights[:tips][uncertain] = drawn[uncertain]
 
         def join(one: int, other: int, height: float) -> int:
@@ -632,14 +651,20 @@ class TimeSpace(TreeSpace):
         if self._cells:
             first = float(tree.cells[0, 0])
             total += float(self.scalars[Scalar.SIZE].log_density(np.exp(first))) + first
-            precision = float(tree.scalars[Scalar.PRECISION, 0])
-            total += grid_log_density(tree.cells[0], precision)
+            total += self._cells_log_prior(tree)
         for number, one in enumerate(self.data.calibrations):
             node = tree.calibrated_node(tree.calibrations[number])
             if one.distribution is not None:
                 total += float(one.distribution.log_density(tree.heights[node]))
         widths = self.data.latest - self.data.earliest
         return total - float(np.log(widths[widths > 0]).sum())
+
+    def _cells_log_prior(self, tree: TimeTreeWords) -> float:
+        """Natural log of the density of all log sizes but the first, and of a skyline's groups."""
+        if self._is_skyline:
+            ways = math.comb(tree.tips - 2, self._cells - 1)
+            return chain_log_density(tree.cells[0]) - math.log(ways)
+        return grid_log_density(tree.cells[0], float(tree.scalars[Scalar.PRECISION, 0]))
 
     def tree_log_prior(self, tree: TimeTreeWords) -> float:
         """Natural log of the density of the topology and its heights."""
@@ -653,6 +678,9 @@ class TimeSpace(TreeSpace):
             )  # fmt: skip
         if self._tree_kind == TreePriorKind.BIRTH_DEATH:
             return birth_death_log_density(inner, rate=size, death=growth, sampled=sampled)
+        if self._is_skyline:
+            events = tree.cells[2].astype(np.int64).tolist()
+            return skyline_log_density(tips, inner, tree.cells[0], events)
         if self._cells:
             sizes = tree.cells[0]
             log_sizes = sizes[cells_of(inner, self._cells, self._width)]
@@ -685,10 +713,23 @@ class TimeSpace(TreeSpace):
         labels += self.names.values()
         if self.clock != "strict":
             labels += [f"rate.{of}" for of in ("mean", "variance", "coefficientOfVariation")]
-        labels += [f"skygrid.logPopSize{cell}" for cell in range(1, self._cells + 1)]
-        labels += ["skygrid.cutOff"] if self._cells else []
+        labels += self._cell_labels
         labels += [f"mrca.age({one.name})" for one in self.data.calibrations]
         return labels + [f"height({self.data.taxa[tip]})" for tip in self._uncertain]
+
+    @property
+    def _cell_labels(self) -> list[str]:
+        numbers = range(1, self._cells + 1)
+        if self._is_skyline:
+            return [f"{of}.{n}" for of in ("bPopSizes", "bGroupSizes") for n in numbers]
+        end = ["skygrid.cutOff"] if self._cells else []
+        return [f"skygrid.logPopSize{cell}" for cell in numbers] + end
+
+    def _cell_values(self, tree: TimeTreeWords) -> list[float]:
+        if self._is_skyline:
+            return [*np.exp(tree.cells[0]).tolist(), *tree.cells[2].tolist()]
+        end = [self._width * (self._cells - 1)] if self._cells else []
+        return [*tree.cells[0].tolist(), *end]
 
     @cached_property
     def _uncertain(self) -> list[int]:
@@ -700,7 +741,7 @@ class TimeSpace(TreeSpace):
         top = float(tree.heights[tree.root])
         branches = np.flatnonzero(np.arange(tree.nodes) != tree.root)
         durations = tree.heights[tree.parent[branches].astype(np.int64)] - tree.heights[branches]
-        values = [top, float(durations.sum())]
+        values = [top - float(tree.heights[: tree.tips].min()), float(durations.sum())]
         if self.data.present is not None:
             values.append(self.data.present - top)
         values += [float(tree.scalars[which, 0]) for which in self.names]
@@ -708,8 +749,7 @@ class TimeSpace(TreeSpace):
             rates = tree.rates[branches] * tree.clock
             mean, variance = float(rates @ durations / durations.sum()), float(rates.var(ddof=1))
             values += [mean, variance, math.sqrt(variance) / float(rates.mean())]
-        values += tree.cells[0].tolist()
-        values += [self._width * (self._cells - 1)] if self._cells else []
+        values += self._cell_values(tree)
         for row in tree.calibrations:
             values.append(float(tree.heights[tree.calibrated_node(row)]))
         return values + [float(tree.heights[tip]) for tip in self._uncertain]

@@ -126,6 +126,31 @@ def grid_warp(log_sizes: Float64, width: float) -> Warp:
     return warp
 
 
+def skyline_log_density(
+    tips: Float64, inner: Float64, log_sizes: Float64, events: Sequence[int]
+) -> float:
+    """Kingman's coalescent of sizes that change with the tree's events (Drummond et al. 2005).
+
+    log_sizes  f64[groups], of the time up to the last event of each group, from the present on
+    events     number of events of each group
+    """
+    ends = np.sort(inner)[np.cumsum(events) - 1]
+    sizes = np.exp(log_sizes)
+
+    def warp(heights: Float64) -> Float64:
+        starts = np.concatenate([[0.0], ends[:-1]])
+        within = np.clip(heights[:, None], starts, np.append(ends[:-1], np.inf)) - starts
+        return np.asarray(within @ (1 / sizes), np.float64)
+
+    return coalescent_log_density(tips, inner, warp, np.repeat(log_sizes, events))
+
+
+def chain_log_density(log_sizes: Float64) -> float:
+    """Log sizes from the second on: each size is exponential, its mean the size before."""
+    steps = np.diff(log_sizes)
+    return float((steps - np.exp(steps)).sum())
+
+
 def cells_of(heights: Float64, cells: int, width: float) -> Float64:
     """The cell of a grid that each height is in."""
     return np.minimum((heights / width).astype(np.int64), cells - 1)

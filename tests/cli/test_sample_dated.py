@@ -69,6 +69,33 @@ def test_it_leaves_samples_as_beast_does(run: Run, data: str) -> None:
     assert all("[&rate=" in row for row in trees)
 
 
+def test_a_skyline_has_sizes_and_groups_of_events(run: Run, data: str) -> None:
+    skyline = ("--tree-prior", "skyline", "--skyline", "3", "--stop", "20", "--prefix", "a")
+    result = run("sample", data, *SHORT, "--dates", "names", *skyline)
+    assert result.exit_code == 0, result.output
+    table = table_of(samples("a")["run1.log"])
+    groups = np.array([table[f"bGroupSizes.{n}"] for n in (1, 2, 3)])
+    assert (groups.sum(axis=0) == 5).all()
+    assert groups.min() == 1
+    sizes = np.array([table[f"bPopSizes.{n}"] for n in (1, 2, 3)])
+    assert (sizes > 0).all()
+    assert np.ptp(sizes) > 0
+    assert "popSize" not in table
+
+
+def test_rates_of_gtr_are_relative_to_that_of_c_and_t(run: Run, data: str) -> None:
+    """Sampled are shares; BEAST has C and T as the unit."""
+    gtr = ("sample", data, "--model", "GTR+FE", "--clock", "strict", "--dates", "names")
+    priors = 'exchangeabilities = "Dirichlet(1000)"\n'
+    Path("even.toml").write_text(priors)
+    result = run(*gtr, "--prior", "even.toml", "--burnin", "100", "--stop", "20", "--prefix", "a")
+    assert result.exit_code == 0, result.output
+    table = table_of(samples("a")["run1.log"])
+    rates = [name for name in table if name.startswith("rate")]
+    assert rates == ["rateAC", "rateAG", "rateAT", "rateCG", "rateGT"]
+    assert all(abs(table[name].mean() - 1) < 0.2 for name in rates)
+
+
 def test_lnl_is_that_of_the_sampled_tree(run: Run, data: str) -> None:
     """Branches of time times rate are lengths, under which another command has the same lnL."""
     run("sample", data, *SHORT, "--dates", "names", "--stop", "4", "--prefix", "a")
@@ -136,6 +163,7 @@ REFUSED = [
     ((*CLOCK, "--tree-prior", "skygrid", "--prior-only"), "how much time a skygrid spans"),
     ((*CLOCK, "--dates", "names", "--prior", "offset.toml"), "an offset, as only a calibration"),
     ((*CLOCK, "--tree-prior", "skygrid", "--skygrid", "1"), "cells"),
+    ((*CLOCK, "--tree-prior", "skyline", "--skyline", "6"), "the tree has 5 events"),
 ]
 
 

@@ -6,8 +6,8 @@ import pytest
 from budget import ROOT, circles_of, count
 
 CEILINGS = {
-    "files": 196,
-    "lines": 72630,
+    "files": 197,
+    "lines": 73150,
     "rooms": 19,
     "files of the fullest room": 23,
     "loose modules": 1,

@@ -89,6 +89,19 @@ def test_rates_of_parts_have_mean_one() -> None:
     assert [group.stop - group.start for group in space.groups] == [5, 1]
 
 
+def test_small_shapes_have_their_prior() -> None:
+    """Those below what a search tries, too: a flat prior may have much of its mass there."""
+    space = space_of("HKY+G4a", DNA)
+    points = np.tile(space.start, (2, 1))
+    points[:, -1] = np.log([0.005, 0.0005])
+    density, beyond = space.log_prior(points)
+    points[0, -1] = np.log(0.05)
+    assert density - space.log_prior(points)[0] == pytest.approx(0.045 - np.log(10))  # Exp(1)
+    assert beyond == -np.inf
+    (stack,) = space.stacks(points)
+    assert np.isfinite(stack[0].rates).all()
+
+
 def test_out_of_bounds_is_impossible() -> None:
     space = space_of("HKY+G4", DNA)
     point = space.start[None].copy()

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import itertools
 import math
+from dataclasses import replace
 from types import SimpleNamespace
 from typing import Any
 
@@ -212,10 +213,11 @@ def test_posterior_and_ln_z_of_three_taxa_in_time(
     patterns = binary(THREE, weights, about)
     time = TimeData(patterns.taxa, DATES[which], DATES[which], (), 0.0)
     prior = "yule" if which == "level" else "coalescent"
-    space = TimeSpace(time, "strict", prior, OF_TIME)
+    priors = replace(OF_TIME, clock_rate=Fixed(1.0)) if which == "level" else OF_TIME
+    space = TimeSpace(time, "strict", prior, priors)
     settings = SamplerSettings(runs=16, rungs=5, seed=case, burn_in=200)
     model = alone(parse_model("BIN+FE", BINARY))
-    sampler = sampler_of(patterns, model, OF_TIME, Sampler, settings, space)
+    sampler = sampler_of(patterns, model, priors, Sampler, settings, space)
     while not sampler.is_sampling:
         sampler.advance()
     total = np.zeros((16, 4))

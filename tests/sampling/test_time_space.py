@@ -17,12 +17,13 @@ from simulated import patterns_of
 
 from mltree.data.alphabet import DNA
 from mltree.data.patterns import Patterns
+from mltree.dating.dates import CalibrationRow
 from mltree.device.session import Session
 from mltree.models.grammar import parse_model
 from mltree.models.partitioned import alone
 from mltree.program.contract import Scalar, TimeChain
 from mltree.program.ops.time_trees import TimeTreeWords
-from mltree.sampling.calibrations import NodeCalibration
+from mltree.sampling.calibrations import NodeCalibration, calibrations_of
 from mltree.sampling.model_space import ModelSpace
 from mltree.sampling.priors import (
     Beta,
@@ -42,8 +43,10 @@ from mltree.sampling.tree_priors import (
     grid_warp,
     growth_warp,
     join_at_random,
+    skyline_log_density,
 )
 from mltree.system.arrays import Float64
+from mltree.system.errors import InputError
 
 RUNS, SWEEPS, BURN_IN = 32, 8, 10
 FURTHEST = 4.5
@@ -254,6 +257,73 @@ def test_coalescents_have_an_integral_of_one() -> None:
     assert whole == pytest.approx(1.0, abs=1e-4)
 
 
+@pytest.mark.parametrize("events", [(1, 1), (2,)])
+def test_skylines_have_an_integral_of_one(events: tuple[int, ...]) -> None:
+    """As above: sizes change with the first event, or not."""
+    tips, log_sizes = np.array([0.0, 0.0, 0.5]), np.log([0.8, 0.3])[: len(events)]
+
+    def density(low: float, top: float) -> float:
+        ways = 1 if low < 0.5 else 3
+        log_density = skyline_log_density(tips, np.array([top, low]), log_sizes, events)
+        return ways * math.exp(log_density) if top > 0.5 else 0
+
+    whole = sum(
+        integrate.dblquad(density, max(low, 0.5), 40, low, lambda top, high=high: min(top, high))[0]
+        for low, high in ((0.0, 0.5), (0.5, 40.0))
+    )
+    assert whole == pytest.approx(1.0, abs=1e-4)
+
+
+def test_sizes_and_groups_of_a_skyline_keep_their_prior() -> None:
+    """Given sizes and groups, densities of trees integrate to one: their own priors are left.
+
+    Of three groups of the five events (1, 1, 3) has a chance of one in six, as each other has.
+    """
+    sampler = sampler_of(SERIAL, "skyline", FREE, cells=3)
+
+    def statistics(tree: TimeTreeWords) -> list[float]:
+        first, second, third = np.exp(tree.cells[0]).tolist()
+        of_groups = [float(events) for events in tree.cells[2]]
+        of_sizes = [first, first**2, second / first, (second / first) ** 2, third / second]
+        return [*of_sizes, *of_groups, float(of_groups == [1, 1, 3])]
+
+    moments = math.exp(0.5**2 / 2), math.exp(2 * 0.5**2)
+    expect(means_of(sampler, statistics, 60), *moments, 1, 2, 1, 5 / 3, 5 / 3, 5 / 3, 1 / 6)
+
+
+def test_a_rate_that_is_given_counts_without_dates() -> None:
+    """Nothing else tells of time: heights are in its units, or in substitutions by default."""
+    for rate in (Fixed(0.2), LogNormal(-1.0, 0.1)):
+        space = TimeSpace(level(4), "strict", "yule", Priors(clock_rate=rate))
+        assert space.scalars[Scalar.CLOCK] == rate
+    space = TimeSpace(level(4), "strict", "yule", Priors())
+    assert space.scalars[Scalar.CLOCK] == Fixed(1.0)
+
+
+def test_a_skyline_has_as_many_groups_as_events_at_most() -> None:
+    with pytest.raises(InputError, match="6 groups of a skyline: the tree has 5 events"):
+        TimeSpace(SERIAL, "strict", "skyline", FREE, cells=6)
+
+
+def test_a_tip_has_a_distribution_within_its_interval() -> None:
+    """The tip is younger than all others, and nothing else tells of its date."""
+    earliest, latest = np.array([2.0, 2.0, 0.0]), np.array([2.0, 2.0, 1.0])
+    rows = [CalibrationRow("c", ("c",), "Normal(0.6, 0.3)", False, False, None, None)]
+    found = calibrations_of(rows, tuple("abc"), sampled=[2])
+    with pytest.raises(InputError, match="one taxon has no crown"):
+        calibrations_of(rows, tuple("abc"))
+    data = TimeData(tuple("abc"), earliest, latest, tuple(found), 0.0)
+    sampler = sampler_of(data, "coalescent", Priors(population_size=Fixed(1.0)))
+    normal = stats.truncnorm(-2, 4 / 3, 0.6, 0.3)
+    found_means = means_of(sampler, lambda t: [float(t.heights[2]), float(t.heights[2] ** 2)], 60)
+    expect(found_means, normal.mean(), normal.var() + normal.mean() ** 2)
+    words = sampler.words[0]
+    columns = dict(zip(sampler.trees.labels, sampler.trees.values(words), strict=True))
+    tree = TimeTreeWords(words, sampler.trees.shape)
+    assert columns["mrca.age(c)"] == columns["height(c)"] == tree.heights[2]
+    assert columns["Tree.height"] == height(tree) - tree.heights[2]
+
+
 FREE = Priors(
     population_size=LogNormal(0.0, 0.5),
     growth_rate=Normal(0.5, 0.4),
@@ -270,13 +340,14 @@ FREE = Priors(
 
 EVERY = list(itertools.product(TREE_PRIORS, CLOCKS))
 SHORT = [("bd", "ucln"), ("coalescent", "wn"), ("expgrowth", "ucgd"), ("skygrid", "strict")]
+SHORT += [("skyline", "ucln")]
 
 
 @pytest.mark.parametrize(("tree_prior", "clock"), EVERY if FUZZING else SHORT)
 def test_scalars_and_rates_keep_their_priors(tree_prior: str, clock: str) -> None:
     """The marginal of each scalar is its prior: given it, densities of trees integrate to one."""
     data = level(5) if tree_prior in ("bd", "yule") else SERIAL
-    grid = {"cells": 3, "width": 0.6} if tree_prior == "skygrid" else {}
+    grid = {"cells": 3, "width": 0.6} if tree_prior in ("skygrid", "skyline") else {}
     sampler = sampler_of(data, tree_prior, FREE, clock, **grid)
     space = sampler.trees
     assert isinstance(space, TimeSpace)

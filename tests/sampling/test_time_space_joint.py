@@ -74,7 +74,7 @@ class Joint:
         dates = np.zeros((2, TIPS)) if tree_prior == "yule" else (EARLIEST, LATEST)
         age = NodeCalibration("pair", (0, 1), GammaDistribution(4.0, 4.0))
         data = TimeData(self.patterns.taxa, *dates, (age,), 0.0)
-        grid = {"cells": 3, "width": 0.5} if tree_prior == "skygrid" else {}
+        grid = {"cells": 3, "width": 0.5} if tree_prior in ("skygrid", "skyline") else {}
         self.space = TimeSpace(data, clock, tree_prior, PRIORS, **grid)
         layout = layout_of(DEVICES[0], "native", self.patterns, 1).of(self.patterns)
         self.engine = Session(DEVICES[0].handle, self.patterns, layout, (1e-8, 100.0))
@@ -167,8 +167,14 @@ def furthest(joint: Joint) -> float:
 
 
 CASES = list(itertools.product(("coalescent", "expgrowth", "skygrid", "yule"), ("ucln", "wn")))
-CASES += [("coalescent", "strict"), ("coalescent", "ucgd"), ("bd", "ucln"), ("bd", "strict")]
-SHORT = [("coalescent", "ucln"), ("skygrid", "wn"), ("bd", "strict")]
+CASES += [
+    ("skyline", "ucln"),
+    ("coalescent", "strict"),
+    ("coalescent", "ucgd"),
+    ("bd", "ucln"),
+    ("bd", "strict"),
+]
+SHORT = [("coalescent", "ucln"), ("skygrid", "wn"), ("bd", "strict"), ("skyline", "ucln")]
 
 
 @pytest.mark.parametrize(("tree_prior", "clock"), CASES if FUZZING else SHORT)

@@ -6,13 +6,14 @@ L(x)^heat prior(x) what it is. Ratios beside that of posteriors:
 
 SPREAD, SIZE, GROWTH, FRACTION, SAMPLING, PRECISION, CELL
               A scalar times e^s, s uniform: e^s; a real scalar, or the log of a size, plus s: 1.
+PRECISION     Of a skyline: an event goes from a group of events to another: 1.
 CLOCK         The clock times e^s: e^s.
 TREE          How much each inner node is older than its older child, times e^s: e^(ns) for n inner
               nodes. Where tips have one date, all heights are multiplied by e^s.
 UP_DOWN       The same, the clock times F = W / W', W being the duration of all branches, and the
               population size divided by F, or the rate of births times F: e^(ns), of births F^2
-              times that; F times that where the size is known, and of a skygrid, whose sizes are
-              logs.
+              times that; F times that where the size is known, and of a skygrid or a skyline, whose
+              sizes are logs.
 STRETCH       The spread of log-normal rates times e^s, every rate as many deviations from the mean
               as before: of the prior's ratio only the spread's own is left, times e^s.
 REGRAFT       CHOOSE: a subtree is pruned, and one of the branches that are there at the height that
@@ -220,7 +221,7 @@ class TimeReplica(Replica):
 
     def walk_priors(self) -> None:
         """The scalars of priors, which have no say in the likelihood."""
-        is_grid = int(self.tree.time[TimeChain.TREE_KIND]) == TreePriorKind.SKYGRID
+        is_grid, is_skyline = self.tree.shape.cells > 0, self._is_skyline
         of_grid = ((Scalar.PRECISION, TimeMove.PRECISION),)
         of_others = (
             (Scalar.SIZE, TimeMove.SIZE),
@@ -232,7 +233,9 @@ class TimeReplica(Replica):
             self._walk(Scalar.SPREAD, TimeMove.SPREAD, number)
             for cell in range(self.tree.shape.cells if is_grid else 0):
                 self._walk_cell(cell, number)
-            for which, move in of_grid if is_grid else of_others:
+            for cell in range(self.tree.shape.cells if is_skyline else 0):
+                self._walk_groups(cell, number)
+            for which, move in () if is_skyline else of_grid if is_grid else of_others:
                 self._walk(which, move, number)
 
     def _walk(self, which: Scalar, move: TimeMove, number: int) -> None:
@@ -257,6 +260,26 @@ class TimeReplica(Replica):
         self.tree.cells[0, cell] += self._step_of(TimeMove.CELL, stream)
         taken = self._decide(stream, kept, self._prior() - before, self.lnl)
         self._tell(TimeMove.CELL, taken=taken)
+
+    def _walk_groups(self, attempt: int, number: int) -> None:
+        """Let an event go from a group of a skyline to another."""
+        groups = self.tree.shape.cells
+        if groups < 2:
+            return
+        stream = self._stream_of(TimeMove.PRECISION, number * groups + attempt)
+        origin = min(int(stream.uniform() * groups), groups - 1)
+        target = min(int(stream.uniform() * (groups - 1)), groups - 2)
+        target += target >= origin
+        kept, taken, before = self.words.copy(), self.tree.cells[2, origin] > 1, self._prior()
+        if taken:
+            self.tree.cells[2, origin] -= 1
+            self.tree.cells[2, target] += 1
+            taken = self._decide(stream, kept, self._prior() - before, self.lnl)
+        self._tell(TimeMove.PRECISION, taken=taken)
+
+    @property
+    def _is_skyline(self) -> bool:
+        return int(self.tree.time[TimeChain.TREE_KIND]) == TreePriorKind.SKYLINE
 
     def scale_all(self, move: TimeMove) -> None:
         """All heights, the clock, or time: heights, the clock and population sizes together."""

@@ -29,7 +29,7 @@ from mltree.program.contract import (
 )
 from mltree.system.arrays import Float64
 
-PAIRED = TreePriorKind.COALESCENT, TreePriorKind.SKYGRID
+PAIRED = TreePriorKind.COALESCENT, TreePriorKind.SKYGRID, TreePriorKind.SKYLINE
 """Priors of trees in which pairs of lineages meet."""
 
 
@@ -38,7 +38,7 @@ class TimeShape(NamedTuple):
 
     tips: int
     cells: int = 0
-    """Cells of a skygrid."""
+    """Cells of a skygrid, or groups of a skyline."""
     calibrations: int = 0
     members: int = 0
     """Tips of all calibrations."""
@@ -82,7 +82,7 @@ class TimeTreeWords:
             take(nodes) for _ in range(6)
         )
         self.cells = take(3 * shape.cells).reshape(3, -1)
-        """Log sizes, waiting and events of a skygrid's cells."""
+        """Log sizes, waiting and events of a skygrid's cells, or a skyline's groups."""
         self.calibrations = take(CALIBRATION_WORDS * shape.calibrations).reshape(-1, 9)
         self.members = take(shape.members)
         ends = slice(TimeChain.SCALARS, TimeChain.SCALARS + SCALAR_WORDS * len(Scalar))
@@ -252,12 +252,28 @@ class TimePriors:
             of_root = -r * top - seen(top) + (n - 1) * math.log(r * sampled) + n * math.log1p(-a)
             return float(of_root + sum(-r * h - 2 * seen(h) for h in inner))
         order = sorted(range(tree.nodes), key=lambda v: (heights[v], v))
+        if self._kind == TreePriorKind.SKYLINE:
+            return self._of_skyline(order)
         total, lineages = 0.0, 0
         for v, following in zip(order, [*order[1:], order[-1]], strict=True):
             lineages += 1 if v < tree.tips else -1
             waited = self.warp(float(heights[following])) - self.warp(float(heights[v]))
             total -= lineages * (lineages - 1) / 2 * waited
         return total + sum(map(self._log_inverse_size, inner))
+
+    def _of_skyline(self, order: Sequence[int]) -> float:
+        """Sizes that change at the last event of each group (Drummond et al. 2005)."""
+        tree, last = self.tree, order[0]
+        group_of = np.repeat(np.arange(tree.shape.cells), tree.cells[2].astype(np.int64)).tolist()
+        total, lineages, events = 0.0, 0, 0
+        for v in order:
+            log_size = float(tree.cells[0, group_of[min(events, len(group_of) - 1)]])
+            waited = float(tree.heights[v] - tree.heights[last])
+            total -= lineages * (lineages - 1) / 2 * waited * math.exp(-log_size)
+            is_event = v >= tree.tips
+            total -= log_size * is_event
+            lineages, events, last = lineages + 1 - 2 * is_event, events + is_event, v
+        return total
 
     def _of_serial_heights(self) -> float:
         """Sampling through time (Stadler 2010); ln of how rare lineages are, by height."""
@@ -324,19 +340,26 @@ class TimePriors:
         return total
 
     def of_cells(self) -> float:
-        """Return that of a skygrid's log sizes (Gill et al. 2013); the first has SIZE's prior."""
+        """Return that of log sizes, of which the first has SIZE's prior.
+
+        A skygrid's steps are normal (Gill et al. 2013); a skyline's sizes exponential, each of the
+        mean of the one before.
+        """
         sizes, precision = self.tree.cells[0], self.value(Scalar.PRECISION)
         if not len(sizes):
             return 0.0
         _, kind, a, b = self.tree.scalars[Scalar.SIZE].tolist()
         first = float(sizes[0])
+        if self._kind == TreePriorKind.SKYLINE:
+            of_chain = float((np.diff(sizes) - np.exp(np.diff(sizes))).sum())
+            return log_density(int(kind), a, b, math.exp(first)) + first + of_chain
         steps = float((np.diff(sizes) ** 2).sum())
         of_steps = (len(sizes) - 1) / 2 * math.log(precision) - precision / 2 * steps
         return log_density(int(kind), a, b, math.exp(first)) + first + of_steps
 
     def total(self) -> float:
         """Return that of everything that a chain's words have."""
-        is_grid = self._kind == TreePriorKind.SKYGRID
+        is_grid = self.tree.shape.cells > 0
         scalars = [which for which in Scalar if not (is_grid and which == Scalar.SIZE)]
         parts = [self.of_heights(), self.of_rates(), self.of_ages(), self.of_cells()]
         return sum(parts) + sum(map(self.of_scalar, scalars))

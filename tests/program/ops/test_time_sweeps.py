@@ -51,6 +51,7 @@ TREES = {
     "coalescent": (TreePriorKind.COALESCENT, (0.0, PriorKind.FIXED, 0.0, 0.0), True),
     "growth": (TreePriorKind.COALESCENT, (0.7, PriorKind.LAPLACE, 0.0, 1.0), True),
     "skygrid": (TreePriorKind.SKYGRID, (0.0, PriorKind.FIXED, 0.0, 0.0), True),
+    "skyline": (TreePriorKind.SKYLINE, (0.0, PriorKind.FIXED, 0.0, 0.0), True),
     "serial": (TreePriorKind.SERIAL, (1.4, PriorKind.LOG_NORMAL, 0.0, 1.0), True),
 }
 
@@ -80,7 +81,7 @@ def words_of(
     trees: int, prior: str, clock: ClockKind, *, calibrated: bool = False, seed: int = 7
 ) -> tuple[Float64, TimeShape]:
     kind, growth, dated = TREES[prior]
-    cells = 4 if kind == TreePriorKind.SKYGRID else 0
+    cells = 4 if kind in (TreePriorKind.SKYGRID, TreePriorKind.SKYLINE) else 0
     shape = TimeShape(TIPS, cells, 2 if calibrated else 0, 4 if calibrated else 0)
     words, rng = empty_time_words(trees, shape), np.random.default_rng(seed)
     words[:, Chain.HEAT] = np.linspace(1, 0, trees) if trees > 1 else 1
@@ -102,6 +103,9 @@ def words_of(
         if not cells:
             tree.scalars[Scalar.PRECISION] = 1, PriorKind.FIXED, 0, 0
         tree.cells[0] = rng.normal(0, 0.5, cells)
+        if kind == TreePriorKind.SKYLINE:
+            tree.cells[2] = 1, 3, 1, 1
+            tree.scalars[Scalar.PRECISION] = 1, PriorKind.FIXED, 0, 0
         if calibrated:
             node = next(v for v in range(TIPS, tree.nodes) if tree.left[v] < TIPS > tree.right[v])
             pair = [int(tree.left[node]), int(tree.right[node])]
@@ -121,7 +125,9 @@ def telling(words: Float64, shape: TimeShape) -> Float64:
         row[start + 4 + 4 * tree.nodes : start + 4 + 4 * tree.nodes + 96] = 0
         tree.spare[:] = tree.before[:] = 0
         tree.warped[:] = 0
-        tree.cells[1:] = 0
+        tree.cells[1] = 0
+        if tree.time[TimeChain.TREE_KIND] == TreePriorKind.SKYGRID:
+            tree.cells[2] = 0
         tree.lengths[tree.root] = 0
     return kept
 
