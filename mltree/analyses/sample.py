@@ -345,11 +345,10 @@ class _SampleRun:
         self._most_rungs = GPU_RUNGS if self._on_gpu else CPU_RUNGS
         self._patterns = joined_patterns(self._problem.groups)
         self._sampler = self._new_sampler()
-        runs = self._sampler.settings.runs
         form = SampleFormat(self._space.labels, self._sampler.length_sets)
         if self._time is not None:
             form = TimeFormat(self._space.labels, self._time)
-        self._files = _SampleFiles(self._workspace, runs, form)
+        self._files = _SampleFiles(self._workspace, self._sampler.settings.runs, form)
         self._read = GrowingRuns(self._files.prefix)
         self._samples = 0
         self._verdicts: Sequence[Verdict] = ()
