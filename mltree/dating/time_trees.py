@@ -136,23 +136,20 @@ class TimeTree(Value, eq=False):
         if notes is None and self.rates is not None:
             notes = [f"[&rate={rate!r}]" for rate in self.rates.tolist()]
             notes[self.root] = ""
-        lengths, children = self.lengths.tolist(), self.children.tolist()
-        ends = [branch(length) for length in lengths]
+        ends = [branch(length) for length in self.lengths.tolist()]
         if notes is not None:
             ends = [note + end for note, end in zip(notes, ends, strict=True)]
-        parts: list[str] = []
-        pending: list[int | str] = [";", self.root]
-        while pending:
-            item = pending.pop()
-            if isinstance(item, str):
-                parts.append(item)
-            elif item < self.n_tips:
-                parts.append(shown[item] + ends[item])
-            else:
-                first, second = children[item]
-                parts.append("(")
-                pending += [")" + ends[item], second, ",", first]
-        return "".join(parts)
+        parents, first = self.parents.tolist(), list(range(len(ends)))
+        texts = [*shown, *[""] * (self.n_tips - 1)]
+        below: list[list[int]] = [[] for _ in ends]
+        for node in self._upwards:
+            if node >= self.n_tips:
+                one, other = sorted(below[node], key=first.__getitem__)
+                first[node] = first[one]
+                texts[node] = f"({texts[one]},{texts[other]})"
+            texts[node] += ends[node]
+            below[parents[node]].append(node)
+        return f"{texts[self.root]};"
 
     # Reading.
 
