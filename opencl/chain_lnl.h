@@ -25,8 +25,13 @@ VECTOR_FUNCTION void add_block(const chain_t *c, int block, int asked, acc_v own
 }
 
 typedef struct {
-  acc lnl, slope, curve;  // or two lnL, and nothing
+  acc lnl, slope, curve;
 } sums_t;
+
+// The lnL of the second state, where those of two were asked for.
+static inline acc other_lnl(sums_t both) {
+  return both.slope;
+}
 
 #define TOTAL_LANES (TERMS * ROWS * LANES + (LANES > 1 ? TERMS * REDUCE_WIDTH / WIDTH : 0))
 

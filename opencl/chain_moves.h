@@ -233,7 +233,7 @@ static inline void interchange(chain_t *c, int v, int number) {
   stream_t stream = stream_of(c, MOVE_INTERCHANGE, number);
   const acc stays = c->heat * c->lnl + gumbel(&stream);
   const sums_t both = at_quartets(c, a, b, d, e, p);
-  const acc with_right = both.lnl, with_left = both.slope;
+  const acc with_right = both.lnl, with_left = other_lnl(both);
   const acc right_moves = c->heat * with_right + gumbel(&stream);
   const acc left_moves = c->heat * with_left + gumbel(&stream);
   const bool taken = right_moves > stays || left_moves > stays;

@@ -139,7 +139,7 @@ static inline void pmatrix_fill(const plf_t *s, int p, int length, int model, in
   __global const acc *row = s->model + (size_t)model * MODEL_WORDS, *system = row + SYSTEM_AT(k);
   const acc time = LENGTHS_AT(s)[length] * row[MODEL_RATES + k];
   acc exponentials[STATES];
-#if LANES == 1 && STATES >= 2
+#if LANES == 1
   for (int next = 0; next < STATES; next += EXPONENTIALS_MADE) {
     const int m = min(next, STATES - EXPONENTIALS_MADE);  // the last ones once more
     const exponentials_t change = expm1(JOIN(vload, EXPONENTIALS_MADE)(0, system + m) * time);

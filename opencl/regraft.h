@@ -137,7 +137,7 @@ static inline target_t choose_edge(chain_t *c, int v, int here, stream_t *stream
     make_halves(c, left, right);
     const sums_t both = at_children(c, u, pendant);
     consider(c, &target, left, both.lnl, stream);
-    consider(c, &target, right, both.slope, stream);
+    consider(c, &target, right, other_lnl(both), stream);
   }
   return target;
 }

@@ -220,11 +220,7 @@ def imported(
     }
     defaults = {name: one.default for name, one in options.__dataclass_fields__.items()}
     is_free = {name for name, default in defaults.items() if getattr(options, name) == default}
-    changes: dict[str, Any] = {
-        name: type(defaults[name])(value) if isinstance(defaults[name], int) else value
-        for name, value in found.options.items()
-        if name in is_free
-    }
+    changes: dict[str, Any] = {n: value for n, value in found.options.items() if n in is_free}
     if options.model is not None:
         texts["partitions"] = ""
     if options.dates is None and found.dates:
@@ -730,7 +726,7 @@ class _SampleFiles:
         self.prefix = str(workspace.path("x")).removesuffix(".mltree.x")
         self._waiting: list[list[str]] = [[] for _ in kinds]
         self._writer = ThreadPoolExecutor(1)
-        self._written: Future[Any] = self._writer.submit(list)
+        self._written: Future[None] | None = None
 
     def begin(self, taxa: Sequence[str], seed: int) -> None:
         """Start the files anew, and remove others of runs before."""
@@ -754,8 +750,12 @@ class _SampleFiles:
 
     def add(self, samples: Sequence[Sample]) -> None:
         """Keep samples' lines until the next :meth:`flush`; they are made while a device sweeps."""
-        self._written.result()
+        self._wait()
         self._written = self._writer.submit(self._keep, samples)
+
+    def _wait(self) -> None:
+        if self._written is not None:
+            self._written.result()
 
     def _keep(self, samples: Sequence[Sample]) -> None:
         for one in samples:
@@ -771,7 +771,7 @@ class _SampleFiles:
     def flush(self) -> list[int]:
         """Write what waits, and return the files' sizes."""
         sizes = []
-        self._written.result()
+        self._wait()
         for number, path in enumerate(self.paths):
             with naming(path), path.open("ab") as file:
                 file.write("".join(self._waiting[number]).encode())

@@ -56,7 +56,7 @@ class BeastAnalysis(Value):
     are_ages: bool
     calibrations: tuple[str, ...]
     """Lines of a table for ``--calibrate``."""
-    options: dict[str, str]
+    options: Mapping[str, str | int]
     """By the names of ``mltree sample``: ``model``, ``clock``, ``tree_prior``, ..."""
     priors: dict[str, str] = field(default_factory=dict)
     """Distributions of BEAST's parameters, by the role that a parameter has: ``kappa``, ..."""
@@ -153,7 +153,7 @@ class _Analysis(Elements):
     def _of_tree(self, tree: Element | None, of_data: BeastAnalysis) -> BeastAnalysis:
         """Put the prior of the tree, dates and priors beside data, model and clock."""
         names = of_data.alignment.names
-        options = of_data.options | self._tree_prior(tree)
+        options = {**of_data.options, **self._tree_prior(tree)}
         dates, are_ages = self._dates(tree)
         same = set(dates.values())
         is_calibrated = any(self.spec(one) in _CALIBRATIONS for one in self.own())
@@ -432,7 +432,7 @@ class _Analysis(Elements):
 
     # The prior of the tree.
 
-    def _tree_prior(self, tree: Element | None) -> dict[str, str]:
+    def _tree_prior(self, tree: Element | None) -> Mapping[str, str | int]:
         found = [one for one in self.own() if self._tree_of(one) in (None, tree)]
         for one in found:
             if self.spec(one) in _TREE_PRIORS:
@@ -463,7 +463,7 @@ class _Analysis(Elements):
         elif self.value(of, *names):
             self.priors[role] = f"Fixed({self.number(of, *names, default=1.0):.10g})"
 
-    def _of_tree_prior(self, one: Element, kind: str) -> dict[str, str]:
+    def _of_tree_prior(self, one: Element, kind: str) -> Mapping[str, str | int]:
         if kind == "Coalescent":
             population = self.input(one, "populationModel")
             model = self.spec(population)
@@ -486,12 +486,11 @@ class _Analysis(Elements):
             self.ignored.append("The calibrated Yule prior is not corrected for calibrations.")
         return {"tree_prior": option}
 
-    def _skyline(self, prior: Element) -> dict[str, str]:
+    def _skyline(self, prior: Element) -> Mapping[str, str | int]:
         """A Bayesian skyline, whose sizes are a chain: the first one's prior, and its groups."""
         sizes, groups = self.input(prior, "popSizes"), self.input(prior, "groupSizes")
         count = int(self.number(groups, "dimension", default=1.0))
         text = "" if groups is None else groups.get("value") or groups.text or ""
-        found = {"tree_prior": "skyline", "skyline": str(max(count, len(text.split())))}
         name = "" if sizes is None else str(sizes.get("id"))
         self.priors["population_size"] = FLATTER
         chains = [one for one in self.own() if self.spec(one) == "MarkovChainDistribution"]
@@ -508,7 +507,7 @@ class _Analysis(Elements):
             )
         if not (self.is_estimated(sizes) and self.is_estimated(groups)):
             self.ignored.append("Sizes and groups of the skyline are sampled here.")
-        return found
+        return {"tree_prior": "skyline", "skyline": max(count, len(text.split()))}
 
     # Dates and calibrations.
 
@@ -608,19 +607,14 @@ class _Analysis(Elements):
             return dates, calibrations
         youngest = min(ends)
 
-        def moved(text: str) -> str:
-            return _A_NUMBER.sub(lambda found: f"{float(found[0]) - youngest:.10g}", text)
+        def moved(text: str, count: int = 0) -> str:
+            return _A_NUMBER.sub(lambda found: f"{float(found[0]) - youngest:.10g}", text, count)
 
         cells = [row.split("\t") for row in calibrations]
         for row in cells:
             head, bracket, rest = row[2].partition("(")
             if bracket and head in ("Uniform", "Normal", "l", "u"):
-                count = 2 if head == "Uniform" else 1
-                row[2] = (
-                    head
-                    + bracket
-                    + _A_NUMBER.sub(lambda found: f"{float(found[0]) - youngest:.10g}", rest, count)
-                )
+                row[2] = f"{head}({moved(rest, 2 if head == 'Uniform' else 1)}"
             elif row[2] != "?":
                 offset, _, text = row[2].rpartition(" + ")
                 row[2] = f"{float(offset or 0) - youngest:.10g} + {text}"

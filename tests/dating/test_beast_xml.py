@@ -566,7 +566,7 @@ DAYS = ["2001-04-02", "1999-01-01", "2003-07-02", "1998-10-02", "2003-07-02"]
 
 
 def written_somehow(rng):
-    """One analysis in any of BEAST's notations: attributes, elements, references, places."""
+    """Any of BEAST's notations of an analysis: attributes, elements, references, places."""
 
     def pick(*forms):
         return forms[rng.integers(len(forms))]

@@ -90,7 +90,7 @@ def test_rates_of_parts_have_mean_one() -> None:
 
 
 def test_small_shapes_have_their_prior() -> None:
-    """Those below what a search tries, too: a flat prior may have much of its mass there."""
+    """Shapes below the least of a search: a flat prior may have much of its mass there."""
     space = space_of("HKY+G4a", DNA)
     points = np.tile(space.start, (2, 1))
     points[:, -1] = np.log([0.005, 0.0005])
