@@ -373,6 +373,7 @@ class Watch:
         while event.command_execution_status > _COMPLETE:
             if time.perf_counter() >= end:
                 return False
+            time.sleep(0)  # another thread may have work for another device
         event.wait()
         return True
 

@@ -124,15 +124,19 @@ class ChainShare:
         if not self._columns:
             engine.load_weights(data.weights[None])
 
-    def __call__(self, launch: ChainLaunch) -> ChainResult:
-        """Run a launch of this share's chains."""
+    def load(self, launch: ChainLaunch) -> None:
+        """Give the engine the models and weights of a launch."""
+        if len(launch.words):
+            self._load_models(launch)
+            if self._columns:
+                self._load_weights(launch)
+
+    def run(self, launch: ChainLaunch) -> ChainResult:
+        """Run a launch whose models the engine has."""
         words, columns = launch.words, self._columns
         probes = 1 + len(columns) if columns else 0
         if not len(words):
             return ChainResult(words, np.zeros((0, probes)))
-        self._load_models(launch)
-        if columns:
-            self._load_weights(launch)
         program = self._program(len(words), launch.sweeps, probes)
         lengths = np.concatenate([words.ravel(), np.zeros(probes * len(words))])
         result = self._engine.run(program, lengths, NO_CONTROL).lengths
@@ -264,22 +268,22 @@ class ChainShares:
 
 
 class _OfDevices:
-    """The shares of a rank's devices, which run side by side."""
+    """The shares of a rank's devices, which run side by side.
 
-    def __init__(self, shares: Sequence[Share]) -> None:
+    All models are loaded before any device runs, for one device helps to compute them.
+    """
+
+    def __init__(self, shares: Sequence[ChainShare]) -> None:
         self._shares = shares
-        self._threads = ThreadPoolExecutor(len(shares)) if len(shares) > 1 else None
+        self._threads = ThreadPoolExecutor(len(shares))
 
     def __call__(self, launch: ChainLaunch) -> ChainResult:
-        if self._threads is None:
-            (share,) = self._shares
-            return share(launch)
-        spans = _spans(len(launch.words), len(self._shares))
-        ran = [
-            self._threads.submit(share, launch.of(span))
-            for share, span in zip(self._shares, spans, strict=True)
-        ]
-        return _joined([each.result() for each in ran])
+        launches = [launch.of(span) for span in _spans(len(launch.words), len(self._shares))]
+        for share, own in zip(self._shares, launches, strict=True):
+            share.load(own)
+        if len(launches) == 1:
+            return self._shares[0].run(launch)
+        return _joined([*self._threads.map(ChainShare.run, self._shares, launches)])
 
 
 def _opened(elsewhere: Callable[[], Sequence[ChainEngine]], data: ChainData) -> Share:
