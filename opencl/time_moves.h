@@ -116,6 +116,38 @@ static inline acc change_of_rate(const chain_t *c, int x, acc duration) {
          rate_log_prior(c, x, rate, before) + log(before / duration);
 }
 
+// The same where all heights are others than those before the move.
+static inline acc change_of_pace(const chain_t *c, int x) {
+  if (x == root_of(c)) return 0;
+  const acc before = BEFORE(c)[parent_of(c, x)] - BEFORE(c)[x];
+  const acc duration = duration_of(c, x), rate = rate_of(c, x), factor = before / duration;
+  return rate_log_prior(c, x, rate * factor, duration) - rate_log_prior(c, x, rate, before) +
+         log(factor);
+}
+
+// ACCEPT: all inner heights stretched, with rates that keep all lengths, and so lnL.
+CHAIN_FUNCTION void keep_lengths(chain_t *c, int number) {
+  const int root = root_of(c);
+  stream_t stream = time_stream(c, TIME_MOVE_PACE, number);
+  const acc step = step_of(c, TIME_MOVE_PACE, &stream);
+  acc ratio = step * (c->tips - 1) - timing_log_prior(c);
+  stretch_heights(c, step);
+  bool taken = is_in_order(c);
+  if (taken) {
+    SUM_OVER(c, of_rates, x, c->nodes, change_of_pace(c, x))
+    ratio += timing_log_prior(c) + of_rates;
+    taken = is_accepted(&stream, ratio);
+  }
+  count_time_move(c, TIME_MOVE_PACE, taken);
+  if (!taken) {
+    restore_heights(c);
+    return;
+  }
+  for (int x = ITEM; x < c->nodes && c->member == 0; x += GROUP_SIZE(ROWS))
+    if (x != root) RATES(c)[x] *= (BEFORE(c)[parent_of(c, x)] - BEFORE(c)[x]) / duration_of(c, x);
+  renew_warped(c);
+}
+
 // ACCEPT: another height of v, with rates around it that keep all lengths, and so lnL.
 CHAIN_FUNCTION void keep_distance(chain_t *c, int v, int number) {
   if (clock_kind(c) == CLOCK_STRICT) return;
@@ -150,6 +182,16 @@ CHAIN_FUNCTION void keep_distance(chain_t *c, int v, int number) {
     WARPED(c)[v] = warp(c, height);
   }
   settle(c);
+}
+
+// Heights and rates by moves that keep all lengths; a skyline's prior is too dear for many.
+CHAIN_FUNCTION void change_pace(chain_t *c) {
+  if (clock_kind(c) == CLOCK_STRICT || is_skyline(c)) return;
+  for (int round = 0; round < PACE_ROUNDS; ++round) {
+    keep_lengths(c, round);
+    for (int v = c->tips; v < c->nodes; ++v) keep_distance(c, v, (2 + round) * c->nodes + v);
+    walk_scalar(c, SCALAR_SPREAD, TIME_MOVE_SPREAD, PRIOR_WALKS + round);
+  }
 }
 
 // A normal distribution that the log of a rate is drawn from.

@@ -173,9 +173,13 @@ static inline void restore_heights(const chain_t *c) {
   settle(c);
 }
 
-static inline acc whole_log_prior(const chain_t *c) {
+static inline acc timing_log_prior(const chain_t *c) {
   if (has_pairs(c)) count_lineages(c);
-  return heights_log_prior(c) + ages_log_prior(c) + noise_log_prior(c);
+  return heights_log_prior(c) + ages_log_prior(c);
+}
+
+static inline acc whole_log_prior(const chain_t *c) {
+  return timing_log_prior(c) + noise_log_prior(c);
 }
 
 static inline acc log_size_prior(const chain_t *c) {

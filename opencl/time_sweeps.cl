@@ -1,8 +1,8 @@
 // Sweeps of chains over trees with a time axis: heights, rates of branches, a clock, priors of
 // trees. A team of work-groups has a chain.
-// A sweep walks the scalars, scales heights and clock, regrafts subtrees, and tours the tree, where
-// it chooses among the interchanges around every inner branch and draws every height and rate.
-// mltree/program/ops/time_sweeps.py has the same in NumPy, and the ratio of each move.
+// A sweep walks the scalars, scales heights, rates and clock, regrafts subtrees, tours the tree,
+// where it chooses among the interchanges around every inner branch and draws every height and
+// rate. mltree/program/ops/time_sweeps.py has the same in NumPy, and the ratio of each move.
 #define ROOTED 1
 
 #include "grid.h"
@@ -80,6 +80,7 @@ static inline void tour(chain_t *c) {
 static inline void sweep(chain_t *c, int regrafts) {
   walk_priors(c);
   if (clock_kind(c) != CLOCK_STRICT) draw_rate(c, root_of(c), c->nodes * 4);
+  change_pace(c);
   stretch(c);
   scale_all(c, TIME_MOVE_CLOCK);
   scale_all(c, TIME_MOVE_TREE);

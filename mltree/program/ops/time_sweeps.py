@@ -27,6 +27,8 @@ HEIGHT, TIP   A node's height, uniform between its bounds: 1.
 ROOT          The duration of the root's shorter branch times e^s: e^s.
 DISTANCE      A height as by HEIGHT or ROOT, and the rates around it times old duration over new:
               lnL stays, the ratio has the product of those factors.
+PACE          All heights as by TREE, and each rate times old duration over new: lnL stays, the ratio
+              has e^(ns) and the product of those factors.
 RATE          DRAW: a log-rate from the normal distribution that has the first two derivatives of
               the log-posterior at the present one; the ratio has the densities there and back.
 MODEL         ACCEPT: a model that the host has proposed, with the ratio that it has computed.
@@ -51,6 +53,7 @@ from mltree.program.contract import (
     LEAST_PRECISION,
     MOST_SHIFT,
     MOVE_STRIDE,
+    PACE_ROUNDS,
     PRIOR_WALKS,
     SPARE_LENGTHS,
     TEAM_WORDS,
@@ -122,6 +125,7 @@ class TimeReplica(Replica):
         self.walk_priors()
         if self._is_relaxed:
             self.draw_rate(self.tree.root, self.tree.nodes * 4)
+        self.change_pace()
         self.stretch()
         for move in (TimeMove.CLOCK, TimeMove.TREE, TimeMove.UP_DOWN):
             self.scale_all(move)
@@ -364,6 +368,36 @@ class TimeReplica(Replica):
         lnl = self.whole_lnl()
         ratio = self._prior() - before + step + self._heat * (lnl - self.lnl)
         self._tell(TimeMove.ROOT, taken=self._decide(stream, kept, ratio, lnl))
+
+    def change_pace(self) -> None:
+        """Heights and rates by moves that keep all lengths."""
+        if not self._is_relaxed or self._is_skyline:
+            return
+        tree = self.tree
+        for number in range(PACE_ROUNDS):
+            self.keep_lengths(number)
+            for v in range(tree.tips, tree.nodes):
+                self.keep_distance(v, (2 + number) * tree.nodes + v)
+            self._walk(Scalar.SPREAD, TimeMove.SPREAD, PRIOR_WALKS + number)
+
+    def keep_lengths(self, number: int) -> None:
+        """All inner heights stretched, with rates that keep all lengths."""
+        tree = self.tree
+        stream, kept = self._stream_of(TimeMove.PACE, number), self.words.copy()
+        step, before = self._step_of(TimeMove.PACE, stream), self._prior()
+        branches = [v for v in range(tree.nodes) if v != tree.root]
+        durations = [tree.duration(v) for v in branches]
+        ratio = tree.stretch_heights(step)
+        taken = all(tree.heights[v] > tree.older_child(v) for v in range(tree.tips, tree.nodes))
+        if taken:
+            for v, duration in zip(branches, durations, strict=True):
+                factor = duration / tree.duration(v)
+                tree.rates[v] *= factor
+                ratio += math.log(factor)
+            taken = self._decide(stream, kept, ratio + self._prior() - before, self.lnl)
+        else:
+            self.words[:] = kept
+        self._tell(TimeMove.PACE, taken=taken)
 
     def keep_distance(self, v: int, number: int) -> None:
         """Another height of v, with rates around it that keep all lengths."""

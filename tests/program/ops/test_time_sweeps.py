@@ -11,6 +11,7 @@ import pytest
 from mltree.program import builders
 from mltree.program.contract import (
     CHAIN_WORDS,
+    TEAM_WORDS,
     Chain,
     ClockKind,
     PriorKind,
@@ -122,7 +123,7 @@ def telling(words: Float64, shape: TimeShape) -> Float64:
         tree = TimeTreeWords(row, shape)
         start = CHAIN_WORDS + tree.nodes
         row[start : start + 4] = 0
-        row[start + 4 + 4 * tree.nodes : start + 4 + 4 * tree.nodes + 96] = 0
+        row[start + 4 + 4 * tree.nodes : start + 4 + 4 * tree.nodes + TEAM_WORDS] = 0
         tree.spare[:] = tree.before[:] = 0
         tree.warped[:] = 0
         tree.cells[1] = 0
@@ -190,6 +191,7 @@ MAPS: dict[str, Callable[[TimeReplica], None]] = {
     "up_down": lambda replica: replica.scale_all(TimeMove.UP_DOWN),
     "stretch": lambda replica: replica.stretch(),
     "root": lambda replica: replica.move_root(3),
+    "pace": lambda replica: replica.keep_lengths(1),
     "distance": lambda replica: replica.keep_distance(replica.tree.root, 3),
 }
 
