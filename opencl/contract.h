@@ -82,6 +82,7 @@
 #define TIME_MOVE_STRETCH 18
 #define TIME_MOVE_SAMPLING 19
 #define TIME_MOVE_PACE 20
+#define TIME_MOVE_CLADE 21
 #define SCALAR_CLOCK 0
 #define SCALAR_SPREAD 1
 #define SCALAR_SIZE 2
@@ -113,9 +114,9 @@
 #define TIME_CELLS 5
 #define TIME_CELL_WIDTH 6
 #define TIME_WINDOWS 8
-#define TIME_TRIED 29
-#define TIME_TAKEN 50
-#define TIME_SCALARS 71
+#define TIME_TRIED 30
+#define TIME_TAKEN 52
+#define TIME_SCALARS 74
 #define CALIBRATION_KIND 0
 #define CALIBRATION_A 1
 #define CALIBRATION_B 2
@@ -171,12 +172,13 @@
 #define MOST_MEAN (10.0)
 #define TEAM_WORDS (192)
 #define FIRST_TIME_MOVE (16)
-#define TIME_WORDS (99)
-#define TIME_MOVES (21)
+#define TIME_WORDS (102)
+#define TIME_MOVES (22)
 #define SCALAR_WORDS (4)
 #define CALIBRATION_WORDS (9)
 #define PRIOR_WALKS (4)
 #define PACE_ROUNDS (4)
+#define PACE_CLADES (8)
 #define LEAST_PRECISION (0.25)
 #define LEAST_SHAPE (0.02)
 #define MOST_SHIFT (3.0)

@@ -121,24 +121,28 @@ static inline acc change_of_pace(const chain_t *c, int x) {
   if (x == root_of(c)) return 0;
   const acc before = BEFORE(c)[parent_of(c, x)] - BEFORE(c)[x];
   const acc duration = duration_of(c, x), rate = rate_of(c, x), factor = before / duration;
+  if (before == duration) return 0;
   return rate_log_prior(c, x, rate * factor, duration) - rate_log_prior(c, x, rate, before) +
          log(factor);
 }
 
-// ACCEPT: all inner heights stretched, with rates that keep all lengths, and so lnL.
-CHAIN_FUNCTION void keep_lengths(chain_t *c, int number) {
-  const int root = root_of(c);
-  stream_t stream = time_stream(c, TIME_MOVE_PACE, number);
-  const acc step = step_of(c, TIME_MOVE_PACE, &stream);
-  acc ratio = step * (c->tips - 1) - timing_log_prior(c);
-  stretch_heights(c, step);
+// ACCEPT: inner heights of the whole tree, or of a clade, stretched, with rates that keep all
+// lengths, and so lnL. `timing` is the prior of all times, before and behind it.
+CHAIN_FUNCTION void keep_lengths(chain_t *c, int move, int number, acc *timing) {
+  const int root = root_of(c), inner = c->tips - 1;
+  stream_t stream = time_stream(c, move, number);
+  const acc step = step_of(c, move, &stream);
+  int top = root;
+  if (move == TIME_MOVE_CLADE) top = c->tips + min((int)(uniform(&stream) * inner), inner - 1);
+  const acc of_step = step * stretch_heights(c, top, step);
   bool taken = is_in_order(c);
   if (taken) {
     SUM_OVER(c, of_rates, x, c->nodes, change_of_pace(c, x))
-    ratio += timing_log_prior(c) + of_rates;
-    taken = is_accepted(&stream, ratio);
+    const acc after = timing_log_prior(c);
+    taken = is_accepted(&stream, after - *timing + of_step + of_rates);
+    if (taken) *timing = after;
   }
-  count_time_move(c, TIME_MOVE_PACE, taken);
+  count_time_move(c, move, taken);
   if (!taken) {
     restore_heights(c);
     return;
@@ -184,11 +188,19 @@ CHAIN_FUNCTION void keep_distance(chain_t *c, int v, int number) {
   settle(c);
 }
 
+// More of them where a clade's prior is no sum over all pairs of nodes.
+static inline int clades_of(const chain_t *c) {
+  return has_pairs(c) ? PACE_CLADES : max(PACE_CLADES, c->tips / 4);
+}
+
 // Heights and rates by moves that keep all lengths; a skyline's prior is too dear for many.
 CHAIN_FUNCTION void change_pace(chain_t *c) {
   if (clock_kind(c) == CLOCK_STRICT || is_skyline(c)) return;
   for (int round = 0; round < PACE_ROUNDS; ++round) {
-    keep_lengths(c, round);
+    acc timing = timing_log_prior(c);
+    keep_lengths(c, TIME_MOVE_PACE, round, &timing);
+    for (int n = 0; n < clades_of(c); ++n)
+      keep_lengths(c, TIME_MOVE_CLADE, round * c->nodes + n, &timing);
     for (int v = c->tips; v < c->nodes; ++v) keep_distance(c, v, (2 + round) * c->nodes + v);
     walk_scalar(c, SCALAR_SPREAD, TIME_MOVE_SPREAD, PRIOR_WALKS + round);
   }

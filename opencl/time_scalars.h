@@ -140,24 +140,27 @@ static inline bool is_in_order(const chain_t *c) {
   return is;
 }
 
-// How much a node is older than its older child, times e^step, for all inner nodes: with all tips
-// of one date all heights times e^step.
-CHAIN_FUNCTION void stretch_heights(const chain_t *c, acc step) {
-  const int root = root_of(c);
+// How much a node is older than its older child, times e^step, for the inner nodes from `top` down:
+// with all tips of one date all their heights times e^step. Returns how many there are.
+CHAIN_FUNCTION int stretch_heights(const chain_t *c, int top, acc step) {
   __global acc *heights = HEIGHTS(c), *before = BEFORE(c);
   const acc factor = exp(step);
+  int count = 0;
   settle(c);
-  if (LEADS(c)) {
-    for (int v = leftmost_tip(c, root);; v = next_up(c, v)) {
-      before[v] = heights[v];
-      if (v >= c->tips) {
+  for (int v = ITEM; v < c->nodes && c->member == 0; v += GROUP_SIZE(ROWS)) before[v] = heights[v];
+  settle(c);
+  for (int v = leftmost_tip(c, top);; v = next_up(c, v)) {
+    if (v >= c->tips) {
+      ++count;
+      if (LEADS(c)) {
         const acc gap = before[v] - fmax(before[left_of(c, v)], before[right_of(c, v)]);
         heights[v] = older_child(c, v) + gap * factor;
       }
-      if (v == root) break;
     }
+    if (v == top) break;
   }
   settle(c);
+  return count;
 }
 
 // The durations of all branches together.
@@ -225,7 +228,7 @@ CHAIN_FUNCTION void scale_all(chain_t *c, int move) {
   ratio -= of_heights ? whole_log_prior(c) : noise_log_prior(c);
   if (of_heights) {
     const acc duration = of_clock ? whole_duration(c) : 1;
-    stretch_heights(c, step);
+    stretch_heights(c, root_of(c), step);
     if (of_clock) of_step = log(duration / whole_duration(c));
   }
   if (of_size) {

@@ -47,7 +47,9 @@ from mltree.sampling.mrbayes_files import GrowingRuns, SampleFormat
 from mltree.sampling.priors import Priors, read_priors
 from mltree.sampling.sampler import (
     FIRST_RUNGS,
+    LARGE_WORK,
     LEAST_RUNGS,
+    STEPS_A_LARGE_SWEEP,
     Sample,
     Sampler,
     SamplerSettings,
@@ -130,10 +132,6 @@ FIRST_CHECK = 200
 
 LEAST_GROWTH, MOST_GROWTH = 1.1, 1.5
 """Growth of their number from one look to the next, which comes when their lowest ESS may do."""
-
-LARGE_WORK = 1e9
-"""Patterns x categories x states^2 x taxa of a chain from which on a sweep takes longer than making
-a model on the host, even on a GPU: 62 taxa x 3,601 codons are three times that."""
 
 NO_LADDER = "one chain a run, without ln Z; --rungs N asks for more"
 
@@ -433,7 +431,7 @@ class _SampleRun:
             )
         size = patterns.n_patterns * space.states * space.shape[1]
         work_of_all = size * tips * runs * (rungs or FIRST_RUNGS)
-        is_timed = self._time is not None
+        is_timed, is_large = self._time is not None, size * space.states * tips >= LARGE_WORK
         settings = SamplerSettings(
             runs=runs,
             rungs=rungs or min(FIRST_RUNGS, fits // runs),
@@ -443,7 +441,8 @@ class _SampleRun:
             burn_in=options.number_of("burnin"),
             sweeps=1 if self._on_gpu else sweeps_at_once(work_of_all * (1 + is_timed)),
             rests=not self._on_gpu,
-            takes_turns=self._on_gpu and size * space.states * tips < LARGE_WORK,
+            takes_turns=self._on_gpu and not is_large,
+            steps=STEPS_A_LARGE_SWEEP if is_timed and is_large else 1,
         )
         chains = runs * max(settings.rungs, settings.most_rungs)
         for memory in planned:

@@ -210,6 +210,8 @@ class TimeMove(enum.IntEnum):
     """Share of those removed that are sampled."""
     PACE = 20
     """The heights of all inner nodes are stretched, and rates so that no branch length changes."""
+    CLADE = 21
+    """The same of the inner nodes of a clade."""
 
 
 FIRST_TIME_MOVE = 16
@@ -308,11 +310,11 @@ class TimeChain(enum.IntEnum):
 
     WINDOWS = 8
     """Widths of proposals, move by move, from here on."""
-    TRIED = 29
+    TRIED = 30
     """How often each move was tried, from here on."""
-    TAKEN = 50
+    TAKEN = 52
     """How often each was accepted, or changed something, from here on."""
-    SCALARS = 71
+    SCALARS = 74
     """Value, prior's kind, a and b of each scalar, from here on."""
 
 
@@ -337,14 +339,15 @@ class CalibrationWord(enum.IntEnum):
     """The node that it is about, in the present tree."""
 
 
-TIME_WORDS, TIME_MOVES, SCALAR_WORDS, CALIBRATION_WORDS = 99, 21, 4, 9
+TIME_WORDS, TIME_MOVES, SCALAR_WORDS, CALIBRATION_WORDS = 102, 22, 4, 9
 """Words of a time tree before its heights; room for moves; words of a scalar, of a calibration."""
 
 PRIOR_WALKS = 4
 """Rounds of steps of the scalars of tree priors in a sweep, which need no likelihood."""
 
-PACE_ROUNDS = 4
-"""Rounds of moves in a sweep that keep all branch lengths, and so need no likelihood."""
+PACE_ROUNDS, PACE_CLADES = 4, 8
+"""Rounds of moves in a sweep that keep all branch lengths, and so need no likelihood; clades whose
+heights are stretched in a round, at least."""
 
 LEAST_PRECISION = 0.25
 """Share of its prior's precision that a log-rate's draw has at least."""
@@ -467,7 +470,7 @@ _KNOWN_TO_KERNELS = """
     FLOW_NEAR SERIES_OCTAVES MOST_TERMS NO_SERIES
     CHAIN_WORDS RESTS MOST_TEAM SPARE_LENGTHS MOVE_STRIDE MOST_MEAN TEAM_WORDS
     FIRST_TIME_MOVE TIME_WORDS TIME_MOVES SCALAR_WORDS CALIBRATION_WORDS PRIOR_WALKS
-    PACE_ROUNDS
+    PACE_ROUNDS PACE_CLADES
     LEAST_PRECISION LEAST_SHAPE MOST_SHIFT
 """
 _DEFINED = vars(eigen) | globals()

@@ -81,6 +81,14 @@ CPU hot chains cost as much as the first, and forget their state within a sweep 
 IMPOSSIBLE = -1e300
 """Natural log of a ratio that is never accepted."""
 
+LARGE_WORK = 1e9
+"""Patterns x categories x states^2 x taxa of a chain from which on a sweep takes longer than making
+a model on the host, even on a GPU: 62 taxa x 3,601 codons are three times that."""
+
+STEPS_A_LARGE_SWEEP = 4
+"""Steps of a group, for one elsewhere, where sweeps of time trees are so much work: such a sweep
+takes as long as some fifty steps."""
+
 SMALL_WORK = 2e6
 """Patterns x categories x states x taxa of all chains from which on an iteration is one sweep."""
 
@@ -108,11 +116,13 @@ class SamplerSettings(Value):
     """True where groups of parameters take turns, one step an iteration. Each step has a launch of
     its own but for the last, and the host makes models for it: on a GPU that takes longer than a
     sweep."""
+    steps: int = 1
+    """Steps of a group in an iteration for each of its usual ones."""
 
     def steps_of(self, group: slice) -> int:
         """Steps of a group of coordinates in an iteration."""
         width: int = group.stop - group.start
-        return min(-(-width // STEP_WIDTH), MOST_STEPS)
+        return min(-(-width // STEP_WIDTH), MOST_STEPS) * self.steps
 
 
 class Sample(NamedTuple):

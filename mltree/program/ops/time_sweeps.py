@@ -27,8 +27,8 @@ HEIGHT, TIP   A node's height, uniform between its bounds: 1.
 ROOT          The duration of the root's shorter branch times e^s: e^s.
 DISTANCE      A height as by HEIGHT or ROOT, and the rates around it times old duration over new:
               lnL stays, the ratio has the product of those factors.
-PACE          All heights as by TREE, and each rate times old duration over new: lnL stays, the ratio
-              has e^(ns) and the product of those factors.
+PACE, CLADE   All heights as by TREE, or those of a clade's n inner nodes, and each rate times old
+              duration over new: lnL stays, the ratio has e^(ns) and the product of those factors.
 RATE          DRAW: a log-rate from the normal distribution that has the first two derivatives of
               the log-posterior at the present one; the ratio has the densities there and back.
 MODEL         ACCEPT: a model that the host has proposed, with the ratio that it has computed.
@@ -53,6 +53,7 @@ from mltree.program.contract import (
     LEAST_PRECISION,
     MOST_SHIFT,
     MOVE_STRIDE,
+    PACE_CLADES,
     PACE_ROUNDS,
     PRIOR_WALKS,
     SPARE_LENGTHS,
@@ -375,19 +376,24 @@ class TimeReplica(Replica):
             return
         tree = self.tree
         for number in range(PACE_ROUNDS):
-            self.keep_lengths(number)
+            self.keep_lengths(TimeMove.PACE, number)
+            clades = PACE_CLADES if self._has_pairs else max(PACE_CLADES, tree.tips // 4)
+            for n in range(clades):
+                self.keep_lengths(TimeMove.CLADE, number * tree.nodes + n)
             for v in range(tree.tips, tree.nodes):
                 self.keep_distance(v, (2 + number) * tree.nodes + v)
             self._walk(Scalar.SPREAD, TimeMove.SPREAD, PRIOR_WALKS + number)
 
-    def keep_lengths(self, number: int) -> None:
-        """All inner heights stretched, with rates that keep all lengths."""
-        tree = self.tree
-        stream, kept = self._stream_of(TimeMove.PACE, number), self.words.copy()
-        step, before = self._step_of(TimeMove.PACE, stream), self._prior()
+    def keep_lengths(self, move: TimeMove, number: int) -> None:
+        """Inner heights of the tree, or of a clade, stretched, with rates that keep all lengths."""
+        tree, inner = self.tree, self.tree.tips - 1
+        stream, kept = self._stream_of(move, number), self.words.copy()
+        step, before, top = self._step_of(move, stream), self._prior(), tree.root
+        if move == TimeMove.CLADE:
+            top = tree.tips + min(int(stream.uniform() * inner), inner - 1)
         branches = [v for v in range(tree.nodes) if v != tree.root]
         durations = [tree.duration(v) for v in branches]
-        ratio = tree.stretch_heights(step)
+        ratio = tree.stretch_heights(step, top)
         taken = all(tree.heights[v] > tree.older_child(v) for v in range(tree.tips, tree.nodes))
         if taken:
             for v, duration in zip(branches, durations, strict=True):
@@ -397,7 +403,7 @@ class TimeReplica(Replica):
             taken = self._decide(stream, kept, ratio + self._prior() - before, self.lnl)
         else:
             self.words[:] = kept
-        self._tell(TimeMove.PACE, taken=taken)
+        self._tell(move, taken=taken)
 
     def keep_distance(self, v: int, number: int) -> None:
         """Another height of v, with rates around it that keep all lengths."""

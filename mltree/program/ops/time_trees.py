@@ -138,13 +138,17 @@ class TimeTreeWords:
         """The height of a node's older child."""
         return float(max(self.heights[int(self.left[v])], self.heights[int(self.right[v])]))
 
-    def stretch_heights(self, step: float) -> float:
-        """Scale by how much nodes are older than their older child; return ln of the Jacobian."""
+    def stretch_heights(self, step: float, top: int | None = None) -> float:
+        """Scale by how much nodes are older than their older child; return ln of the Jacobian.
+
+        top  the node whose clade's inner nodes are stretched; the root where None
+        """
         before = self.heights.copy()
-        for v in reversed([v for v in self.preorder() if v >= self.tips]):
+        inner = [v for v in self.preorder(top) if v >= self.tips]
+        for v in reversed(inner):
             gap = before[v] - max(before[int(self.left[v])], before[int(self.right[v])])
             self.heights[v] = self.older_child(v) + gap * math.exp(step)
-        return step * (self.tips - 1)
+        return step * len(inner)
 
     def calibrated_node(self, row: Float64) -> int:
         """The node that a calibration is about; -1 where its tips are no group and should be."""

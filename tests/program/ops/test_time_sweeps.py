@@ -191,7 +191,8 @@ MAPS: dict[str, Callable[[TimeReplica], None]] = {
     "up_down": lambda replica: replica.scale_all(TimeMove.UP_DOWN),
     "stretch": lambda replica: replica.stretch(),
     "root": lambda replica: replica.move_root(3),
-    "pace": lambda replica: replica.keep_lengths(1),
+    "pace": lambda replica: replica.keep_lengths(TimeMove.PACE, 1),
+    "clade": lambda replica: replica.keep_lengths(TimeMove.CLADE, 1),
     "distance": lambda replica: replica.keep_distance(replica.tree.root, 3),
 }
 
