@@ -403,6 +403,10 @@ class _Points(NamedTuple):
         return [table.reshape(-1, mixture.n_classes, *table.shape[1:]) for table in tables]
 
 
+MANY_STATES = 20
+"""States from which on an eigen system is worth a look whether the last points had it."""
+
+
 def _systems(groups: Sequence[_Points]) -> list[Sequence[Iterable[Float64]]]:
     """Eigenvalues, right, left and frequencies of each group's points; alike ones found at once."""
     matrices = [group.matrices for group in groups]
@@ -410,11 +414,11 @@ def _systems(groups: Sequence[_Points]) -> list[Sequence[Iterable[Float64]]]:
     for number, (group, of_group) in enumerate(zip(groups, matrices, strict=True)):
         kinds.setdefault((of_group.frequencies.shape[-1], group.moves), []).append(number)
     systems: dict[int, Sequence[Iterable[Float64]]] = {}
-    for (_, moves), which in kinds.items():
+    for (states, moves), which in kinds.items():
         tables = [np.concatenate(rows) for rows in zip(*(matrices[n] for n in which), strict=True)]
         together: Iterable[Float64] = (
             systems_of(*tables)
-            if moves
+            if moves and states < MANY_STATES
             else map(np.stack, zip(*known_systems(*tables), strict=True))
         )
         ends = np.cumsum([len(matrices[n].frequencies) for n in which])[:-1]
