@@ -18,8 +18,9 @@ from mltree.models.portable import FACTORIALS, LOG_TERMS, Formula, jacobi
 from mltree.models.rates import halley
 from mltree.system.arrays import Float64
 
-GROUP = 64
-"""Work-items of a GPU's group that has a matrix, or as many quantiles."""
+GROUP, WIDE_GROUP, WIDE_STATES = 64, 256, 20
+"""Work-items of a GPU's group that has a matrix, or as many quantiles; and of one that has a matrix
+of so many states or more, each of whose 600 rotations moves thousands of numbers."""
 
 PLANE_BYTES = 24
 """Bytes of a rotation: two indices, a cosine and a sine."""
@@ -34,11 +35,13 @@ class DeviceModels:
     def __init__(self, device: cl.Device) -> None:
         """Build nothing before it is needed."""
         self._device = device
-        self._items = 1 if device.type & cl.device_type.CPU else GROUP
+        self._is_cpu = bool(device.type & cl.device_type.CPU)
         self._naming = NamingDevice(device)
         self._lock = Lock()
         self._spent = 0.0
         """Seconds that NumPy took until now."""
+        self._built: dict[int, dict[str, cl.Kernel]] = {}
+        """Kernels by the work-items of their groups."""
         self._formulas: dict[Formula, Formula] = {
             jacobi: self._eigensystem,
             halley: self._gamma_quantiles,
@@ -66,7 +69,9 @@ class DeviceModels:
         memory.reserve("values", a.nbytes // states)
         buffers = memory.several("matrices", "work", "values", "vectors")
         local = cl.LocalMemory(PLANE_BYTES * (states + 1) // 2), cl.LocalMemory(4)
-        self._launch("eigen_systems", count, *buffers, np.int32(states), np.int64(0), *local)
+        items = WIDE_GROUP if states >= WIDE_STATES else GROUP
+        sizes = np.int32(states), np.int64(0)
+        self._launch("eigen_systems", count, items, *buffers, *sizes, *local)
         values = memory.fetch("values", (count, states), np.float64)
         return values, memory.fetch("vectors", (count, states, states), np.float64)
 
@@ -80,13 +85,15 @@ class DeviceModels:
         for name in ("ratios", "below"):
             memory.reserve(name, 8 * size[0] * size[1])
         buffers = memory.several(*given, "factorials", "log_terms", "ratios", "below")
-        groups = -(-size[0] * size[1] // self._items)
-        self._launch("gamma_quantiles", groups, *buffers, *map(np.int32, size), np.int64(0))
+        groups = -(-size[0] * size[1] // (1 if self._is_cpu else GROUP))
+        self._launch("gamma_quantiles", groups, GROUP, *buffers, *map(np.int32, size), np.int64(0))
         ratios = memory.fetch("ratios", size, np.float64)
         return ratios, memory.fetch("below", size, np.float64)
 
-    def _launch(self, name: str, groups: int, *arguments: Any) -> None:
-        kernel, items = self._kernels[name], self._items
+    def _launch(self, name: str, groups: int, items: int, *arguments: Any) -> None:
+        """Launch so many groups, of so many work-items on a GPU."""
+        items = 1 if self._is_cpu else items
+        kernel = self._kernels(items)[name]
         kernel.set_args(*arguments)
         cl.enqueue_nd_range_kernel(self._memory.queue, kernel, (groups * items,), (items,))
 
@@ -98,11 +105,13 @@ class DeviceModels:
         memory.put("log_terms", np.array(LOG_TERMS))
         return memory
 
-    @cached_property
-    def _kernels(self) -> dict[str, cl.Kernel]:
-        context = context_on(self._device)
-        program = build_kernels(context, self._device, "models", ITEMS=self._items)
-        return {kernel.function_name: kernel for kernel in program.all_kernels()}
+    def _kernels(self, items: int) -> dict[str, cl.Kernel]:
+        if items not in self._built:
+            context = context_on(self._device)
+            program = build_kernels(context, self._device, "models", ITEMS=items)
+            kernels = program.all_kernels()
+            self._built[items] = {kernel.function_name: kernel for kernel in kernels}
+        return self._built[items]
 
 
 def speed_up_models(device: cl.Device) -> None:
