@@ -58,7 +58,7 @@ MOST_DOUBLINGS = 32
 """Doublings of the reach at most: q t up to 8e9."""
 
 MOST_SERIES = 64
-"""Series that are remembered: of 61 states each has about 1 MB, and takes 5 ms. Sampling, each chain
+"""Series that are remembered: of 61 states each has 1 MB and takes 5 ms. In sampling each chain
 has that of its model and of the one proposed."""
 
 ROWS_COMPARED = 4
