@@ -185,13 +185,14 @@ def sampled_quartet(case: int, iterations: int = 400) -> tuple[dict, dict, float
     return mean, error, float(lnz.mean()), float(lnz.std(ddof=1) / 4)
 
 
-def test_a_sampler_goes_on_with_the_same_bits() -> None:
+@pytest.mark.parametrize("rests", [False, True])
+def test_a_sampler_goes_on_with_the_same_bits(rests: bool) -> None:
     rng = np.random.default_rng(1)
     model = parse_model("HKY{3}+FU{0.3/0.2/0.2/0.3}+G4{0.5}", DNA)
     tree = random_topology(6, rng)
     tree.lengths[:] = 0.1
     patterns = patterns_of(simulate(tree, model, 60, rng))
-    settings = {"runs": 2, "rungs": 8, "most_rungs": 6, "burn_in": 170}
+    settings = {"runs": 2, "rungs": 8, "most_rungs": 6, "burn_in": 170, "rests": rests}
     straight = sampler_of(patterns, "HKY+G4", Priors(), **settings)
     for _ in range(180):
         straight.advance()
