@@ -224,6 +224,39 @@ def test_any_number_of_runs_settles(runs: int) -> None:
     assert not sampler.is_settled
 
 
+@pytest.mark.parametrize(("rests", "taxa", "rounds"), [(True, 6, 3), (True, 51, 4), (False, 6, 4)])
+def test_burn_in_ends_sooner_where_hot_chains_rest_and_taxa_are_few(
+    monkeypatch, rests: bool, taxa: int, rounds: int
+) -> None:
+    """Burn-in ends behind its least rounds where all is settled, and not before it is."""
+    sampler = sampler_of(any_patterns(6), "JC", Priors(), rests=rests)
+    sampler.tips = taxa
+    monkeypatch.setattr(Sampler, "is_settled", True)
+    for number in range(1, rounds + 1):
+        assert not sampler.is_sampling
+        sampler.round, sampler.trace = number - 1, np.zeros((9, 2))
+        sampler._end_round()
+    assert sampler.is_sampling
+    monkeypatch.setattr(Sampler, "is_settled", False)
+    sampler.is_sampling, sampler.round = False, rounds
+    sampler._end_round()
+    assert not sampler.is_sampling
+
+
+def test_hot_chains_rest_longer_once_the_ladder_is_fitted() -> None:
+    sampler = sampler_of(any_patterns(6), "JC", Priors(), runs=2, rungs=4, rests=True)
+    sampler.ladders.take_heats(np.array([1.0, 0.6, 0.2, 0.0]))
+    every = []
+    for sampler.round in (0, 2):
+        before, due = sampler.words[:, Chain.SWEEP].copy(), np.zeros(4)
+        for _ in range(16):
+            due += np.bincount(sampler.rungs[sampler._due], minlength=4) / 2
+            sampler.iterate()
+        every.append(due.tolist())
+        assert (sampler.words[:, Chain.SWEEP] - before).sum() == 2 * due.sum()
+    assert every == [[16, 16, 8, 2], [16, 8, 2, 2]]
+
+
 @pytest.mark.parametrize(
     ("round_", "barrier", "wanted"),
     [(1, 80, 1), (1, 70, 8), (2, 38, 1), (2, 37, 16), (2, 5, 6), (2, 0, 4)],
