@@ -185,13 +185,14 @@ def sampled_quartet(case: int, iterations: int = 400) -> tuple[dict, dict, float
     return mean, error, float(lnz.mean()), float(lnz.std(ddof=1) / 4)
 
 
-def test_a_sampler_goes_on_with_the_same_bits() -> None:
+@pytest.mark.parametrize("rests", [False, True])
+def test_a_sampler_goes_on_with_the_same_bits(rests: bool) -> None:
     rng = np.random.default_rng(1)
     model = parse_model("HKY{3}+FU{0.3/0.2/0.2/0.3}+G4{0.5}", DNA)
     tree = random_topology(6, rng)
     tree.lengths[:] = 0.1
     patterns = patterns_of(simulate(tree, model, 60, rng))
-    settings = {"runs": 2, "rungs": 8, "most_rungs": 6, "burn_in": 170}
+    settings = {"runs": 2, "rungs": 8, "most_rungs": 6, "burn_in": 170, "rests": rests}
     straight = sampler_of(patterns, "HKY+G4", Priors(), **settings)
     for _ in range(180):
         straight.advance()
@@ -221,6 +222,39 @@ def test_any_number_of_runs_settles(runs: int) -> None:
     assert sampler.is_settled
     sampler.trace = noise + np.linspace(-3, 0, 400)[:, None]
     assert not sampler.is_settled
+
+
+@pytest.mark.parametrize(("rests", "taxa", "rounds"), [(True, 6, 3), (True, 51, 4), (False, 6, 4)])
+def test_burn_in_ends_sooner_where_hot_chains_rest_and_taxa_are_few(
+    monkeypatch, rests: bool, taxa: int, rounds: int
+) -> None:
+    """Burn-in ends behind its least rounds where all is settled, and not before it is."""
+    sampler = sampler_of(any_patterns(6), "JC", Priors(), rests=rests)
+    sampler.tips = taxa
+    monkeypatch.setattr(Sampler, "is_settled", True)
+    for number in range(1, rounds + 1):
+        assert not sampler.is_sampling
+        sampler.round, sampler.trace = number - 1, np.zeros((9, 2))
+        sampler._end_round()
+    assert sampler.is_sampling
+    monkeypatch.setattr(Sampler, "is_settled", False)
+    sampler.is_sampling, sampler.round = False, rounds
+    sampler._end_round()
+    assert not sampler.is_sampling
+
+
+def test_hot_chains_rest_longer_once_the_ladder_is_fitted() -> None:
+    sampler = sampler_of(any_patterns(6), "JC", Priors(), runs=2, rungs=4, rests=True)
+    sampler.ladders.take_heats(np.array([1.0, 0.6, 0.2, 0.0]))
+    every = []
+    for sampler.round in (0, 2):
+        before, due = sampler.words[:, Chain.SWEEP].copy(), np.zeros(4)
+        for _ in range(16):
+            due += np.bincount(sampler.rungs[sampler._due], minlength=4) / 2
+            sampler.iterate()
+        every.append(due.tolist())
+        assert (sampler.words[:, Chain.SWEEP] - before).sum() == 2 * due.sum()
+    assert every == [[16, 16, 8, 2], [16, 8, 2, 2]]
 
 
 @pytest.mark.parametrize(
