@@ -75,6 +75,8 @@ class RoundSettings(Value):
     """The window is at least this many lnL a site: s0 falls short of the re-scored value in
     proportion to the data. 15 taxa with 4,096 / 8,192 distinct columns, from random trees: windows
     of 20 / 40 left 2 of 3 searches one NNI short of the tree that 40 / 80 found in all."""
+    window_share: float = 0.0075
+    """Share of the current tree's lnL, its sign left out, that the window does not exceed."""
     min_gain: float = 0.05
     """lnL that a move must gain to be applied (docs/search.md, "Loose acceptance")."""
     rejection: float = 5.0
@@ -302,6 +304,8 @@ class SearchSettings(Value):
     """Starts that go on after the first phase: enough to keep the one that wins. On an H200 a
     search with 4 of 6 starts takes no longer than one with 3 of 4, since better starts leave
     less to the perturbation, and reached the best lnL of stamatak_59 in 5 of 5 seeds, not 4."""
+    model_margin: float = 0.5
+    """lnL that a start may lose under the best tree's model and still go on in its landscape."""
     pool: int = 20
     """Distinct best trees that are kept, as in RAxML-Light."""
     first_smooth_epsilon: float = 1.0

@@ -10,6 +10,7 @@ Steps that need no likelihood are generators too, of no requests.
 from __future__ import annotations
 
 from collections.abc import Sequence
+from dataclasses import replace
 from itertools import chain
 
 import numpy as np
@@ -97,6 +98,8 @@ def climb(search: SearchContext) -> Steps[None]:
     for number, phase in enumerate(search.settings.phases, 1):
         if number > 1:
             yield from fit_model(search, f"before phase {number}")
+            if search.asks_ends:
+                yield from search.step(f"join before phase {number}", join_landscapes(search))
         yield from rearrange(search, f"phase {number}", number, phase)
         if number == 1:
             yield from search.step("cull", cull(search))
@@ -209,9 +212,10 @@ def phase_round(search: SearchContext, number: int, phase: PhaseSettings) -> Ste
     if state.phase_rounds == 0:
         for candidate in state.candidates:
             candidate.active, candidate.rounds = True, 0
-        for landscape in state.landscapes:
-            landscape.cache.enter(phase)
+        for number_of in sorted({candidate.landscape for candidate in state.candidates}):
+            state.landscapes[number_of].cache.enter(phase)
         search.emit(PhaseStarted(number, phase.radius, phase.cut, len(state.candidates)))
+    search.rest_alike()
     goes_on = yield from search.round(state.candidates, phase)
     if not goes_on and number == 1:
         goes_on = yield from search.admit()
@@ -255,6 +259,22 @@ def survivors(candidates: list[CandidateTree], settings: SearchSettings) -> list
     alone = [one for one in kept.values() if one.landscape]
     few = max(settings.max_survivors, settings.random_starts)
     return [*shared[: settings.max_survivors], *alone[:few]]
+
+
+def join_landscapes(search: SearchContext) -> Steps[None]:
+    """Let candidates as good under the best tree's model go on in its landscape.
+
+    They need not look again at what was rejected there.
+    """
+    state, settings = search.state, search.settings
+    best = best_of([*state.ended_starts, *state.candidates])
+    others = [one for one in state.candidates if one.landscape != best.landscape]
+    copies = [replace(one.copy(), landscape=best.landscape) for one in others]
+    if copies:
+        yield from search.smooth(copies, settings.rounds.smooth_epsilon)
+    for one, there in zip(others, copies, strict=True):
+        if there.lnl > one.lnl - settings.model_margin:
+            one.tree, one.lnl, one.landscape = there.tree, there.lnl, there.landscape
 
 
 def next_starts(search: SearchContext) -> Steps[bool]:

@@ -331,7 +331,8 @@ class ScoreMoves(Request, eq=False):
         lnls, forest = np.asarray(self.lnls), Forest(self.trees)
         keys = MoveKeys(forest)
         prunes = keys.open_prunes(self.caches)[self.first_prune :: self.prune_step]
-        floors, keep = lnls - phase.breadth * settings.window, round(phase.breadth * settings.keep)
+        windows = np.minimum(settings.window, settings.window_share * np.abs(lnls))
+        floors, keep = lnls - phase.breadth * windows, round(phase.breadth * settings.keep)
         rejected, goals = lnls - settings.rejection, lnls + settings.min_gain
 
         def look(some: Int32) -> tuple[list[RescoredMoves], NDArray[np.intp]]:
