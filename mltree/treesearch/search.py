@@ -18,7 +18,7 @@ import numpy as np
 from mltree.fit.coordinate_ascent import ascend_best
 from mltree.fit.fits import best_fit
 from mltree.fit.model_optimiser import optimise_models
-from mltree.fit.settings import ALIKE_ENDS, PhaseSettings, SearchSettings
+from mltree.fit.settings import ALIKE_ENDS, HARD_IN_COMPANY, PhaseSettings, SearchSettings
 from mltree.likelihood.likelihood import TreeLikelihood
 from mltree.likelihood.requests import Ask, Steps, part_log_likelihoods, perform
 from mltree.models.partitioned import PartitionModel
@@ -288,6 +288,8 @@ def next_starts(search: SearchContext) -> Steps[bool]:
     lnls = [one.lnl for one in ended for _ in range(one.starts)]
     if goes_on := bool(state.waiting) and chance_of_better(lnls) > settings.chance:
         count = settings.starts_at_once or len(state.waiting)
+        if count < HARD_IN_COMPANY:
+            count = min(starts_lacking(lnls, settings.chance), HARD_IN_COMPANY)
         state.candidates, state.waiting = state.waiting[:count], state.waiting[count:]
         state.ended_starts = ended
         state.starts += len(state.candidates)
@@ -307,10 +309,27 @@ def chance_of_better(lnls: Sequence[float]) -> float:
     (Boender & Rinnooy Kan 1987), which is the best with a chance of 1 / (w + 1). Ends up to
     ``ALIKE_ENDS`` below another are one with it.
     """
-    starts, ends, floor = len(lnls), 0, np.inf
+    return _chance(len(lnls), _ends(lnls))
+
+
+def starts_lacking(lnls: Sequence[float], chance: float) -> int:
+    """Count the starts after which the chance is no larger, if all end as others before did."""
+    ends, starts = _ends(lnls), len(lnls)
+    while _chance(starts, ends) > chance:
+        starts += 1
+    return starts - len(lnls)
+
+
+def _ends(lnls: Sequence[float]) -> int:
+    """Count the ends of starts that do not count as alike."""
+    ends, floor = 0, np.inf
     for lnl in sorted(lnls, reverse=True):
         if lnl < floor:
             ends, floor = ends + 1, lnl - ALIKE_ENDS
+    return ends
+
+
+def _chance(starts: int, ends: int) -> float:
     return ends / (starts * (starts - 1)) if starts > 1 else 1.0
 
 
