@@ -94,7 +94,7 @@ def search_to_an_end(search: SearchContext) -> Steps[None]:
 def climb(search: SearchContext) -> Steps[None]:
     """Search from the starts at hand to their ends."""
     yield from search.step("smooth starts", smooth_starts(search))
-    yield from fit_model(search, "of starts")
+    yield from fit_model(search, "of starts", search.settings.first_smooth_epsilon)
     for number, phase in enumerate(search.settings.phases, 1):
         if number > 1:
             yield from fit_model(search, f"before phase {number}")
@@ -119,11 +119,11 @@ def replicate_search(search: SearchContext) -> Steps[None]:
     yield from step("smooth at the end", smooth(search, settings.rounds.full_epsilon))
 
 
-def fit_model(search: SearchContext, when: str) -> Steps[None]:
-    """Fit the model to the best tree, and then all branch lengths to the model."""
+def fit_model(search: SearchContext, when: str, epsilon: float | None = None) -> Steps[None]:
+    """Fit the model to the best tree, until a step promises less, and then all branch lengths."""
     if search.has_site_rates:
         yield from search.step(f"site rates {when}", fit_site_rates(search))
-    yield from search.step(f"model {when}", optimise_model(search))
+    yield from search.step(f"model {when}", optimise_model(search, epsilon))
     yield from search.step(f"smooth {when}", smooth(search))
 
 
@@ -189,7 +189,7 @@ def smooth(search: SearchContext, epsilon: float | None = None) -> Steps[None]:
     yield from search.smooth(search.state.candidates, epsilon)
 
 
-def optimise_model(search: SearchContext) -> Steps[None]:
+def optimise_model(search: SearchContext, epsilon: float | None = None) -> Steps[None]:
     """Optimise each landscape's model on its best tree, from every start that its rates may need.
 
     The lnLs of the other trees are stale until they are smoothed.
@@ -197,7 +197,8 @@ def optimise_model(search: SearchContext) -> Steps[None]:
     model, branches = search.settings.model, search.settings.branches
     leaders = search.leaders()
     fits = [search.fits(best) for best in leaders]
-    yield from optimise_models([*chain(*fits)], model, branches, model.rough_epsilon)
+    epsilon = model.rough_epsilon if epsilon is None else epsilon
+    yield from optimise_models([*chain(*fits)], model, branches, epsilon)
     for best, of_one in zip(leaders, fits, strict=True):
         search.adopt(best, best_fit(of_one))
     search.tell_model()

@@ -375,10 +375,10 @@ def scan(
     Scored in waves; each goes on where s0 stayed above the tree's lnL less the cut.  ``prunes``
     int32[prunes]: half-edges of the forest; all where None.
     """
-    region = Neighbourhood(trees, prunes)
-    scores = np.empty(0)
+    region, lnls = Neighbourhood(trees, prunes), np.asarray(lnls)
+    scores, cuts = np.empty(0), np.minimum(phase.cut, settings.cut_share * np.abs(lnls))
     for depth in (*(depth for depth in settings.waves if depth < phase.radius), phase.radius):
-        alive = region.survivors(scores, np.asarray(lnls) - phase.cut)
+        alive = region.survivors(scores, lnls - cuts)
         new = region.extend(depth, alive)
         if new.start == new.stop:
             break
