@@ -213,8 +213,8 @@ def phase_round(search: SearchContext, number: int, phase: PhaseSettings) -> Ste
     if state.phase_rounds == 0:
         for candidate in state.candidates:
             candidate.active, candidate.rounds = True, 0
-        for number_of in sorted({candidate.landscape for candidate in state.candidates}):
-            state.landscapes[number_of].cache.enter(phase)
+        for landscape in {candidate.landscape for candidate in state.candidates}:
+            state.landscapes[landscape].cache.enter(phase)
         search.emit(PhaseStarted(number, phase.radius, phase.cut, len(state.candidates)))
     search.rest_alike()
     goes_on = yield from search.round(state.candidates, phase)
@@ -289,7 +289,7 @@ def next_starts(search: SearchContext) -> Steps[bool]:
     lnls = [one.lnl for one in ended for _ in range(one.starts)]
     if goes_on := bool(state.waiting) and chance_of_better(lnls) > settings.chance:
         count = settings.starts_at_once or len(state.waiting)
-        if count < HARD_IN_COMPANY:
+        if settings.starts_as_needed:
             count = min(starts_lacking(lnls, settings.chance), HARD_IN_COMPANY)
         state.candidates, state.waiting = state.waiting[:count], state.waiting[count:]
         state.ended_starts = ended
