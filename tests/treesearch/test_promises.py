@@ -294,11 +294,11 @@ def test_supports_of_replicates_are_those_of_all_topologies(
     assert wrong <= 4  # as many splits tell two trees apart: one replicate of 80 may end lower
 
 
-@pytest.mark.parametrize(("data", "seed"), [(HARD, 6), ((20, 100, 3), 9)])
+@pytest.mark.parametrize(("data", "seed"), [(HARD, 6), ((20, 100, 3), 13)])
 def test_perturbation_leaves_a_lower_top(
     data: tuple[int, int, int], seed: int, make_rugged: MakeRugged, open_native: Open
 ) -> None:
-    """Random trees from which a climb alone ends 8.6 and 5.7 lnL below what the preset finds."""
+    """Random trees from which a climb alone ends 8.6 and 10.9 lnL below what the preset finds."""
     default = preset("default")
     patterns = make_rugged(*data, seed)
     model = alone(parse_model("JC", patterns.alphabet))
