@@ -79,7 +79,7 @@ STAGE_FUNCTION void reduce_lanes(const plf_t *s, __global const int *records, in
 
 // A length that follows t, cut to the reach of a step and to the bounds.
 static inline acc within_reach(const plf_t *s, acc t, acc next) {
-  const acc reached = clamp(next, t / MOST_GROWTH, MOST_GROWTH * t + (acc)LEAST_REACH);
+  const acc reached = clamp(next, t / MOST_DECLINE, MOST_GROWTH * t + (acc)LEAST_REACH);
   return clamp(reached, s->min_length, s->max_length);
 }
 
@@ -92,15 +92,22 @@ typedef struct {
 
 #define AIM_TERMS 4
 
-// Newton's next length from t, or UPHILL times up or down where the curvature is wrong; never out
-// of [t / MOST_GROWTH, MOST_GROWTH t + LEAST_REACH] in one step. A target is far from a maximum if
-// that cut it short on the way up, or if it leads out of saturation.
+// The length that follows where the curvature is of no use.
+static inline acc blind_next(acc t, acc slope) {
+  return slope > 0 ? UPHILL * t : t / DOWNHILL;
+}
+
+// Whether a length may be far from a maximum: where the way up was cut short, or out of saturation.
+static inline bool is_far(acc t, acc next, acc target, bool newton) {
+  return target != t && (newton ? next > MOST_GROWTH * t + (acc)LEAST_REACH : t > (acc)SATURATED);
+}
+
+// Newton's next length from t, or blindly up or down where the curvature is wrong.
 static inline acc newton_target(const plf_t *s, acc t, acc slope, acc step, aim_t *aim) {
   const bool newton = isfinite(step);
-  const acc next = newton ? t - step : slope > 0 ? UPHILL * t : t / UPHILL;
+  const acc next = newton ? t - step : blind_next(t, slope);
   const acc target = within_reach(s, t, next);
-  const bool too_far = next > MOST_GROWTH * t + (acc)LEAST_REACH;
-  if (target != t && (newton ? too_far : t > (acc)SATURATED)) aim->far = 1;
+  if (is_far(t, next, target, newton)) aim->far = 1;
   aim->promise += (newton ? slope / 2 : slope) * (target - t);
   return target;
 }
@@ -112,14 +119,32 @@ static inline acc lone_target(const plf_t *s, acc t, acc slope, acc curve, aim_t
   return newton_target(s, t, slope, step > 0 ? t * step / (t + step) : step, aim);
 }
 
+// The top of a triplet's quadratic within reach: Newton's step, or, where that was cut short or -H
+// is not positive definite, what sweeps over the lengths one by one lead to.
 static inline void triplet_targets(const plf_t *s, __global const acc *g,
                                    __global const acc *lengths, acc target[3], aim_t *aim) {
   const acc slopes[3] = {g[0], g[1], g[2]};
-  acc step[3];
-  const bool joint = solve_triplet(slopes, g + 3, step);
+  acc h[6], step[3], next[3], change[3];
+  bool alone[3];
+  uncouple(g + 3, alone, h);
+  const bool joint = solve_triplet(slopes, alone, h, step);
+  bool sweeps = !joint;
   for (int j = 0; j < 3; ++j) {
-    const acc alone = g[3 + j] < 0 ? slopes[j] / g[3 + j] : (acc)INFINITY;
-    target[j] = newton_target(s, lengths[j], slopes[j], joint ? step[j] : alone, aim);
+    next[j] = alone[j] ? blind_next(lengths[j], slopes[j]) : lengths[j] - (joint ? step[j] : 0);
+    target[j] = within_reach(s, lengths[j], next[j]);
+    if (!alone[j] && target[j] != next[j]) sweeps = true;
+    change[j] = target[j] - lengths[j];
+  }
+  for (int at = 0; sweeps && at < 3 * REACH_SWEEPS; ++at) {
+    const int j = at % 3;
+    if (alone[j]) continue;
+    next[j] = target[j] - (slopes[j] + bent(h, j, change)) / h[j];
+    target[j] = within_reach(s, lengths[j], next[j]);
+    change[j] = target[j] - lengths[j];
+  }
+  for (int j = 0; j < 3; ++j) {
+    if (is_far(lengths[j], next[j], target[j], !alone[j])) aim->far = 1;
+    aim->promise += (slopes[j] + bent(h, j, change) / 2) * change[j];
   }
 }
 
@@ -190,7 +215,7 @@ static inline void optimise_group(const plf_t *s, __global const int *record, in
   if (better && is_triplet) triplet_targets(s, g.cells, g.lengths, triplet, &aim);
   if (better && !is_triplet) aim = diagonal_aim(s, &g, member, members, terms);
   const bool far = aim.far > 0;
-  const acc promise = fabs(aim.promise);  // bounds bend joint steps, which may lead down
+  const acc promise = fabs(aim.promise);  // a loss where sweeps did not suffice
   const bool near_top = promise < (acc)LEAST_PROMISE * epsilon;
   const bool below_floor = lnl + GAIN_PER_PROMISE * promise < floor;
   const bool goes_on = better && (first || far || gain >= epsilon * last_step);

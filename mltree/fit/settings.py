@@ -75,6 +75,12 @@ class RoundSettings(Value):
     """The window is at least this many lnL a site: s0 falls short of the re-scored value in
     proportion to the data. 15 taxa with 4,096 / 8,192 distinct columns, from random trees: windows
     of 20 / 40 left 2 of 3 searches one NNI short of the tree that 40 / 80 found in all."""
+    window_share: float = 0.0075
+    """Share of the current tree's lnL, its sign left out, that the window does not exceed: of
+    27,000 moves re-scored from more than 7 below -1110 and -1210, two gained in the last phase."""
+    cut_share: float = 0.02
+    """The same of a phase's cut: of 2,958 best moves at lnL -1110 and -1210, 11 lay behind a loss
+    of more than 20."""
     min_gain: float = 0.05
     """lnL that a move must gain to be applied (docs/search.md, "Loose acceptance")."""
     rejection: float = 5.0
@@ -287,6 +293,8 @@ class SearchSettings(Value):
     others follow while it is larger. 0: others follow after the first phase, if at all."""
     starts_at_once: int | None = None
     """Starts that begin side by side; others follow while those before disagree. None: all."""
+    starts_as_needed: bool = False
+    """True: as many others follow as are enough if they end as those before did."""
     starts_in_turn: int = 0
     """Starts that are searched to the end, their best tree's copies too, before the next so many
     are; the ends are fused, and copied once more. 0: all starts have one end. On large trees only:
@@ -302,6 +310,8 @@ class SearchSettings(Value):
     """Starts that go on after the first phase: enough to keep the one that wins. On an H200 a
     search with 4 of 6 starts takes no longer than one with 3 of 4, since better starts leave
     less to the perturbation, and reached the best lnL of stamatak_59 in 5 of 5 seeds, not 4."""
+    model_margin: float = 0.5
+    """lnL that a start may lose under the best tree's model and still go on in its landscape."""
     pool: int = 20
     """Distinct best trees that are kept, as in RAxML-Light."""
     first_smooth_epsilon: float = 1.0
@@ -369,6 +379,7 @@ class SearchSettings(Value):
             random_starts=random,
             chance=self.hard_chance,
             starts_at_once=HARD_IN_COMPANY if self.starts_at_once is None else HARD_AT_ONCE,
+            starts_as_needed=self.starts_at_once is not None,
             phases=(replace(first, breadth=first.breadth * ROUGH_BREADTH), *later),
             perturbation=replace(
                 self.perturbation,

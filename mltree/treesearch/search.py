@@ -10,6 +10,7 @@ Steps that need no likelihood are generators too, of no requests.
 from __future__ import annotations
 
 from collections.abc import Sequence
+from dataclasses import replace
 from itertools import chain
 
 import numpy as np
@@ -17,7 +18,7 @@ import numpy as np
 from mltree.fit.coordinate_ascent import ascend_best
 from mltree.fit.fits import best_fit
 from mltree.fit.model_optimiser import optimise_models
-from mltree.fit.settings import ALIKE_ENDS, PhaseSettings, SearchSettings
+from mltree.fit.settings import ALIKE_ENDS, HARD_IN_COMPANY, PhaseSettings, SearchSettings
 from mltree.likelihood.likelihood import TreeLikelihood
 from mltree.likelihood.requests import Ask, Steps, part_log_likelihoods, perform
 from mltree.models.partitioned import PartitionModel
@@ -93,10 +94,12 @@ def search_to_an_end(search: SearchContext) -> Steps[None]:
 def climb(search: SearchContext) -> Steps[None]:
     """Search from the starts at hand to their ends."""
     yield from search.step("smooth starts", smooth_starts(search))
-    yield from fit_model(search, "of starts")
+    yield from fit_model(search, "of starts", search.settings.first_smooth_epsilon)
     for number, phase in enumerate(search.settings.phases, 1):
         if number > 1:
             yield from fit_model(search, f"before phase {number}")
+            if search.asks_ends:
+                yield from search.step(f"join before phase {number}", join_landscapes(search))
         yield from rearrange(search, f"phase {number}", number, phase)
         if number == 1:
             yield from search.step("cull", cull(search))
@@ -116,11 +119,11 @@ def replicate_search(search: SearchContext) -> Steps[None]:
     yield from step("smooth at the end", smooth(search, settings.rounds.full_epsilon))
 
 
-def fit_model(search: SearchContext, when: str) -> Steps[None]:
-    """Fit the model to the best tree, and then all branch lengths to the model."""
+def fit_model(search: SearchContext, when: str, epsilon: float | None = None) -> Steps[None]:
+    """Fit the model to the best tree, until a step promises less, and then all branch lengths."""
     if search.has_site_rates:
         yield from search.step(f"site rates {when}", fit_site_rates(search))
-    yield from search.step(f"model {when}", optimise_model(search))
+    yield from search.step(f"model {when}", optimise_model(search, epsilon))
     yield from search.step(f"smooth {when}", smooth(search))
 
 
@@ -186,7 +189,7 @@ def smooth(search: SearchContext, epsilon: float | None = None) -> Steps[None]:
     yield from search.smooth(search.state.candidates, epsilon)
 
 
-def optimise_model(search: SearchContext) -> Steps[None]:
+def optimise_model(search: SearchContext, epsilon: float | None = None) -> Steps[None]:
     """Optimise each landscape's model on its best tree, from every start that its rates may need.
 
     The lnLs of the other trees are stale until they are smoothed.
@@ -194,7 +197,8 @@ def optimise_model(search: SearchContext) -> Steps[None]:
     model, branches = search.settings.model, search.settings.branches
     leaders = search.leaders()
     fits = [search.fits(best) for best in leaders]
-    yield from optimise_models([*chain(*fits)], model, branches, model.rough_epsilon)
+    epsilon = model.rough_epsilon if epsilon is None else epsilon
+    yield from optimise_models([*chain(*fits)], model, branches, epsilon)
     for best, of_one in zip(leaders, fits, strict=True):
         search.adopt(best, best_fit(of_one))
     search.tell_model()
@@ -209,9 +213,10 @@ def phase_round(search: SearchContext, number: int, phase: PhaseSettings) -> Ste
     if state.phase_rounds == 0:
         for candidate in state.candidates:
             candidate.active, candidate.rounds = True, 0
-        for landscape in state.landscapes:
-            landscape.cache.enter(phase)
+        for landscape in {candidate.landscape for candidate in state.candidates}:
+            state.landscapes[landscape].cache.enter(phase)
         search.emit(PhaseStarted(number, phase.radius, phase.cut, len(state.candidates)))
+    search.rest_alike()
     goes_on = yield from search.round(state.candidates, phase)
     if not goes_on and number == 1:
         goes_on = yield from search.admit()
@@ -257,6 +262,22 @@ def survivors(candidates: list[CandidateTree], settings: SearchSettings) -> list
     return [*shared[: settings.max_survivors], *alone[:few]]
 
 
+def join_landscapes(search: SearchContext) -> Steps[None]:
+    """Let candidates as good under the best tree's model go on in its landscape.
+
+    They need not look again at what was rejected there.
+    """
+    state, settings = search.state, search.settings
+    best = best_of([*state.ended_starts, *state.candidates])
+    others = [one for one in state.candidates if one.landscape != best.landscape]
+    copies = [replace(one.copy(), landscape=best.landscape) for one in others]
+    if copies:
+        yield from search.smooth(copies, settings.rounds.smooth_epsilon)
+    for one, there in zip(others, copies, strict=True):
+        if there.lnl > one.lnl - settings.model_margin:
+            one.tree, one.lnl, one.landscape = there.tree, there.lnl, there.landscape
+
+
 def next_starts(search: SearchContext) -> Steps[bool]:
     """Take up the next starts; False where those before say that none is likely to end higher.
 
@@ -268,6 +289,8 @@ def next_starts(search: SearchContext) -> Steps[bool]:
     lnls = [one.lnl for one in ended for _ in range(one.starts)]
     if goes_on := bool(state.waiting) and chance_of_better(lnls) > settings.chance:
         count = settings.starts_at_once or len(state.waiting)
+        if settings.starts_as_needed:
+            count = min(starts_lacking(lnls, settings.chance), HARD_IN_COMPANY)
         state.candidates, state.waiting = state.waiting[:count], state.waiting[count:]
         state.ended_starts = ended
         state.starts += len(state.candidates)
@@ -287,10 +310,27 @@ def chance_of_better(lnls: Sequence[float]) -> float:
     (Boender & Rinnooy Kan 1987), which is the best with a chance of 1 / (w + 1). Ends up to
     ``ALIKE_ENDS`` below another are one with it.
     """
-    starts, ends, floor = len(lnls), 0, np.inf
+    return _chance(len(lnls), _ends(lnls))
+
+
+def starts_lacking(lnls: Sequence[float], chance: float) -> int:
+    """Count the starts after which the chance is no larger, if all end as others before did."""
+    ends, starts = _ends(lnls), len(lnls)
+    while _chance(starts, ends) > chance:
+        starts += 1
+    return starts - len(lnls)
+
+
+def _ends(lnls: Sequence[float]) -> int:
+    """Count the ends of starts that do not count as alike."""
+    ends, floor = 0, np.inf
     for lnl in sorted(lnls, reverse=True):
         if lnl < floor:
             ends, floor = ends + 1, lnl - ALIKE_ENDS
+    return ends
+
+
+def _chance(starts: int, ends: int) -> float:
     return ends / (starts * (starts - 1)) if starts > 1 else 1.0
 
 

@@ -240,6 +240,21 @@ class SearchContext:
             candidate.active = True
         return unfinished
 
+    def rest_alike(self) -> None:
+        """Let candidates rest that have the shape of a better one, or of a start that has ended.
+
+        Those in other landscapes do not count.
+        """
+        state = self.state
+        active = sorted((one for one in state.candidates if one.active), key=lambda one: -one.lnl)
+        if not active:
+            return
+        every = [*state.ended_starts, *active]
+        seen: set[tuple[int, int]] = set()
+        for candidate, shape in zip(every, self.shapes(every), strict=True):
+            candidate.active = candidate.active and (candidate.landscape, shape) not in seen
+            seen.add((candidate.landscape, shape))
+
     def admit(self) -> Steps[bool]:
         """Let the next starts in unless those before agree; True if any came."""
         state, settings = self.state, self.settings

@@ -331,7 +331,8 @@ class ScoreMoves(Request, eq=False):
         lnls, forest = np.asarray(self.lnls), Forest(self.trees)
         keys = MoveKeys(forest)
         prunes = keys.open_prunes(self.caches)[self.first_prune :: self.prune_step]
-        floors, keep = lnls - phase.breadth * settings.window, round(phase.breadth * settings.keep)
+        windows = _in_proportion(settings.window, settings.window_share, lnls)
+        floors, keep = lnls - phase.breadth * windows, round(phase.breadth * settings.keep)
         rejected, goals = lnls - settings.rejection, lnls + settings.min_gain
 
         def look(some: Int32) -> tuple[list[RescoredMoves], NDArray[np.intp]]:
@@ -374,16 +375,27 @@ def scan(
     Scored in waves; each goes on where s0 stayed above the tree's lnL less the cut.  ``prunes``
     int32[prunes]: half-edges of the forest; all where None.
     """
-    region = Neighbourhood(trees, prunes)
-    scores = np.empty(0)
+    region, lnls = Neighbourhood(trees, prunes), np.asarray(lnls)
+    scores, cuts = np.empty(0), _in_proportion(phase.cut, settings.cut_share, lnls)
     for depth in (*(depth for depth in settings.waves if depth < phase.radius), phase.radius):
-        alive = region.survivors(scores, np.asarray(lnls) - phase.cut)
+        alive = region.survivors(scores, lnls - cuts)
         new = region.extend(depth, alive)
         if new.start == new.stop:
             break
         s0 = likelihood.insertions(region.forest, cases, region.scan(new))
         scores = np.concatenate([scores, s0])
     return region, scores
+
+
+LEAST_PART = 0.25
+"""Part of a loss that is left of it however small lnL is."""
+
+
+def _in_proportion(loss: float, share: float, lnls: Float64) -> Float64:
+    """Return a loss for each tree, cut to a share of its lnL; an infinite one stays."""
+    if not np.isfinite(loss):
+        return np.full(lnls.shape, loss)
+    return np.clip(share * np.abs(lnls), LEAST_PART * loss, loss)
 
 
 def shortlist(

@@ -26,7 +26,7 @@ if TYPE_CHECKING:
 BOUNDS = (1e-6, 100.0)
 CATEGORIES = 4
 RELATIVE = 1e-9
-PHASE, ROUNDS = PhaseSettings(3, 1e6), RoundSettings(keep=99, window=1e6)
+PHASE, ROUNDS = PhaseSettings(3, np.inf), RoundSettings(keep=99, window=np.inf)
 """All moves as far: which are best of equals, rounding tells."""
 
 

@@ -91,7 +91,7 @@ cut of 10 leaves three; the presets none. Of seeds 3 to 21 `fast` leaves three."
 LARGE = SearchSettings(
     phases=(PhaseSettings(25, 200.0, fully_smoothed=16),),
     cull_factor=1.0,
-    rounds=RoundSettings(keep=30, window=60.0, min_gain=0.02, waves=(25,)),
+    rounds=RoundSettings(keep=30, window=60.0, window_share=1.0, min_gain=0.02, waves=(25,)),
     perturbation=PerturbationSettings(
         fraction=0.2, copies=8, patience=3, phase=PhaseSettings(25, 200.0, fully_smoothed=4)
     ),
@@ -100,7 +100,7 @@ LARGE = SearchSettings(
 
 EXHAUSTIVE = SearchSettings(
     phases=(PhaseSettings(99, np.inf, fully_smoothed=30),),
-    rounds=RoundSettings(keep=99, window=1e3, min_gain=0.02, waves=()),
+    rounds=RoundSettings(keep=99, window=1e3, window_share=1.0, min_gain=0.02, waves=()),
     perturbation=PerturbationSettings(patience=0),
 )
 """Every move to every edge, re-scored, until none helps."""
@@ -294,11 +294,11 @@ def test_supports_of_replicates_are_those_of_all_topologies(
     assert wrong <= 4  # as many splits tell two trees apart: one replicate of 80 may end lower
 
 
-@pytest.mark.parametrize(("data", "seed"), [(HARD, 6), ((20, 100, 3), 9)])
+@pytest.mark.parametrize(("data", "seed"), [(HARD, 6), ((20, 100, 3), 13)])
 def test_perturbation_leaves_a_lower_top(
     data: tuple[int, int, int], seed: int, make_rugged: MakeRugged, open_native: Open
 ) -> None:
-    """Random trees from which a climb alone ends 8.6 and 5.7 lnL below what the preset finds."""
+    """Random trees from which a climb alone ends 8.6 and 10.9 lnL below what the preset finds."""
     default = preset("default")
     patterns = make_rugged(*data, seed)
     model = alone(parse_model("JC", patterns.alphabet))

@@ -27,6 +27,7 @@ from mltree.treesearch.search import (
     beginning,
     end_starts,
     finish,
+    join_landscapes,
     perturb,
 )
 from mltree.treesearch.search_context import SearchContext
@@ -62,6 +63,45 @@ def test_of_equal_trees_the_best_goes_on(data: Simulated, make_context: Make) ->
     assert (worse.active, worse.lnl, worse.rounds) == (False, -9e3, 0)
     assert better.rounds == 1
     assert goes_on == better.active
+
+
+def test_candidates_of_one_shape_rest_but_the_best(data: Simulated, make_context: Make) -> None:
+    context = make_context()
+    state, tree = context.state, data.tree
+    ended = CandidateTree(random_topology(8, np.random.default_rng(5)), -7e3, "x", landscape=1)
+    elsewhere, again, worse, better = (
+        CandidateTree(one.copy(), lnl, "x", landscape=number)
+        for one, lnl, number in zip(
+            (ended.tree, ended.tree, tree, tree),
+            (-9e3, -9e3, -9e3, -8e3),
+            (0, 1, 1, 1),
+            strict=True,
+        )
+    )
+    state.ended_starts, state.candidates = [ended], [elsewhere, again, worse, better]
+    context.rest_alike()
+    assert [one.active for one in state.candidates] == [True, False, False, True]
+    context.rest_alike()
+    assert [one.active for one in state.candidates] == [True, False, False, True]
+
+
+@pytest.mark.parametrize("like", [True, False])
+def test_a_start_joins_the_best_landscape_where_its_tree_is_as_good(
+    data: Simulated, make_context: Make, like: bool
+) -> None:
+    context = make_context()
+    state = context.state
+    if not like:
+        other = parse_model("GTR{9/1/9/1/9/1}+FU{0.1/0.2/0.2/0.5}+G2m{9}", DNA)
+        state.landscapes[2].model = alone(other)
+    best, joining = (CandidateTree(data.tree.copy(), -np.inf, "x", landscape=n) for n in (2, 1))
+    perform(data.likelihood, context.smooth([joining], 0.1))
+    before = joining.lnl
+    best.lnl = before + 1.0
+    state.candidates, state.ended_starts = [joining], [best]
+    perform(data.likelihood, join_landscapes(context))
+    assert joining.landscape == (2 if like else 1)
+    assert joining.lnl == pytest.approx(before, abs=0.2)
 
 
 def test_a_tree_from_which_nothing_was_found_is_not_asked_again(

@@ -33,6 +33,7 @@ from mltree.treesearch.search import (
     next_starts,
     replicate_search,
     search,
+    starts_lacking,
     survivors,
     tree_search,
 )
@@ -145,7 +146,7 @@ def test_on_hard_data_starts_follow_those_that_have_ended(turns: int) -> None:
     hard = preset("default").for_spread(1.0)
     every = names(hard, turns=turns)
     climb = ["smooth starts", *fit("of starts"), "phase 1", "cull"]
-    climb += [*fit("before phase 2"), "phase 2", "next starts"]
+    climb += [*fit("before phase 2"), "join before phase 2", "phase 2", "next starts"]
     assert every[: len(climb) * (1 + turns) + 1] == [*climb * (1 + turns), "end starts"]
     rates = alone(parse_model("JC+PSR", DNA))
     assert "next starts" not in names(hard, model=rates)
@@ -189,6 +190,38 @@ def test_starts_go_on_while_their_ends_differ_and_all_of_them_are_candidates_the
     assert (state.waiting, state.ended_starts) == ([], [])
     assert [one.landscape for one in state.candidates] == [1, 2, 3, 4, 5, 6]
     assert any("3 skipped" in event.text for event in told if isinstance(event, Notice))
+
+
+@pytest.mark.parametrize(
+    ("lnls", "chance", "lacking"),
+    [
+        ([-1.0] * 4, 0.015, 5),  # 1 / (9 * 8)
+        ([-1.0] * 9, 0.015, 0),
+        ([-1.0, -1.0, -9.0, -1.0], 0.1, 1),  # 2 / (5 * 4)
+        ([-1.0], 0.5, 1),
+    ],
+)
+def test_starts_follow_until_the_chance_is_small(
+    lnls: list[float], chance: float, lacking: int
+) -> None:
+    assert starts_lacking(lnls, chance) == lacking
+    settings = replace(
+        preset("default"),
+        chance=chance,
+        starts_at_once=2,
+        starts_as_needed=True,
+        hard_starts=(0, 0),
+    )
+    starts = [StartingTree(tree, "random") for tree in trees(9 + len(lnls))]
+    model, rng = alone(parse_model("JC", DNA)), np.random.default_rng(1)
+    state = beginning(starts, model, settings, rng)
+    state.candidates, state.waiting = state.candidates[:1] * len(lnls), state.waiting[:9]
+    state.candidates = [
+        replace(one, lnl=lnl) for one, lnl in zip(state.candidates, lnls, strict=True)
+    ]
+    search = SearchContext(settings, state, ignore)
+    assert run(next_starts(search)) == (lacking > 0)
+    assert len(state.candidates) == (lacking or len(lnls))
 
 
 def run(steps: Steps[T]) -> T:

@@ -108,7 +108,7 @@ def test_a_batch_that_fails_is_halved(make_case: Callable[..., Simulated], refus
             return np.array([before.lnl + (1.0 if len(away) > refusals else -1.0)])
 
     likelihood = Stubborn(data, np.random.default_rng(1), most=0.0)
-    settings = RoundSettings(window=1e3)
+    settings = RoundSettings(window=np.inf)
     (outcome,) = perform(likelihood, spr_round([start], [data.under], PHASE, settings))
     assert away == sorted(away, reverse=True)
     assert away[0] > away[-1] > 0
@@ -140,7 +140,7 @@ def test_full_smoothing_redeems_what_scores_too_low(
 
     likelihood = Doubter(data, np.random.default_rng(1))
     phase = PhaseSettings(2, np.inf, fully_smoothed=fully_smoothed)
-    settings = RoundSettings(window=1e3)
+    settings = RoundSettings(window=np.inf)
     (outcome,) = perform(likelihood, spr_round([start], [data.under], phase, settings))
     assert outcome.moves == moves
     assert (start.lnl > before + 1.0) == bool(moves)
@@ -154,7 +154,7 @@ def test_nothing_is_looked_at_again_where_nothing_gained(
     """After a round that found nothing; in the repair of copies, after every round."""
     data = make_case(9, 300)
     phase = PhaseSettings(25, np.inf, skips_stalled=skips_stalled)
-    settings = RoundSettings(rejection=1e3, window=1e3)
+    settings = RoundSettings(rejection=1e3, window=np.inf)
     tree = data.tree.copy()
     nni(tree, int(tree.inner_edges[0]), 0)
     candidates, cache = candidates_of(data, [tree]), MoveCache()
@@ -177,7 +177,7 @@ def test_outcomes_count_what_was_done(case: Simulated) -> None:
     wrong = random_topology(case.tree.n_tips, np.random.default_rng(3))
     candidates = candidates_of(case, [wrong, case.tree])
     keep = 2
-    settings = RoundSettings(keep=keep, window=1e9, waves=())
+    settings = RoundSettings(keep=keep, window=np.inf, waves=())
     outcomes = perform(
         case.likelihood, spr_round(candidates, under(case, candidates), PHASE, settings)
     )

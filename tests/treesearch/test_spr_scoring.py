@@ -124,7 +124,7 @@ def test_shares_score_as_the_whole(data: Simulated, monkeypatch: pytest.MonkeyPa
     other.lengths[:] *= 1.5
     trees, cases = [data.tree, other], [data.under] * 2
     lnls = data.likelihood.log_likelihoods(trees, cases).tolist()
-    rules = MoveRules(PhaseSettings(25, 40.0), RoundSettings(waves=(2, 3)))
+    rules = MoveRules(PhaseSettings(25, 40.0), RoundSettings(waves=(2, 3), window_share=1.0))
     known = [MoveCache(), MoveCache()]
 
     def scored() -> list[ScoredMoves]:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from itertools import product
 from typing import TYPE_CHECKING
 
 import numpy as np
@@ -10,7 +11,14 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from mltree.program.contract import GAIN_PER_PROMISE, Control, GroupKind
+from mltree.program.contract import (
+    GAIN_PER_PROMISE,
+    LEAST_REACH,
+    MOST_DECLINE,
+    MOST_GROWTH,
+    Control,
+    GroupKind,
+)
 from mltree.program.ops.optimise import LengthOptimiser, solve_triplet
 from mltree.program.planner import control_records, group_records
 
@@ -247,6 +255,42 @@ def test_the_joint_step_solves_three_equations(seed: int) -> None:
     assert step is not None
     assert step[0] == np.inf
     np.testing.assert_allclose(matrix[1:, 1:] @ step[1:], gradient[1:], atol=1e-8)
+
+
+def best_in_box(slope: np.ndarray, hessian: np.ndarray, low: np.ndarray, high: np.ndarray) -> float:
+    """Largest slope x + x H x / 2 between bounds, by every choice of lengths that stand on one."""
+    best = -np.inf
+    for sides in product((0, 1, None), repeat=3):
+        free = np.array([side is None for side in sides])
+        x = np.array([0.0 if n is None else (low, high)[n][j] for j, n in enumerate(sides)])
+        if free.any():
+            right = -(slope + hessian @ x)[free]
+            x[free] = np.linalg.solve(hessian[np.ix_(free, free)], right)
+        if ((x >= low - 1e-12) & (x <= high + 1e-12)).all():
+            best = max(best, slope @ x + x @ hessian @ x / 2)
+    return float(best)
+
+
+@settings(derandomize=True, max_examples=300)
+@given(seed=st.integers(0, 10**6))
+def test_a_triplets_step_leads_to_the_top_within_reach(seed: int) -> None:
+    """However a joint step is cut short: the other lengths follow, and no pass is lost."""
+    rng = np.random.default_rng(seed)
+    root = rng.normal(size=(3, 3))
+    hessian = -(root @ root.T + np.eye(3)) * 10.0 ** rng.uniform(1, 4)
+    lengths, top = 10.0 ** rng.uniform(-6, 0, (2, 3))
+    top[rng.random(3) < 0.4] *= -1.0
+    slope = -hessian @ (top - lengths)
+    packed = hessian[[0, 1, 2, 0, 0, 1], [0, 1, 2, 1, 2, 2]]
+    groups = group_records(GroupKind.TRIPLET, np.array([0]), 3, np.array([0]), np.array([1]))
+    optimiser = LengthOptimiser(lengths.copy(), control_records(1, 1e-12, 50), *BOUNDS)
+    optimiser.step(groups, np.concatenate([[-1.0], slope, packed]))
+    change = optimiser.target - lengths
+    low = np.maximum(lengths / MOST_DECLINE, BOUNDS[0]) - lengths
+    high = MOST_GROWTH * lengths + LEAST_REACH - lengths
+    assert ((change >= low - 1e-12) & (change <= high + 1e-12)).all()
+    best = best_in_box(slope, hessian, low, high)
+    assert slope @ change + change @ hessian @ change / 2 >= 0.9 * best - 1e-9
 
 
 @settings(derandomize=True)
