@@ -21,7 +21,7 @@ from mltree.likelihood.likelihood import TreeLikelihood, dealt, in_batches
 from mltree.likelihood.requests import Answers, Request, Steps, shape_keys, smoothed
 from mltree.program.cases import Case
 from mltree.program.planner import ScanTasks
-from mltree.system.arrays import Bool, Float64, Int32, longest_first, rising
+from mltree.system.arrays import Bool, Float64, Index, Int32, longest_first, rising
 from mltree.system.process import parallel_map
 from mltree.tree.moves import SprLengths, apply_sprs, spr
 from mltree.tree.topology import Forest, Tree, Trees
@@ -568,18 +568,12 @@ class Neighbourhood:
         rank = np.full(self.size, -1, dtype=np.int32)
         n_outputs = rank[selected].size
         rank[selected] = np.arange(n_outputs, dtype=np.int32)
-        is_walked, below, steps, side_steps = self._walk_sizes(rank >= 0)
-        sides = longest_first(side_steps)[: np.count_nonzero(side_steps)]
+        walk = self._walk(rank >= 0)
+        sides = longest_first(walk.side_steps)[: np.count_nonzero(walk.side_steps)]
         first_step = np.zeros(sides.size + 1, dtype=np.int32)
-        np.cumsum(side_steps[sides], out=first_step[1:])
-        side_start = np.zeros(side_steps.size, dtype=np.int32)
-        side_start[sides] = first_step[:-1]
-        position, left_first, level_in, level_out = self._walk_order(is_walked, below, side_start)
-        walked = np.flatnonzero(steps)
-        order = np.empty(walked.size, dtype=np.int32)
-        order[position[walked]] = walked
-        first = 2 * order + ~left_first.take(order)
-        branches = np.stack([first, first ^ 1])
+        np.cumsum(walk.side_steps[sides], out=first_step[1:])
+        order, level_in, level_out = walk.ordered(sides, first_step)
+        branches = 2 * walk.pairs.take(order >> 1) + (order & 1)
         return ScanTasks(
             tree=self.tree_of_prune[sides >> 1],
             prune=self.prunes[sides >> 1],
@@ -587,8 +581,8 @@ class Neighbourhood:
             join_length=merged[..., sides >> 1],
             first_step=first_step,
             far=self._distal.take(branches),
-            level_in=level_in.take(order),
-            level_out=np.where(below.take(branches) > 0, level_out.take(branches), np.int32(-1)),
+            level_in=level_in,
+            level_out=level_out,
             output=rank.take(branches),
             outputs=int(n_outputs),
         )
@@ -607,54 +601,78 @@ class Neighbourhood:
         """One slice per depth, shallowest first."""
         return [slice(*ends) for ends in pairwise(self._layers)]
 
-    def _walk_sizes(self, selected: Bool) -> tuple[Bool, Int32, Int32, Int32]:
-        """Return the walked insertions, and steps: below each, of each pair, of each side.
-
-        A step arrives at a node, whose two branches are a pair of insertions.
-        """
-        is_walked, below = selected, np.zeros(self.size, dtype=np.int32)
-        steps = np.empty(self.size >> 1, dtype=np.int32)
-        side_steps = np.zeros(self._side_entry.size, dtype=np.int32)
+    def _walk(self, is_walked: Bool) -> _Walk:
+        """Return the walk through the insertions marked; those on the way are marked too."""
+        found, either = [], is_walked.view(np.uint16)  # of a pair
         for layer in reversed(self._slices()):
-            left, right = (slice(layer.start + n, layer.stop, 2) for n in (0, 1))
-            is_met = is_walked[left] | is_walked[right]
-            pair_steps = steps[layer.start >> 1 : layer.stop >> 1]
-            np.add(below[left], below[right], out=pair_steps)
-            pair_steps += is_met
-            if layer.start == 0:
-                side_steps[self.side[left]] = pair_steps
+            pairs = np.flatnonzero(either[layer.start >> 1 : layer.stop >> 1]) + (layer.start >> 1)
+            found.append(pairs)
+            if layer.start:
+                is_walked[self.parent.take(2 * pairs)] = True
+        ends = np.cumsum([0, *(pairs.size for pairs in reversed(found))]).tolist()
+        pairs = np.concatenate(found[::-1])
+        place = np.empty(self.size >> 1, dtype=np.intp)
+        place[pairs] = np.arange(pairs.size)
+        above = self.parent.take(2 * pairs[ends[1] :])
+        up = np.concatenate([np.zeros(ends[1], np.intp), 2 * place.take(above >> 1) + (above & 1)])
+        spans = [slice(*span) for span in pairwise(ends)]
+        below = np.zeros(2 * pairs.size, dtype=np.int32)
+        side_steps = np.zeros(self._side_entry.size, dtype=np.int32)
+        side = self.side.take(2 * pairs[: ends[1]])
+        for span in reversed(spans):
+            steps = below[2 * span.start : 2 * span.stop : 2] + 1
+            steps += below[2 * span.start + 1 : 2 * span.stop : 2]
+            if span.start == 0:
+                side_steps[side] = steps
             else:
-                up = self.parent[left]
-                below[up] = pair_steps
-                is_walked[up] |= is_met
-        return is_walked, below, steps, side_steps
+                below[up[span]] = steps
+        return _Walk(pairs, is_walked.reshape(-1, 2).take(pairs, axis=0), up, spans, below, side, side_steps)
 
-    def _walk_order(
-        self, is_walked: Bool, below: Int32, side_start: Int32
-    ) -> tuple[Int32, Bool, Int32, Int32]:
-        """Return every pair's place in the walk, whether it goes left first, and stack levels.
 
-        The levels are the one that the step reads, and those that its branches write.
+class _Walk(NamedTuple):
+    """The pairs of insertions that a scan walks through, layer by layer.
+
+    A step arrives at a node, whose two branches are a pair of insertions.
+    """
+
+    pairs: Index
+    """Their numbers, rising."""
+    is_walked: Bool
+    """bool[pairs, 2]: the branches that are scored, or lead to some that are."""
+    up: Index
+    """index[pairs]: the branch, of all the pairs', that each begins at; 0 in the first layer."""
+    spans: list[slice]
+    """The pairs of each layer."""
+    below: Int32
+    """int32[branches]: steps below each."""
+    side: Int32
+    """int32[pairs of the first layer]: their sides."""
+    side_steps: Int32
+    """int32[sides]: steps of each side."""
+
+    def ordered(self, sides: Index, first_step: Int32) -> tuple[Index, Int32, Int32]:
+        """Return the branches of each step, the first to be walked first, and stack levels.
+
+        ``first_step``: of each of the ``sides``.  The levels are the one that the step reads, and
+        those that its branches write.
         """
-        position = np.empty(self.size >> 1, dtype=np.int32)
-        level_in = np.zeros_like(position)
-        left_first = np.empty(position.size, dtype=np.bool_)
-        after, level_out = np.empty_like(below), np.empty_like(below)
-        for layer in self._slices():
-            pairs = slice(layer.start >> 1, layer.stop >> 1)
-            left, right = (slice(layer.start + n, layer.stop, 2) for n in (0, 1))
-            if layer.start == 0:
-                position[pairs] = side_start[self.side[left]]
-            else:
-                up = self.parent[left]
-                position[pairs] = after.take(up)
-                level_in[pairs] = level_out.take(up)
-            both = is_walked[left] & is_walked[right]
-            is_left = np.where(both, below[left] <= below[right], is_walked[left])
-            left_first[pairs] = is_left
-            next_step, level = position[pairs] + 1, level_in[pairs]
-            after[left] = next_step + below[right] * ~is_left
-            after[right] = next_step + below[left] * is_left
-            level_out[left] = level + (both & is_left)
-            level_out[right] = level + (both & ~is_left)
-        return position, left_first, level_in, level_out
+        left, right = self.below[::2], self.below[1::2]
+        is_left, is_right = self.is_walked.T
+        both = is_left & is_right
+        left_first = np.where(both, left <= right, is_left)
+        moves = np.empty((self.below.size, 2), dtype=np.int32)  # in steps and levels
+        moves[::2, 0], moves[1::2, 0] = 1 + right * ~left_first, 1 + left * left_first
+        moves[::2, 1], moves[1::2, 1] = both & left_first, both & ~left_first
+        at = moves.take(self.up, axis=0)
+        start = np.zeros(self.side_steps.size, dtype=np.int32)
+        start[sides] = first_step[:-1]
+        at[self.spans[0], 0], at[self.spans[0], 1] = start[self.side], 0
+        above = self.up >> 1
+        for span in self.spans[1:]:
+            at[span] += at.take(above[span], axis=0)
+        order = np.empty(len(at), dtype=np.intp)
+        order[at[:, 0]] = np.arange(len(at))
+        level_out = np.where(self.below > 0, at[:, 1].repeat(2) + moves[:, 1], np.int32(-1))
+        first = 2 * order + ~left_first.take(order)
+        branches = np.stack([first, first ^ 1])
+        return branches, at[:, 1].take(order), level_out.take(branches)
