@@ -386,21 +386,34 @@ def scan(
     return region, scores
 
 
+LEVEL, LEVELS = 0.5, 64
+"""lnL of a level below a prune's best insertion, and levels: the last one begins below the window."""
+
+
 def shortlist(
     region: Neighbourhood, s0: Float64, floors: Float64 | Sequence[float], keep: int
 ) -> Int32:
-    """Return rising indices of the ``keep`` best insertions of every prune, s0 above its floor."""
-    prune = region.side >> 1
+    """Return rising indices of the ``keep`` best insertions of every prune, s0 above its floor.
+
+    Counts by levels of s0 below a prune's best tell of most; the level that is cut is sorted.
+    """
+    prune, n_prunes = region.side >> 1, len(region.prunes)
     insertion = np.flatnonzero(s0 > np.asarray(floors)[region.tree_of_prune].take(prune))
-    prune = prune[insertion]
-    counts = np.bincount(prune, minlength=len(region.prunes))
-    crowded = np.flatnonzero((counts > keep).take(prune))
-    best_first = crowded[_falling(s0[insertion[crowded]])]
-    together = best_first[rising(prune[best_first], len(region.prunes))]
-    counts[counts <= keep] = 0
+    prune, s0 = prune.take(insertion), s0.take(insertion)
+    best = np.full(n_prunes, -np.inf)
+    np.maximum.at(best, prune, s0)
+    level = np.minimum((best.take(prune) - s0) / LEVEL, LEVELS - 1).astype(np.int32)
+    level += LEVELS * prune
+    counts = np.bincount(level, minlength=LEVELS * n_prunes).reshape(n_prunes, LEVELS)
+    places = keep - np.cumsum(counts, axis=1)  # left behind each level, if not below 0
+    is_kept = (places >= 0).ravel().take(level)
+    is_cut = (places < 0) & (places + counts > 0)
+    cut = np.flatnonzero(is_cut.ravel().take(level))
+    best_first = cut[_falling(s0[cut])]
+    together = best_first[rising(prune[best_first], n_prunes)]
+    counts = counts[is_cut]
     place = np.arange(together.size) - np.repeat(np.cumsum(counts) - counts, counts)
-    is_kept = np.ones(insertion.size, np.bool_)
-    is_kept[together[place >= keep]] = False
+    is_kept[together[place < np.repeat((places[is_cut] + counts), counts)]] = True
     return insertion[is_kept].astype(np.int32)
 
 
