@@ -127,7 +127,7 @@ class ScanTasks(Value):
 
 def split(
     scan: ScanTasks, most: int, alike: int, cases: Cases, limit: int = 0
-) -> list[tuple[ScanTasks, Int32]]:
+) -> list[tuple[ScanTasks, Int32 | slice]]:
     """The scan in parts of at most ``most`` outputs, each with its outputs' indices in the whole.
 
     ``alike``: outputs on the same parts of the data; as many as the largest task has where that is
@@ -135,12 +135,12 @@ def split(
     outputs each time.
     """
     if scan.outputs <= min(most, alike):
-        return [(scan, np.arange(scan.outputs, dtype=np.int32))]
+        return [(scan, slice(None))]
     scan = _in_turns(scan, cases)
     per_step = np.concatenate([[0], np.cumsum((scan.output >= 0).sum(axis=0))])
     size = np.diff(per_step[scan.first_step]).astype(np.int32)
     alike = max(alike, min(limit, int(size.max(initial=0))))
-    parts: list[tuple[ScanTasks, Int32]] = []
+    parts: list[tuple[ScanTasks, Int32 | slice]] = []
     first = 0
     while first < len(scan.prune):
         left = size[first : first + most]
@@ -328,7 +328,7 @@ def _operand_table(n_tips: tuple[int, ...], first_slot: tuple[int, ...]) -> Int3
 
 def newviews(forest: Forest, halves: Int32, cases: Cases, *, by_tree: bool = False) -> Piece:
     """The directional CLAs of some half-edges, rising, level by level; or tree by tree first."""
-    level = forest.levels().take(halves)
+    level = forest.levels.take(halves)
     key, most = level, int(level.max(initial=0)) + 1
     if by_tree:
         key, most = level + forest.tree_of_half.take(halves) * np.int32(most), most * len(forest)
@@ -347,7 +347,7 @@ def is_stale(before: Forest, after: Forest) -> Bool:
     changed |= longer.reshape(-1, changed.size).any(axis=0)
     one, other = after.siblings
     stale: Bool = after.is_inner & (changed[one] | changed[other])
-    level = after.levels()
+    level = after.levels
     order = after.inner[np.argsort(level[after.inner], kind="stable")]
     for wave in np.split(order, np.flatnonzero(np.diff(level[order])) + 1):
         stale[wave] |= stale[after.twin[one[wave]]] | stale[after.twin[other[wave]]]

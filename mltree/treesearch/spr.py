@@ -339,7 +339,7 @@ class ScoreMoves(Request, eq=False):
             selected = shortlist(region, self._allowed(region, s0), floors, keep)
             is_open = keys.open_moves(self.caches, region.prune[selected], region.target[selected])
             rescored = rescore(likelihood, self.cases, region, selected[is_open], rejected)
-            return rescored, np.bincount(region.tree, minlength=len(forest))
+            return rescored, region.sizes
 
         shares = np.array_split(prunes, max(1, prunes.size // LEAST_SHARE))
         moves, counts = zip(*parallel_map(look, shares, likelihood.planners), strict=True)
@@ -454,8 +454,10 @@ def rescore(
         lengths = np.concatenate([three, merged[..., number, None]], axis=-1)
         lengths = np.moveaxis(lengths, (-2, -1), (0, 1))
     prune, target = (region.forest.in_tree(of[selected]) for of in (region.prune, region.target))
-    every, tree = RescoredMoves(prune, target, lnl, lengths), region.tree[selected]
-    return [every.at(np.flatnonzero(tree == n)) for n in range(len(region.forest))]
+    tree = region.tree_of_prune[region.side[selected] >> 1]
+    every = RescoredMoves(prune, target, lnl, lengths).at(rising(tree, len(region.forest)))
+    ends = np.cumsum(np.bincount(tree, minlength=len(region.forest))).tolist()
+    return [every.at(slice(*span)) for span in pairwise([0, *ends])]
 
 
 # SPR neighbourhoods: every target edge of every prune, found breadth first, wave by wave.
@@ -522,6 +524,12 @@ class Neighbourhood:
     def tree(self) -> Int32:
         """int32[insertions]: number of the tree."""
         return self.tree_of_prune.take(self.side >> 1)
+
+    @property
+    def sizes(self) -> NDArray[np.intp]:
+        """int[trees]: number of insertions of each."""
+        of_prunes = np.bincount(self.side >> 1, minlength=len(self.prunes))
+        return np.bincount(self.tree_of_prune, of_prunes, len(self.forest)).astype(np.intp)
 
     @property
     def frontier(self) -> slice:
