@@ -458,6 +458,10 @@ class ScanTables(Value):
     steps: Records
 
 
+STEPS_AT_ONCE = 1 << 14
+"""Steps whose records are filled in at a time, while they are in a core's cache."""
+
+
 def scan_records(forest: Forest, scan: ScanTasks, cases: Cases, outputs: Int32) -> ScanTables:
     """The scan's tables; ``outputs`` int32[n] are the cells, or slots, of its outputs."""
     operand, branches = operand_table(forest, cases), np.int32(forest.tree_of_edge.size)
@@ -483,14 +487,16 @@ def scan_records(forest: Forest, scan: ScanTasks, cases: Cases, outputs: Int32) 
         of_half[:, column] = cases.matrices(half_edges, number)
     cell = np.append(outputs, np.int32(NO_CELL))
     steps: Records = np.empty(len(scan.level_in), SCAN_STEP)
-    steps["level_in"], steps["padding"] = scan.level_in + ROOT_LEVEL, 0
     words = steps.view(np.int32).reshape(len(steps), -1)
-    for side, first in enumerate((1, 6)):
-        far, level = of_half.take(scan.far[side], axis=0), scan.level_out[side]
-        for column in range(3):
-            words[:, first + column] = far[:, column]
-        words[:, first + 3] = level + ROOT_LEVEL * (level >= 0)
-        words[:, first + 4] = cell.take(scan.output[side])
+    for start in range(0, len(steps), STEPS_AT_ONCE):
+        some = slice(start, start + STEPS_AT_ONCE)
+        words[some, 0], words[some, -1] = scan.level_in[some] + ROOT_LEVEL, 0
+        for side, first in enumerate((1, 6)):
+            far, level = of_half.take(scan.far[side, some], axis=0), scan.level_out[side, some]
+            for column in range(3):
+                words[some, first + column] = far[:, column]
+            words[some, first + 3] = level + ROOT_LEVEL * (level >= 0)
+            words[some, first + 4] = cell.take(scan.output[side, some])
     full = forest.lengths
     joins = np.broadcast_to(scan.join_length, (*full.shape[:-1], len(scan.prune)))
     lengths = np.concatenate([full, full / 2, joins], axis=-1)
