@@ -337,7 +337,8 @@ class ScoreMoves(Request, eq=False):
         def look(some: Int32) -> tuple[list[RescoredMoves], NDArray[np.intp]]:
             region, s0 = scan(likelihood, forest, self.cases, lnls, phase, settings, some)
             selected = shortlist(region, self._allowed(region, s0), floors, keep)
-            is_open = keys.open_moves(self.caches, region.prune[selected], region.target[selected])
+            _, prune, target = region.moves(selected)
+            is_open = keys.open_moves(self.caches, prune, target)
             rescored = rescore(likelihood, self.cases, region, selected[is_open], rejected)
             return rescored, region.sizes
 
@@ -357,7 +358,7 @@ class ScoreMoves(Request, eq=False):
         prunes = np.split(forest.in_tree(region.prunes), ends)
         forbidden = np.concatenate(list(map(constraint.forbidden, self.trees, prunes)))
         edges = forest.edge[region.target] - forest.first_edge[region.tree]
-        return np.where(forbidden[region.side >> 1, edges], -np.inf, s0)
+        return np.where(forbidden[region.number, edges], -np.inf, s0)
 
 
 def scan(
@@ -397,7 +398,7 @@ def shortlist(
 
     Counts by levels of s0 below a prune's best tell of most; the level that is cut is sorted.
     """
-    prune, n_prunes = region.side >> 1, len(region.prunes)
+    prune, n_prunes = region.number, len(region.prunes)
     insertion = np.flatnonzero(s0 > np.asarray(floors)[region.tree_of_prune].take(prune))
     prune, s0 = prune.take(insertion), s0.take(insertion)
     best = np.full(n_prunes, -np.inf)
@@ -445,16 +446,17 @@ def rescore(
     Scores may be rough below the lnL ``rejected`` f64[trees].
     """
     lnl, lengths = np.empty(0), np.empty((0, 4))
+    number, *halves = region.moves(selected)
+    tree = region.tree_of_prune.take(number)
     if selected.size:
-        number, merged = region.side[selected] >> 1, region.merged.copy()
+        merged = region.merged.copy()
         used = np.flatnonzero(np.bincount(number))
         merged[..., used] = likelihood.join_lengths(region.forest, cases, region.prunes[used])
-        floors = None if rejected is None else rejected[region.tree[selected]]
+        floors = None if rejected is None else rejected[tree]
         lnl, three = likelihood.refine(region.forest, cases, region.scan(selected, merged), floors)
         lengths = np.concatenate([three, merged[..., number, None]], axis=-1)
         lengths = np.moveaxis(lengths, (-2, -1), (0, 1))
-    prune, target = (region.forest.in_tree(of[selected]) for of in (region.prune, region.target))
-    tree = region.tree_of_prune[region.side[selected] >> 1]
+    prune, target = map(region.forest.in_tree, halves)
     every = RescoredMoves(prune, target, lnl, lengths).at(rising(tree, len(region.forest)))
     ends = np.cumsum(np.bincount(tree, minlength=len(region.forest))).tolist()
     return [every.at(slice(*span)) for span in pairwise([0, *ends])]
@@ -484,31 +486,30 @@ class Neighbourhood:
         """The trees as they were when the neighbourhood was begun."""
         prunes = self.forest.inner if prunes is None else prunes
         self._twin = self.forest.twin
-        self._left, self._right = self.forest.siblings
-        exits = np.stack([self._left[prunes], self._right[prunes]], axis=1)
-        ends = self._twin[exits]
+        self._beyond = np.stack(self.forest.behind, axis=1)
+        """int32[half-edges, 2]: far ends of the two other branches of a half-edge's node."""
+        ends = self._beyond[prunes]
         self.prunes: Int32 = prunes
         """int32[prunes]: half-edges that face the pruned subtrees."""
         self.tree_of_prune: Int32 = self.forest.tree_of_half[prunes]
         """int32[prunes]: number of the tree."""
-        self.merged: Float64 = self.forest.lengths[..., self.forest.edge[exits]].sum(axis=-1)
+        self.merged: Float64 = self.forest.lengths[..., self.forest.edge[ends]].sum(axis=-1)
         """float64[..., prunes]: merged branches as long as their two parts."""
         self._side_entry: Int32 = ends.ravel()
         self._side_root: Int32 = ends[:, ::-1].ravel()
         self._layers = [0]
         empty = np.empty(0, dtype=np.int32)
-        self.target: Int32 = empty
-        """int32[insertions]: half-edge of the target edge, on its proximal side."""
         self._distal: Int32 = empty
-        self.parent: Int32 = empty
-        """int32[insertions]: the insertion one edge nearer to the pruning point, or -1."""
-        self.side: Int32 = empty
-        """int32[insertions]: side of the pruning point; ``side >> 1`` is the prune."""
+        """int32[insertions]: half-edge of the target edge, on its distal side."""
+        self._up: Int32 = empty
+        """int32[pairs]: the insertion one edge nearer to the pruning point, or -1."""
+        self._side: Int32 = empty
+        """int32[pairs]: side of the pruning point; ``side >> 1`` is the prune."""
 
     @property
     def size(self) -> int:
         """Number of insertions so far."""
-        return int(self.target.size)
+        return int(self._distal.size)
 
     @property
     def depth_reached(self) -> int:
@@ -516,20 +517,40 @@ class Neighbourhood:
         return len(self._layers) - 1
 
     @property
+    def number(self) -> Int32:
+        """int32[insertions]: number of the prune."""
+        return np.repeat(self._side >> 1, 2)
+
+    @property
     def prune(self) -> Int32:
         """int32[insertions]: half-edge that faces the pruned subtree."""
-        return self.prunes.take(self.side >> 1)
+        return self.prunes.take(self.number)
+
+    @property
+    def target(self) -> Int32:
+        """int32[insertions]: half-edge of the target edge, on its proximal side."""
+        return self._twin.take(self._distal)
 
     @property
     def tree(self) -> Int32:
         """int32[insertions]: number of the tree."""
-        return self.tree_of_prune.take(self.side >> 1)
+        return self.tree_of_prune.take(self.number)
+
+    @property
+    def parent(self) -> Int32:
+        """int32[insertions]: the insertion one edge nearer to the pruning point, or -1."""
+        return np.repeat(self._up, 2)
 
     @property
     def sizes(self) -> NDArray[np.intp]:
         """int[trees]: number of insertions of each."""
-        of_prunes = np.bincount(self.side >> 1, minlength=len(self.prunes))
+        of_prunes = 2 * np.bincount(self._side >> 1, minlength=len(self.prunes))
         return np.bincount(self.tree_of_prune, of_prunes, len(self.forest)).astype(np.intp)
+
+    def moves(self, selected: Int32) -> tuple[Int32, Int32, Int32]:
+        """Number of the prune, its half-edge, and target of some insertions, int32[n] each."""
+        number = self._side.take(selected >> 1) >> 1
+        return number, self.prunes.take(number), self._twin.take(self._distal.take(selected))
 
     @property
     def frontier(self) -> slice:
@@ -544,28 +565,25 @@ class Neighbourhood:
         ``alive`` bool[frontier]: frontier insertions that may be passed; all by default.
         """
         start = first = self.size
-        side, parent, distal = self._standpoints(alive)
-        targets, parents, sides = [self.target], [self.parent], [self.side]
-        distals = [self._distal]
+        side, up, distal = self._standpoints(alive)
+        sides, ups, distals = [self._side], [self._up], [self._distal]
         for _ in range(self.depth_reached, depth_limit):
             inner = np.flatnonzero(self.forest.is_inner.take(distal))
-            side, parent, distal = side.take(inner), parent.take(inner), distal.take(inner)
-            if distal.size == 0:
+            if inner.size == 0:
                 break
-            target = np.empty(2 * distal.size, dtype=np.int32)
-            target[::2], target[1::2] = self._left.take(distal), self._right.take(distal)
-            targets.append(target)
-            sides.append(np.repeat(side, 2))
-            parents.append(np.repeat(parent, 2))
-            side, distal = sides[-1], self._twin.take(target)
+            sides.append(side.take(inner))
+            ups.append(up.take(inner))
+            distal = self._beyond.take(distal.take(inner), axis=0).ravel()
             distals.append(distal)
-            parent = np.arange(first, first + target.size, dtype=np.int32)
-            first += target.size
+            side, up = (
+                np.repeat(sides[-1], 2),
+                np.arange(first, first + distal.size, dtype=np.int32),
+            )
+            first += distal.size
             self._layers.append(first)
-        self.target = np.concatenate(targets)
+        self._side = np.concatenate(sides)
+        self._up = np.concatenate(ups)
         self._distal = np.concatenate(distals)
-        self.parent = np.concatenate(parents)
-        self.side = np.concatenate(sides)
         return slice(start, first)
 
     def survivors(self, scores: Float64, thresholds: Float64) -> Bool:
@@ -573,9 +591,12 @@ class Neighbourhood:
 
         ``scores`` float64[insertions], ``thresholds`` float64[trees]; natural log.
         """
-        alive = scores >= thresholds[self.tree_of_prune].take(self.side >> 1)
+        least = thresholds[self.tree_of_prune].take(self._side >> 1)
+        pairs = scores.reshape(-1, 2) >= least[:, None]
+        alive = pairs.ravel()
         for layer in self._slices()[1:]:
-            alive[layer] &= alive.take(self.parent[layer])
+            some = slice(layer.start >> 1, layer.stop >> 1)
+            pairs[some] &= alive.take(self._up[some])[:, None]
         return alive[self.frontier]
 
     def scan(self, selected: slice | Int32, merged: Float64 | None = None) -> ScanTasks:
@@ -586,10 +607,10 @@ class Neighbourhood:
         float64[..., prunes]: lengths of the merged branches, by default the sums of their parts.
         """
         merged = self.merged if merged is None else merged
-        rank = np.full(self.size, -1, dtype=np.int32)
-        n_outputs = rank[selected].size
-        rank[selected] = np.arange(n_outputs, dtype=np.int32)
-        walk = self._walk(rank >= 0)
+        is_walked = np.zeros(self.size, dtype=np.bool_)
+        n_outputs = is_walked[selected].size
+        is_walked[selected] = True
+        walk = self._walk(is_walked)
         sides = longest_first(walk.side_steps)[: np.count_nonzero(walk.side_steps)]
         first_step = np.zeros(sides.size + 1, dtype=np.int32)
         np.cumsum(walk.side_steps[sides], out=first_step[1:])
@@ -603,9 +624,17 @@ class Neighbourhood:
             far=self._distal.take(branches),
             level_in=level_in,
             level_out=level_out,
-            output=rank.take(branches),
+            output=self._outputs(selected, branches),
             outputs=int(n_outputs),
         )
+
+    def _outputs(self, selected: slice | Int32, insertions: Int32) -> Int32:
+        """int32[...]: place of insertions among the selected ones, or -1."""
+        if isinstance(selected, slice) and selected.stop == self.size:  # the last ones
+            return np.maximum(insertions - np.int32(selected.start or 0), np.int32(-1))
+        place = np.full(self.size, -1, dtype=np.int32)
+        place[selected] = np.arange(place[selected].size, dtype=np.int32)
+        return place.take(insertions)
 
     def _standpoints(self, alive: Bool | None) -> tuple[Int32, Int32, Int32]:
         """(side, parent insertion, half-edge by which its node is entered) to go on from."""
@@ -615,7 +644,7 @@ class Neighbourhood:
         index = np.arange(self.size, dtype=np.int32)[self.frontier]
         if alive is not None:
             index = index[alive]
-        return self.side[index], index, self._distal[index]
+        return self._side.take(index >> 1), index, self._distal[index]
 
     def _slices(self) -> list[slice]:
         """One slice per depth, shallowest first."""
@@ -628,17 +657,17 @@ class Neighbourhood:
             pairs = np.flatnonzero(either[layer.start >> 1 : layer.stop >> 1]) + (layer.start >> 1)
             found.append(pairs)
             if layer.start:
-                is_walked[self.parent.take(2 * pairs)] = True
+                is_walked[self._up.take(pairs)] = True
         ends = np.cumsum([0, *(pairs.size for pairs in reversed(found))]).tolist()
         pairs = np.concatenate(found[::-1])
         place = np.empty(self.size >> 1, dtype=np.intp)
         place[pairs] = np.arange(pairs.size)
-        above = self.parent.take(2 * pairs[ends[1] :])
+        above = self._up.take(pairs[ends[1] :])
         up = np.concatenate([np.zeros(ends[1], np.intp), 2 * place.take(above >> 1) + (above & 1)])
         spans = [slice(*span) for span in pairwise(ends)]
         below = np.zeros(2 * pairs.size, dtype=np.int32)
         side_steps = np.zeros(self._side_entry.size, dtype=np.int32)
-        side = self.side.take(2 * pairs[: ends[1]])
+        side = self._side.take(pairs[: ends[1]])
         for span in reversed(spans):
             steps = below[2 * span.start : 2 * span.stop : 2] + 1
             steps += below[2 * span.start + 1 : 2 * span.stop : 2]
@@ -646,7 +675,9 @@ class Neighbourhood:
                 side_steps[side] = steps
             else:
                 below[up[span]] = steps
-        return _Walk(pairs, is_walked.reshape(-1, 2).take(pairs, axis=0), up, spans, below, side, side_steps)
+        return _Walk(
+            pairs, is_walked.reshape(-1, 2).take(pairs, axis=0), up, spans, below, side, side_steps
+        )
 
 
 class _Walk(NamedTuple):
