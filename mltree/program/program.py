@@ -104,10 +104,9 @@ class Program(Value, eq=False):
             (stage.number, *stage.encode(words), stage.aux(self.cases)) for stage in self.stages
         ]
         tables = [np.array(rows, STAGE).view(np.int32).ravel(), *words.tables]
-        pieces: list[Int32] = []
-        for is_large, some in groupby(tables, lambda table: table.size >= LARGE):
-            pieces += some if is_large else [np.concatenate(list(some))]
-        return pieces
+        by_size = groupby(tables, lambda table: table.size >= LARGE)
+        pieces = ([*some] if is_large else [np.concatenate([*some])] for is_large, some in by_size)
+        return list(chain.from_iterable(pieces))
 
     @property
     def first_case(self) -> int:

@@ -387,8 +387,8 @@ def scan(
     return region, scores
 
 
-LEVEL, LEVELS = 0.5, 64
-"""lnL of a level below a prune's best insertion, and levels: the last one begins below the window."""
+LEVELS = 64
+"""Levels of s0 by which a shortlist counts: few of a prune's insertions are in the one cut."""
 
 
 def shortlist(
@@ -396,42 +396,27 @@ def shortlist(
 ) -> Int32:
     """Return rising indices of the ``keep`` best insertions of every prune, s0 above its floor.
 
-    Counts by levels of s0 below a prune's best tell of most; the level that is cut is sorted.
+    Counts by levels between a prune's best and its floor tell most; the level that is cut is
+    sorted.
     """
-    prune, n_prunes = region.number, len(region.prunes)
-    insertion = np.flatnonzero(s0 > np.asarray(floors)[region.tree_of_prune].take(prune))
+    prune, floor = region.number, np.asarray(floors)[region.tree_of_prune]
+    insertion = np.flatnonzero(s0 > floor.take(prune))
     prune, s0 = prune.take(insertion), s0.take(insertion)
-    best = np.full(n_prunes, -np.inf)
+    best = floor.copy()
     np.maximum.at(best, prune, s0)
-    level = np.minimum((best.take(prune) - s0) / LEVEL, LEVELS - 1).astype(np.int32)
-    level += LEVELS * prune
-    counts = np.bincount(level, minlength=LEVELS * n_prunes).reshape(n_prunes, LEVELS)
-    places = keep - np.cumsum(counts, axis=1)  # left behind each level, if not below 0
-    is_kept = (places >= 0).ravel().take(level)
+    share = (best.take(prune) - s0) / (best - floor).take(prune)
+    level = LEVELS * prune + np.minimum(LEVELS * share, LEVELS - 1).astype(np.int32)
+    counts = np.bincount(level, minlength=LEVELS * best.size).reshape(-1, LEVELS)
+    places = keep - np.cumsum(counts, axis=1)  # that each level leaves, or lacks
     is_cut = (places < 0) & (places + counts > 0)
+    is_kept = (places >= 0).ravel().take(level)
     cut = np.flatnonzero(is_cut.ravel().take(level))
-    best_first = cut[_falling(s0[cut])]
-    together = best_first[rising(prune[best_first], n_prunes)]
-    counts = counts[is_cut]
-    place = np.arange(together.size) - np.repeat(np.cumsum(counts) - counts, counts)
-    is_kept[together[place < np.repeat((places[is_cut] + counts), counts)]] = True
+    best_first = cut[np.argsort(-s0[cut], kind="stable")]
+    together = best_first[rising(prune[best_first], best.size)]
+    places, counts = places[is_cut], counts[is_cut]
+    place = np.arange(together.size) - np.repeat(np.cumsum(counts) + places, counts)
+    is_kept[together[place < 0]] = True
     return insertion[is_kept].astype(np.int32)
-
-
-def _falling(values: Float64) -> NDArray[np.intp]:
-    """Return indices in the order of falling values, rising among equal ones.
-
-    A sort that keeps the order of equal values takes five times as long.
-    """
-    order = np.argsort(-values)
-    values = values[order]
-    is_tied = values[1:] == values[:-1]
-    if is_tied.any():
-        tied = np.flatnonzero(np.append(is_tied, False) | np.append(False, is_tied))
-        which = np.cumsum(np.append(False, ~is_tied))[tied]
-        ties = order[tied]
-        order[tied] = ties[np.lexsort((ties, which))]
-    return order
 
 
 def rescore(
@@ -611,9 +596,10 @@ class Neighbourhood:
         n_outputs = is_walked[selected].size
         is_walked[selected] = True
         walk = self._walk(is_walked)
-        sides = longest_first(walk.side_steps)[: np.count_nonzero(walk.side_steps)]
+        of_sides = walk.below[walk.is_walked.size :]
+        sides = longest_first(of_sides)[: np.count_nonzero(of_sides)]
         first_step = np.zeros(sides.size + 1, dtype=np.int32)
-        np.cumsum(walk.side_steps[sides], out=first_step[1:])
+        np.cumsum(of_sides[sides], out=first_step[1:])
         branches, level_in, level_out = walk.ordered(sides, first_step)
         return ScanTasks(
             tree=self.tree_of_prune[sides >> 1],
@@ -631,7 +617,8 @@ class Neighbourhood:
     def _outputs(self, selected: slice | Int32, insertions: Int32) -> Int32:
         """int32[...]: place of insertions among the selected ones, or -1."""
         if isinstance(selected, slice) and selected.stop == self.size:  # the last ones
-            return np.maximum(insertions - np.int32(selected.start or 0), np.int32(-1))
+            of_last: Int32 = np.maximum(insertions - np.int32(selected.start or 0), np.int32(-1))
+            return of_last
         place = np.full(self.size, -1, dtype=np.int32)
         place[selected] = np.arange(place[selected].size, dtype=np.int32)
         return place.take(insertions)
@@ -658,48 +645,38 @@ class Neighbourhood:
             found.append(pairs)
             if layer.start:
                 is_walked[self._up.take(pairs)] = True
-        ends = np.cumsum([0, *(pairs.size for pairs in reversed(found))]).tolist()
+        spans = [slice(*span) for span in pairwise(np.cumsum([0, *map(len, found[::-1])]).tolist())]
         pairs = np.concatenate(found[::-1])
         place = np.empty(self.size >> 1, dtype=np.intp)
         place[pairs] = np.arange(pairs.size)
-        above = self._up.take(pairs[ends[1] :])
-        up = np.concatenate([np.zeros(ends[1], np.intp), 2 * place.take(above >> 1) + (above & 1)])
-        spans = [slice(*span) for span in pairwise(ends)]
-        below = np.zeros(2 * pairs.size, dtype=np.int32)
-        side_steps = np.zeros(self._side_entry.size, dtype=np.int32)
-        side = self._side.take(pairs[: ends[1]])
+        first, others = pairs[spans[0]], self._up.take(pairs[spans[0].stop :])
+        up = [2 * pairs.size + self._side.take(first), 2 * place.take(others >> 1) + (others & 1)]
+        walked = is_walked.reshape(-1, 2).take(pairs, axis=0)
+        below = np.zeros(2 * pairs.size + self._side_entry.size, dtype=np.int32)
+        walk = _Walk(spans, pairs, walked, np.concatenate(up), below)
         for span in reversed(spans):
             steps = below[2 * span.start : 2 * span.stop : 2] + 1
             steps += below[2 * span.start + 1 : 2 * span.stop : 2]
-            if span.start == 0:
-                side_steps[side] = steps
-            else:
-                below[up[span]] = steps
-        return _Walk(
-            pairs, is_walked.reshape(-1, 2).take(pairs, axis=0), up, spans, below, side, side_steps
-        )
+            below[walk.up[span]] = steps
+        return walk
 
 
 class _Walk(NamedTuple):
-    """The pairs of insertions that a scan walks through, layer by layer.
+    """The pairs of insertions that a scan walks through, a step each.
 
-    A step arrives at a node, whose two branches are a pair of insertions.
+    Their branches are numbered pair by pair, the left one first; sides come behind them.
     """
 
+    spans: list[slice]
+    """The pairs of each layer."""
     pairs: Index
     """Their numbers, rising."""
     is_walked: Bool
     """bool[pairs, 2]: the branches that are scored, or lead to some that are."""
     up: Index
-    """index[pairs]: the branch, of all the pairs', that each begins at; 0 in the first layer."""
-    spans: list[slice]
-    """The pairs of each layer."""
+    """index[pairs]: the branch, or side, that each pair lies behind."""
     below: Int32
-    """int32[branches]: steps below each."""
-    side: Int32
-    """int32[pairs of the first layer]: their sides."""
-    side_steps: Int32
-    """int32[sides]: steps of each side."""
+    """int32[branches and sides]: steps below each."""
 
     def ordered(self, sides: Index, first_step: Int32) -> tuple[Int32, Int32, Int32]:
         """Return the insertions of each step, the first to be walked first, and stack levels.
@@ -707,24 +684,22 @@ class _Walk(NamedTuple):
         ``first_step``: of each of the ``sides``.  The levels are the one that the step reads, and
         those that its branches write.
         """
-        left, right = self.below[::2], self.below[1::2]
+        end = self.is_walked.size
+        left, right = self.below[:end:2], self.below[1:end:2]
         is_left, is_right = self.is_walked.T
         both = is_left & is_right
         left_first = np.where(both, left <= right, is_left)
-        moves = np.empty((self.below.size, 2), dtype=np.int32)  # in steps and levels
-        moves[::2, 0], moves[1::2, 0] = 1 + right * ~left_first, 1 + left * left_first
-        moves[::2, 1], moves[1::2, 1] = both & left_first, both & ~left_first
-        at = moves.take(self.up, axis=0)
-        start = np.zeros(self.side_steps.size, dtype=np.int32)
-        start[sides] = first_step[:-1]
-        at[self.spans[0], 0], at[self.spans[0], 1] = start[self.side], 0
-        above = self.up >> 1
+        below = np.where(left_first, left, right)  # the first branch; below the second lie the rest
+        moves = np.zeros((self.below.size, 2), dtype=np.int32)  # on to a branch: steps, levels
+        moves[:end:2, 0], moves[1:end:2, 0] = 1 + right * ~left_first, 1 + left * left_first
+        moves[:end:2, 1], moves[1:end:2, 1] = both & left_first, both & ~left_first
+        moves[end + sides, 0] = first_step[:-1]
+        at, above = moves.take(self.up, axis=0), self.up >> 1
         for span in self.spans[1:]:
             at[span] += at.take(above[span], axis=0)
         position, level = at.T
         order = np.empty(len(at), dtype=np.intp)
         order[position] = np.arange(len(at))
-        below = np.where(left_first, left, right)  # the first branch; below the second lie the rest
         rows = np.empty((len(at), 4), dtype=np.int32)  # NumPy takes rows of 4 as fast as numbers
         rows[:, 0] = 2 * self.pairs + ~left_first
         rows[:, 1] = level
