@@ -396,8 +396,7 @@ def shortlist(
 ) -> Int32:
     """Return rising indices of the ``keep`` best insertions of every prune, s0 above its floor.
 
-    Counts by levels between a prune's best and its floor tell most; the level that is cut is
-    sorted.
+    Levels between a prune's best and its floor are counted; only the one that is cut is sorted.
     """
     prune, floor = region.number, np.asarray(floors)[region.tree_of_prune]
     insertion = np.flatnonzero(s0 > floor.take(prune))
@@ -560,10 +559,8 @@ class Neighbourhood:
             ups.append(up.take(inner))
             distal = self._beyond.take(distal.take(inner), axis=0).ravel()
             distals.append(distal)
-            side, up = (
-                np.repeat(sides[-1], 2),
-                np.arange(first, first + distal.size, dtype=np.int32),
-            )
+            side = np.repeat(sides[-1], 2)
+            up = np.arange(first, first + distal.size, dtype=np.int32)
             first += distal.size
             self._layers.append(first)
         self._side = np.concatenate(sides)
@@ -639,7 +636,7 @@ class Neighbourhood:
 
     def _walk(self, is_walked: Bool) -> _Walk:
         """Return the walk through the insertions marked; those on the way are marked too."""
-        found, either = [], is_walked.view(np.uint16)  # of a pair
+        found, either = [], is_walked.view(np.uint16)  # of the two of a pair
         for layer in reversed(self._slices()):
             pairs = np.flatnonzero(either[layer.start >> 1 : layer.stop >> 1]) + (layer.start >> 1)
             found.append(pairs)
