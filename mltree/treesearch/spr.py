@@ -415,7 +415,8 @@ def shortlist(
     places, counts = places[is_cut], counts[is_cut]
     place = np.arange(together.size) - np.repeat(np.cumsum(counts) + places, counts)
     is_kept[together[place < 0]] = True
-    return insertion[is_kept].astype(np.int32)
+    kept: Int32 = insertion[is_kept].astype(np.int32)
+    return kept
 
 
 def rescore(
@@ -450,7 +451,7 @@ def rescore(
 #
 # An insertion is a pair (prune, target).  ``prune[c]`` is a half-edge at an inner node ``u`` that
 # faces the subtree to move; ``target[c]`` is the proximal half-edge of the edge to regraft on
-# (its distal half is ``twin[target[c]]``); ``parent[c]`` is the insertion whose target is the
+# (its distal half is ``twin[target[c]]``); ``up[c >> 1]`` is the insertion whose target is the
 # previous edge on the path, or -1.  Both sides of the pruning point are explored.  The subtree
 # itself, and the two edges at ``u`` that become the merged branch, are never targets, so no pair
 # occurs twice.
@@ -485,7 +486,7 @@ class Neighbourhood:
         empty = np.empty(0, dtype=np.int32)
         self._distal: Int32 = empty
         """int32[insertions]: half-edge of the target edge, on its distal side."""
-        self._up: Int32 = empty
+        self.up: Int32 = empty
         """int32[pairs]: the insertion one edge nearer to the pruning point, or -1."""
         self._side: Int32 = empty
         """int32[pairs]: side of the pruning point; ``side >> 1`` is the prune."""
@@ -521,11 +522,6 @@ class Neighbourhood:
         return self.tree_of_prune.take(self.number)
 
     @property
-    def parent(self) -> Int32:
-        """int32[insertions]: the insertion one edge nearer to the pruning point, or -1."""
-        return np.repeat(self._up, 2)
-
-    @property
     def sizes(self) -> NDArray[np.intp]:
         """int[trees]: number of insertions of each."""
         of_prunes = 2 * np.bincount(self._side >> 1, minlength=len(self.prunes))
@@ -550,7 +546,7 @@ class Neighbourhood:
         """
         start = first = self.size
         side, up, distal = self._standpoints(alive)
-        sides, ups, distals = [self._side], [self._up], [self._distal]
+        sides, ups, distals = [self._side], [self.up], [self._distal]
         for _ in range(self.depth_reached, depth_limit):
             inner = np.flatnonzero(self.forest.is_inner.take(distal))
             if inner.size == 0:
@@ -564,7 +560,7 @@ class Neighbourhood:
             first += distal.size
             self._layers.append(first)
         self._side = np.concatenate(sides)
-        self._up = np.concatenate(ups)
+        self.up = np.concatenate(ups)
         self._distal = np.concatenate(distals)
         return slice(start, first)
 
@@ -578,7 +574,7 @@ class Neighbourhood:
         alive = pairs.ravel()
         for layer in self._slices()[1:]:
             some = slice(layer.start >> 1, layer.stop >> 1)
-            pairs[some] &= alive.take(self._up[some])[:, None]
+            pairs[some] &= alive.take(self.up[some])[:, None]
         return alive[self.frontier]
 
     def scan(self, selected: slice | Int32, merged: Float64 | None = None) -> ScanTasks:
@@ -641,12 +637,12 @@ class Neighbourhood:
             pairs = np.flatnonzero(either[layer.start >> 1 : layer.stop >> 1]) + (layer.start >> 1)
             found.append(pairs)
             if layer.start:
-                is_walked[self._up.take(pairs)] = True
+                is_walked[self.up.take(pairs)] = True
         spans = [slice(*span) for span in pairwise(np.cumsum([0, *map(len, found[::-1])]).tolist())]
         pairs = np.concatenate(found[::-1])
         place = np.empty(self.size >> 1, dtype=np.intp)
         place[pairs] = np.arange(pairs.size)
-        first, others = pairs[spans[0]], self._up.take(pairs[spans[0].stop :])
+        first, others = pairs[spans[0]], self.up.take(pairs[spans[0].stop :])
         up = [2 * pairs.size + self._side.take(first), 2 * place.take(others >> 1) + (others & 1)]
         walked = is_walked.reshape(-1, 2).take(pairs, axis=0)
         below = np.zeros(2 * pairs.size + self._side_entry.size, dtype=np.int32)
