@@ -369,7 +369,10 @@ class Session:
         if len(self._plans) > PLANS:
             del self._plans[next(iter(self._plans))]
         if program is not self._program:
-            self.memory.write("program", program.words)
+            offset = 0
+            for piece in program.pieces:
+                self.memory.write("program", piece, offset)
+                offset += piece.nbytes
             self._program = program
         return plan
 
@@ -436,7 +439,7 @@ class Session:
         reserve("site_lnl", program.site_rows * self._blocks.width * acc, keep=True)
         reserve("state", self._state(program, lengths, groups).words * acc)
         reserve("stack", stacks)
-        reserve("program", program.words.nbytes)
+        reserve("program", sum(piece.nbytes for piece in program.pieces))
 
     def _launch(self, plan: Plan) -> None:
         self.memory.expect(plan.products)

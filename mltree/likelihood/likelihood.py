@@ -536,7 +536,7 @@ class TreeLikelihood:
     ) -> list[Result]:
         """Results of programs, run one right after the other beside the trees' CLAs."""
         for program, *_ in runs:
-            _ = program.words  # laid out before other threads have to wait
+            _ = program.pieces  # laid out before other threads have to wait
         with self._lock:
             self.hold(trees, cases)
             return [self.run(*run) for run in runs]

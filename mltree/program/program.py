@@ -10,7 +10,7 @@ from collections.abc import Callable, Iterator
 from dataclasses import field
 from enum import IntEnum
 from functools import cached_property
-from itertools import chain
+from itertools import chain, groupby
 from typing import Any
 
 import numpy as np
@@ -39,6 +39,10 @@ from mltree.system.values import Value
 def one_case() -> Records:
     """The case of a lone tree: the first part, under the first model and weights."""
     return np.array([(0, 1, 0, 0)], CASE)
+
+
+LARGE = 1 << 16
+"""Words of a table that is sent by itself: a transfer costs as much as to copy some thousands."""
 
 
 class Program(Value, eq=False):
@@ -86,15 +90,23 @@ class Program(Value, eq=False):
     def _sum_stages(self) -> Iterator[SumStage]:
         return (stage for stage in self.stages if isinstance(stage, SumStage))
 
-    @cached_property
+    @property
     def words(self) -> Int32:
         """The program as the worker reads it: stage table, cases, then records."""
+        return np.concatenate(self.pieces)
+
+    @cached_property
+    def pieces(self) -> list[Int32]:
+        """The words in pieces: large tables, which take long to copy, and what lies between."""
         words = Words(self.first_case)
         words.add(self.cases)
         rows = [
             (stage.number, *stage.encode(words), stage.aux(self.cases)) for stage in self.stages
         ]
-        return np.concatenate([np.array(rows, STAGE).view(np.int32).ravel(), *words.tables])
+        tables = [np.array(rows, STAGE).view(np.int32).ravel(), *words.tables]
+        by_size = groupby(tables, lambda table: table.size >= LARGE)
+        pieces = ([*some] if is_large else [np.concatenate([*some])] for is_large, some in by_size)
+        return list(chain.from_iterable(pieces))
 
     @property
     def first_case(self) -> int:

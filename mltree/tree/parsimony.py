@@ -60,7 +60,7 @@ class DirectionalSets:
     def of_trees(cls, forest: Forest, sites: PackedSites) -> DirectionalSets:
         """The sets of whole trees."""
         self = cls(forest.twin, forest.n_trees, sites)
-        level = forest.levels()
+        level = forest.levels
         order = forest.inner[np.argsort(level[forest.inner], kind="stable")]
         for wave in np.split(order, np.flatnonzero(np.diff(level[order])) + 1):
             self.sets[:, self.row_of[wave]] = self._joined(wave)

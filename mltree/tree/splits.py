@@ -42,7 +42,7 @@ def facing(tree: Tree, tips: Sequence[int]) -> int | None:
     n_chosen = np.zeros(tree.twin.size, dtype=np.int32)
     size[: 3 * tree.n_tips : 3] = 1
     n_chosen[3 * np.asarray(tips)] = 1
-    level = Forest([tree]).levels()
+    level = Forest([tree]).levels
     inner = np.arange(3 * tree.n_tips, tree.twin.size, dtype=np.int32)
     for depth in range(1, int(level.max()) + 1):
         half = inner[level[inner] == depth]

@@ -370,7 +370,7 @@ class Forest:
 
         The first of several, independent of the numbering of inner nodes.
         """
-        levels = np.split(self.levels()[self.twin[self.tips]], np.cumsum(self.n_tips)[:-1])
+        levels = np.split(self.levels[self.twin[self.tips]], np.cumsum(self.n_tips)[:-1])
         tip = np.array([level.argmin() for level in levels], np.int32)
         return self.first_half + 3 * tip
 
@@ -404,12 +404,13 @@ class Forest:
         facing = np.concatenate(waves)
         return facing, count == self.n_tips - 2
 
+    @cached_property
     def levels(self) -> Int32:
         """int32[3N of all]: 1 + the highest level of what a half-edge is made from; tips are 0.
 
         All half-edges of one level can be computed together once the lower levels are.
         """
-        nodes = _Waves.of(self)
+        nodes = self._nodes
         first, second, count = nodes.first, nodes.second, nodes.facing.size
         seen = np.zeros(count + self.tips.size, np.int32)  # from nearer tip 0
         for span in reversed(nodes.spans):
@@ -435,7 +436,7 @@ class Forest:
         where the node is one with that above it.
         Different topologies collide with a probability of about 2^-64 a pair.
         """
-        nodes = _Waves.of(self)
+        nodes = self._nodes
         key = nodes.values(self._tip_keys())
         in_tree = np.arange(self.tree_of_edge.size) - self.first_edge[self.tree_of_edge]
         is_branch = (in_tree < self.n_branches[self.tree_of_edge])[self.edge[nodes.facing]]
@@ -451,7 +452,7 @@ class Forest:
         Equal for equal sets, in any tree; the sum of two disjoint sets' hashes is that of their
         union.
         """
-        nodes, of_tips = _Waves.of(self), self._tip_keys()
+        nodes, of_tips = self._nodes, self._tip_keys()
         below = nodes.values(of_tips)
         for span in reversed(nodes.spans):
             np.add(below.take(nodes.first[span]), below.take(nodes.second[span]), out=below[span])
@@ -480,6 +481,10 @@ class Forest:
         keys = np.zeros(self.n_trees, np.uint64)
         np.add.at(keys, self.tree_of_half[shown], split)
         return list(map(int, keys))
+
+    @cached_property
+    def _nodes(self) -> _Waves:
+        return _Waves.of(self)
 
     def _tip_keys(self) -> UInt64:
         """uint64[T of all]: 64 random bits of every tip."""

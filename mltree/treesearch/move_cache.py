@@ -105,6 +105,8 @@ class MoveKeys:
         """bool[keys]: True for keys known of the tree that their half-edge is in."""
         last = {id(of_tree): n for n, of_tree in enumerate(known)}  # of the trees of one search
         searches = np.array([last[id(of_tree)] for of_tree in known], np.int32)
+        if len(last) == 1:
+            return _among(keys, known[0])
         tree = searches[self._forest.tree_of_half[halves]]
         order = rising(tree, len(known))
         ends = np.searchsorted(tree[order], np.arange(1, len(known)))

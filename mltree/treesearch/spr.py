@@ -21,7 +21,7 @@ from mltree.likelihood.likelihood import TreeLikelihood, dealt, in_batches
 from mltree.likelihood.requests import Answers, Request, Steps, shape_keys, smoothed
 from mltree.program.cases import Case
 from mltree.program.planner import ScanTasks
-from mltree.system.arrays import Bool, Float64, Int32, longest_first, rising
+from mltree.system.arrays import Bool, Float64, Index, Int32, longest_first, rising
 from mltree.system.process import parallel_map
 from mltree.tree.moves import SprLengths, apply_sprs, spr
 from mltree.tree.topology import Forest, Tree, Trees
@@ -338,9 +338,10 @@ class ScoreMoves(Request, eq=False):
         def look(some: Int32) -> tuple[list[RescoredMoves], NDArray[np.intp]]:
             region, s0 = scan(likelihood, forest, self.cases, lnls, phase, settings, some)
             selected = shortlist(region, self._allowed(region, s0), floors, keep)
-            is_open = keys.open_moves(self.caches, region.prune[selected], region.target[selected])
+            _, prune, target = region.moves(selected)
+            is_open = keys.open_moves(self.caches, prune, target)
             rescored = rescore(likelihood, self.cases, region, selected[is_open], rejected)
-            return rescored, np.bincount(region.tree, minlength=len(forest))
+            return rescored, region.sizes
 
         shares = np.array_split(prunes, max(1, prunes.size // LEAST_SHARE))
         moves, counts = zip(*parallel_map(look, shares, likelihood.planners), strict=True)
@@ -358,7 +359,7 @@ class ScoreMoves(Request, eq=False):
         prunes = np.split(forest.in_tree(region.prunes), ends)
         forbidden = np.concatenate(list(map(constraint.forbidden, self.trees, prunes)))
         edges = forest.edge[region.target] - forest.first_edge[region.tree]
-        return np.where(forbidden[region.side >> 1, edges], -np.inf, s0)
+        return np.where(forbidden[region.number, edges], -np.inf, s0)
 
 
 def scan(
@@ -398,38 +399,36 @@ def _in_proportion(loss: float, share: float, lnls: Float64) -> Float64:
     return np.clip(share * np.abs(lnls), LEAST_PART * loss, loss)
 
 
+LEVELS = 64
+"""Levels of s0 by which a shortlist counts: few of a prune's insertions are in the one cut."""
+
+
 def shortlist(
     region: Neighbourhood, s0: Float64, floors: Float64 | Sequence[float], keep: int
 ) -> Int32:
-    """Return rising indices of the ``keep`` best insertions of every prune, s0 above its floor."""
-    prune = region.side >> 1
-    insertion = np.flatnonzero(s0 > np.asarray(floors)[region.tree_of_prune].take(prune))
-    prune = prune[insertion]
-    counts = np.bincount(prune, minlength=len(region.prunes))
-    crowded = np.flatnonzero((counts > keep).take(prune))
-    best_first = crowded[_falling(s0[insertion[crowded]])]
-    together = best_first[rising(prune[best_first], len(region.prunes))]
-    counts[counts <= keep] = 0
-    place = np.arange(together.size) - np.repeat(np.cumsum(counts) - counts, counts)
-    is_kept = np.ones(insertion.size, np.bool_)
-    is_kept[together[place >= keep]] = False
-    return insertion[is_kept].astype(np.int32)
+    """Return rising indices of the ``keep`` best insertions of every prune, s0 above its floor.
 
-
-def _falling(values: Float64) -> NDArray[np.intp]:
-    """Return indices in the order of falling values, rising among equal ones.
-
-    A sort that keeps the order of equal values takes five times as long.
+    Levels between a prune's best and its floor are counted; only the one that is cut is sorted.
     """
-    order = np.argsort(-values)
-    values = values[order]
-    is_tied = values[1:] == values[:-1]
-    if is_tied.any():
-        tied = np.flatnonzero(np.append(is_tied, False) | np.append(False, is_tied))
-        which = np.cumsum(np.append(False, ~is_tied))[tied]
-        ties = order[tied]
-        order[tied] = ties[np.lexsort((ties, which))]
-    return order
+    prune, floor = region.number, np.asarray(floors)[region.tree_of_prune]
+    insertion = np.flatnonzero(s0 > floor.take(prune))
+    prune, s0 = prune.take(insertion), s0.take(insertion)
+    best = floor.copy()
+    np.maximum.at(best, prune, s0)
+    share = (best.take(prune) - s0) / (best - floor).take(prune)
+    level = LEVELS * prune + np.minimum(LEVELS * share, LEVELS - 1).astype(np.int32)
+    counts = np.bincount(level, minlength=LEVELS * best.size).reshape(-1, LEVELS)
+    places = keep - np.cumsum(counts, axis=1)  # that each level leaves, or lacks
+    is_cut = (places < 0) & (places + counts > 0)
+    is_kept = (places >= 0).ravel().take(level)
+    cut = np.flatnonzero(is_cut.ravel().take(level))
+    best_first = cut[np.argsort(-s0[cut], kind="stable")]
+    together = best_first[rising(prune[best_first], best.size)]
+    places, counts = places[is_cut], counts[is_cut]
+    place = np.arange(together.size) - np.repeat(np.cumsum(counts) + places, counts)
+    is_kept[together[place < 0]] = True
+    kept: Int32 = insertion[is_kept].astype(np.int32)
+    return kept
 
 
 def rescore(
@@ -444,24 +443,27 @@ def rescore(
     Scores may be rough below the lnL ``rejected`` f64[trees].
     """
     lnl, lengths = np.empty(0), np.empty((0, 4))
+    number, *halves = region.moves(selected)
+    tree = region.tree_of_prune.take(number)
     if selected.size:
-        number, merged = region.side[selected] >> 1, region.merged.copy()
+        merged = region.merged.copy()
         used = np.flatnonzero(np.bincount(number))
         merged[..., used] = likelihood.join_lengths(region.forest, cases, region.prunes[used])
-        floors = None if rejected is None else rejected[region.tree[selected]]
+        floors = None if rejected is None else rejected[tree]
         lnl, three = likelihood.refine(region.forest, cases, region.scan(selected, merged), floors)
         lengths = np.concatenate([three, merged[..., number, None]], axis=-1)
         lengths = np.moveaxis(lengths, (-2, -1), (0, 1))
-    prune, target = (region.forest.in_tree(of[selected]) for of in (region.prune, region.target))
-    every, tree = RescoredMoves(prune, target, lnl, lengths), region.tree[selected]
-    return [every.at(np.flatnonzero(tree == n)) for n in range(len(region.forest))]
+    prune, target = map(region.forest.in_tree, halves)
+    every = RescoredMoves(prune, target, lnl, lengths).at(rising(tree, len(region.forest)))
+    ends = np.cumsum(np.bincount(tree, minlength=len(region.forest))).tolist()
+    return [every.at(slice(*span)) for span in pairwise([0, *ends])]
 
 
 # SPR neighbourhoods: every target edge of every prune, found breadth first, wave by wave.
 #
 # An insertion is a pair (prune, target).  ``prune[c]`` is a half-edge at an inner node ``u`` that
 # faces the subtree to move; ``target[c]`` is the proximal half-edge of the edge to regraft on
-# (its distal half is ``twin[target[c]]``); ``parent[c]`` is the insertion whose target is the
+# (its distal half is ``twin[target[c]]``); ``up[c >> 1]`` is the insertion whose target is the
 # previous edge on the path, or -1.  Both sides of the pruning point are explored.  The subtree
 # itself, and the two edges at ``u`` that become the merged branch, are never targets, so no pair
 # occurs twice.
@@ -481,31 +483,30 @@ class Neighbourhood:
         """The trees as they were when the neighbourhood was begun."""
         prunes = self.forest.inner if prunes is None else prunes
         self._twin = self.forest.twin
-        self._left, self._right = self.forest.siblings
-        exits = np.stack([self._left[prunes], self._right[prunes]], axis=1)
-        ends = self._twin[exits]
+        self._beyond = np.stack(self.forest.behind, axis=1)
+        """int32[half-edges, 2]: far ends of the two other branches of a half-edge's node."""
+        ends = self._beyond[prunes]
         self.prunes: Int32 = prunes
         """int32[prunes]: half-edges that face the pruned subtrees."""
         self.tree_of_prune: Int32 = self.forest.tree_of_half[prunes]
         """int32[prunes]: number of the tree."""
-        self.merged: Float64 = self.forest.lengths[..., self.forest.edge[exits]].sum(axis=-1)
+        self.merged: Float64 = self.forest.lengths[..., self.forest.edge[ends]].sum(axis=-1)
         """float64[..., prunes]: merged branches as long as their two parts."""
         self._side_entry: Int32 = ends.ravel()
         self._side_root: Int32 = ends[:, ::-1].ravel()
         self._layers = [0]
         empty = np.empty(0, dtype=np.int32)
-        self.target: Int32 = empty
-        """int32[insertions]: half-edge of the target edge, on its proximal side."""
         self._distal: Int32 = empty
-        self.parent: Int32 = empty
-        """int32[insertions]: the insertion one edge nearer to the pruning point, or -1."""
-        self.side: Int32 = empty
-        """int32[insertions]: side of the pruning point; ``side >> 1`` is the prune."""
+        """int32[insertions]: half-edge of the target edge, on its distal side."""
+        self.up: Int32 = empty
+        """int32[pairs]: the insertion one edge nearer to the pruning point, or -1."""
+        self._side: Int32 = empty
+        """int32[pairs]: side of the pruning point; ``side >> 1`` is the prune."""
 
     @property
     def size(self) -> int:
         """Number of insertions so far."""
-        return int(self.target.size)
+        return int(self._distal.size)
 
     @property
     def depth_reached(self) -> int:
@@ -513,14 +514,35 @@ class Neighbourhood:
         return len(self._layers) - 1
 
     @property
+    def number(self) -> Int32:
+        """int32[insertions]: number of the prune."""
+        return np.repeat(self._side >> 1, 2)
+
+    @property
     def prune(self) -> Int32:
         """int32[insertions]: half-edge that faces the pruned subtree."""
-        return self.prunes.take(self.side >> 1)
+        return self.prunes.take(self.number)
+
+    @property
+    def target(self) -> Int32:
+        """int32[insertions]: half-edge of the target edge, on its proximal side."""
+        return self._twin.take(self._distal)
 
     @property
     def tree(self) -> Int32:
         """int32[insertions]: number of the tree."""
-        return self.tree_of_prune.take(self.side >> 1)
+        return self.tree_of_prune.take(self.number)
+
+    @property
+    def sizes(self) -> NDArray[np.intp]:
+        """int[trees]: number of insertions of each."""
+        of_prunes = 2 * np.bincount(self._side >> 1, minlength=len(self.prunes))
+        return np.bincount(self.tree_of_prune, of_prunes, len(self.forest)).astype(np.intp)
+
+    def moves(self, selected: Int32) -> tuple[Int32, Int32, Int32]:
+        """Number of the prune, its half-edge, and target of some insertions, int32[n] each."""
+        number = self._side.take(selected >> 1) >> 1
+        return number, self.prunes.take(number), self._twin.take(self._distal.take(selected))
 
     @property
     def frontier(self) -> slice:
@@ -535,28 +557,23 @@ class Neighbourhood:
         ``alive`` bool[frontier]: frontier insertions that may be passed; all by default.
         """
         start = first = self.size
-        side, parent, distal = self._standpoints(alive)
-        targets, parents, sides = [self.target], [self.parent], [self.side]
-        distals = [self._distal]
+        side, up, distal = self._standpoints(alive)
+        sides, ups, distals = [self._side], [self.up], [self._distal]
         for _ in range(self.depth_reached, depth_limit):
             inner = np.flatnonzero(self.forest.is_inner.take(distal))
-            side, parent, distal = side.take(inner), parent.take(inner), distal.take(inner)
-            if distal.size == 0:
+            if inner.size == 0:
                 break
-            target = np.empty(2 * distal.size, dtype=np.int32)
-            target[::2], target[1::2] = self._left.take(distal), self._right.take(distal)
-            targets.append(target)
-            sides.append(np.repeat(side, 2))
-            parents.append(np.repeat(parent, 2))
-            side, distal = sides[-1], self._twin.take(target)
+            sides.append(side.take(inner))
+            ups.append(up.take(inner))
+            distal = self._beyond.take(distal.take(inner), axis=0).ravel()
             distals.append(distal)
-            parent = np.arange(first, first + target.size, dtype=np.int32)
-            first += target.size
+            side = np.repeat(sides[-1], 2)
+            up = np.arange(first, first + distal.size, dtype=np.int32)
+            first += distal.size
             self._layers.append(first)
-        self.target = np.concatenate(targets)
+        self._side = np.concatenate(sides)
+        self.up = np.concatenate(ups)
         self._distal = np.concatenate(distals)
-        self.parent = np.concatenate(parents)
-        self.side = np.concatenate(sides)
         return slice(start, first)
 
     def survivors(self, scores: Float64, thresholds: Float64) -> Bool:
@@ -564,9 +581,12 @@ class Neighbourhood:
 
         ``scores`` float64[insertions], ``thresholds`` float64[trees]; natural log.
         """
-        alive = scores >= thresholds[self.tree_of_prune].take(self.side >> 1)
+        least = thresholds[self.tree_of_prune].take(self._side >> 1)
+        pairs = scores.reshape(-1, 2) >= least[:, None]
+        alive = pairs.ravel()
         for layer in self._slices()[1:]:
-            alive[layer] &= alive.take(self.parent[layer])
+            some = slice(layer.start >> 1, layer.stop >> 1)
+            pairs[some] &= alive.take(self.up[some])[:, None]
         return alive[self.frontier]
 
     def scan(self, selected: slice | Int32, merged: Float64 | None = None) -> ScanTasks:
@@ -577,21 +597,15 @@ class Neighbourhood:
         float64[..., prunes]: lengths of the merged branches, by default the sums of their parts.
         """
         merged = self.merged if merged is None else merged
-        rank = np.full(self.size, -1, dtype=np.int32)
-        n_outputs = rank[selected].size
-        rank[selected] = np.arange(n_outputs, dtype=np.int32)
-        is_walked, below, steps, side_steps = self._walk_sizes(rank >= 0)
-        sides = longest_first(side_steps)[: np.count_nonzero(side_steps)]
+        is_walked = np.zeros(self.size, dtype=np.bool_)
+        n_outputs = is_walked[selected].size
+        is_walked[selected] = True
+        walk = self._walk(is_walked)
+        of_sides = walk.below[walk.is_walked.size :]
+        sides = longest_first(of_sides)[: np.count_nonzero(of_sides)]
         first_step = np.zeros(sides.size + 1, dtype=np.int32)
-        np.cumsum(side_steps[sides], out=first_step[1:])
-        side_start = np.zeros(side_steps.size, dtype=np.int32)
-        side_start[sides] = first_step[:-1]
-        position, left_first, level_in, level_out = self._walk_order(is_walked, below, side_start)
-        walked = np.flatnonzero(steps)
-        order = np.empty(walked.size, dtype=np.int32)
-        order[position[walked]] = walked
-        first = 2 * order + ~left_first.take(order)
-        branches = np.stack([first, first ^ 1])
+        np.cumsum(of_sides[sides], out=first_step[1:])
+        branches, level_in, level_out = walk.ordered(sides, first_step)
         return ScanTasks(
             tree=self.tree_of_prune[sides >> 1],
             prune=self.prunes[sides >> 1],
@@ -599,11 +613,20 @@ class Neighbourhood:
             join_length=merged[..., sides >> 1],
             first_step=first_step,
             far=self._distal.take(branches),
-            level_in=level_in.take(order),
-            level_out=np.where(below.take(branches) > 0, level_out.take(branches), np.int32(-1)),
-            output=rank.take(branches),
+            level_in=level_in,
+            level_out=level_out,
+            output=self._outputs(selected, branches),
             outputs=int(n_outputs),
         )
+
+    def _outputs(self, selected: slice | Int32, insertions: Int32) -> Int32:
+        """int32[...]: place of insertions among the selected ones, or -1."""
+        if isinstance(selected, slice) and selected.stop == self.size:  # the last ones
+            of_last: Int32 = np.maximum(insertions - np.int32(selected.start or 0), np.int32(-1))
+            return of_last
+        place = np.full(self.size, -1, dtype=np.int32)
+        place[selected] = np.arange(place[selected].size, dtype=np.int32)
+        return place.take(insertions)
 
     def _standpoints(self, alive: Bool | None) -> tuple[Int32, Int32, Int32]:
         """(side, parent insertion, half-edge by which its node is entered) to go on from."""
@@ -613,60 +636,79 @@ class Neighbourhood:
         index = np.arange(self.size, dtype=np.int32)[self.frontier]
         if alive is not None:
             index = index[alive]
-        return self.side[index], index, self._distal[index]
+        return self._side.take(index >> 1), index, self._distal[index]
 
     def _slices(self) -> list[slice]:
         """One slice per depth, shallowest first."""
         return [slice(*ends) for ends in pairwise(self._layers)]
 
-    def _walk_sizes(self, selected: Bool) -> tuple[Bool, Int32, Int32, Int32]:
-        """Return the walked insertions, and steps: below each, of each pair, of each side.
-
-        A step arrives at a node, whose two branches are a pair of insertions.
-        """
-        is_walked, below = selected, np.zeros(self.size, dtype=np.int32)
-        steps = np.empty(self.size >> 1, dtype=np.int32)
-        side_steps = np.zeros(self._side_entry.size, dtype=np.int32)
+    def _walk(self, is_walked: Bool) -> _Walk:
+        """Return the walk through the insertions marked; those on the way are marked too."""
+        found, either = [], is_walked.view(np.uint16)  # of the two of a pair
         for layer in reversed(self._slices()):
-            left, right = (slice(layer.start + n, layer.stop, 2) for n in (0, 1))
-            is_met = is_walked[left] | is_walked[right]
-            pair_steps = steps[layer.start >> 1 : layer.stop >> 1]
-            np.add(below[left], below[right], out=pair_steps)
-            pair_steps += is_met
-            if layer.start == 0:
-                side_steps[self.side[left]] = pair_steps
-            else:
-                up = self.parent[left]
-                below[up] = pair_steps
-                is_walked[up] |= is_met
-        return is_walked, below, steps, side_steps
+            pairs = np.flatnonzero(either[layer.start >> 1 : layer.stop >> 1]) + (layer.start >> 1)
+            found.append(pairs)
+            if layer.start:
+                is_walked[self.up.take(pairs)] = True
+        spans = [slice(*span) for span in pairwise(np.cumsum([0, *map(len, found[::-1])]).tolist())]
+        pairs = np.concatenate(found[::-1])
+        place = np.empty(self.size >> 1, dtype=np.intp)
+        place[pairs] = np.arange(pairs.size)
+        first, others = pairs[spans[0]], self.up.take(pairs[spans[0].stop :])
+        up = [2 * pairs.size + self._side.take(first), 2 * place.take(others >> 1) + (others & 1)]
+        walked = is_walked.reshape(-1, 2).take(pairs, axis=0)
+        below = np.zeros(2 * pairs.size + self._side_entry.size, dtype=np.int32)
+        walk = _Walk(spans, pairs, walked, np.concatenate(up), below)
+        for span in reversed(spans):
+            steps = below[2 * span.start : 2 * span.stop : 2] + 1
+            steps += below[2 * span.start + 1 : 2 * span.stop : 2]
+            below[walk.up[span]] = steps
+        return walk
 
-    def _walk_order(
-        self, is_walked: Bool, below: Int32, side_start: Int32
-    ) -> tuple[Int32, Bool, Int32, Int32]:
-        """Return every pair's place in the walk, whether it goes left first, and stack levels.
 
-        The levels are the one that the step reads, and those that its branches write.
+class _Walk(NamedTuple):
+    """The pairs of insertions that a scan walks through, a step each.
+
+    Their branches are numbered pair by pair, the left one first; sides come behind them.
+    """
+
+    spans: list[slice]
+    """The pairs of each layer."""
+    pairs: Index
+    """Their numbers, rising."""
+    is_walked: Bool
+    """bool[pairs, 2]: the branches that are scored, or lead to some that are."""
+    up: Index
+    """index[pairs]: the branch, or side, that each pair lies behind."""
+    below: Int32
+    """int32[branches and sides]: steps below each."""
+
+    def ordered(self, sides: Index, first_step: Int32) -> tuple[Int32, Int32, Int32]:
+        """Return the insertions of each step, the first to be walked first, and stack levels.
+
+        ``first_step``: of each of the ``sides``.  The levels are the one that the step reads, and
+        those that its branches write.
         """
-        position = np.empty(self.size >> 1, dtype=np.int32)
-        level_in = np.zeros_like(position)
-        left_first = np.empty(position.size, dtype=np.bool_)
-        after, level_out = np.empty_like(below), np.empty_like(below)
-        for layer in self._slices():
-            pairs = slice(layer.start >> 1, layer.stop >> 1)
-            left, right = (slice(layer.start + n, layer.stop, 2) for n in (0, 1))
-            if layer.start == 0:
-                position[pairs] = side_start[self.side[left]]
-            else:
-                up = self.parent[left]
-                position[pairs] = after.take(up)
-                level_in[pairs] = level_out.take(up)
-            both = is_walked[left] & is_walked[right]
-            is_left = np.where(both, below[left] <= below[right], is_walked[left])
-            left_first[pairs] = is_left
-            next_step, level = position[pairs] + 1, level_in[pairs]
-            after[left] = next_step + below[right] * ~is_left
-            after[right] = next_step + below[left] * is_left
-            level_out[left] = level + (both & is_left)
-            level_out[right] = level + (both & ~is_left)
-        return position, left_first, level_in, level_out
+        end = self.is_walked.size
+        left, right = self.below[:end:2], self.below[1:end:2]
+        is_left, is_right = self.is_walked.T
+        both = is_left & is_right
+        left_first = np.where(both, left <= right, is_left)
+        below = np.where(left_first, left, right)  # the first branch; below the second lie the rest
+        moves = np.zeros((self.below.size, 2), dtype=np.int32)  # on to a branch: steps, levels
+        moves[:end:2, 0], moves[1:end:2, 0] = 1 + right * ~left_first, 1 + left * left_first
+        moves[:end:2, 1], moves[1:end:2, 1] = both & left_first, both & ~left_first
+        moves[end + sides, 0] = first_step[:-1]
+        at, above = moves.take(self.up, axis=0), self.up >> 1
+        for span in self.spans[1:]:
+            at[span] += at.take(above[span], axis=0)
+        position, level = at.T
+        order = np.empty(len(at), dtype=np.intp)
+        order[position] = np.arange(len(at))
+        rows = np.empty((len(at), 4), dtype=np.int32)  # NumPy takes rows of 4 as fast as numbers
+        rows[:, 0] = 2 * self.pairs + ~left_first
+        rows[:, 1] = level
+        rows[:, 2] = np.where(below > 0, level + both, -1)
+        rows[:, 3] = np.where(left + right > below, level, -1)
+        rows = rows.take(order, axis=0)
+        return np.stack([rows[:, 0], rows[:, 0] ^ 1]), rows[:, 1].copy(), rows[:, 2:].T.copy()

@@ -166,7 +166,7 @@ def test_moves(
     used.insertions([tree], [case], scan)
     lnl, lengths = used.refine([tree], [case], scan)
     for n in (0, len(lnl) - 1):
-        prune, target, join = found.prune[n], found.target[n], found.merged[found.side[n] >> 1]
+        prune, target, join = found.prune[n], found.target[n], found.merged[found.number[n]]
         moved = tree.copy()
         spr(moved, int(prune), int(target), SprLengths(*lengths[n], join))
         expected = per_site.sites(reference, moved, 0) @ weights

@@ -186,7 +186,7 @@ def test_an_unknown_op_is_a_worker_fault(open_native: OpenDevice, problem: Probl
     session = open_native(problem.patterns, problem.categories)
     session.load_models(problem.models)
     program = builders.traversal([problem.tree])
-    program.words[4] = 99
+    program.pieces[0][4] = 99
     with pytest.raises(WorkerFault, match=r"stopped in stage 1 \(Sites\): unknown_op"):
         session.run(program, problem.tree.lengths, NO_CONTROL)
     good = session.run(builders.traversal([problem.tree]), problem.tree.lengths, NO_CONTROL)

@@ -130,7 +130,7 @@ def test_refined_lengths_give_the_refined_lnl(
     scan = found.scan(picked, joins)
     s0 = engine.insertions(trees, cases, scan)
     lnl, three = engine.refine(trees, cases, scan)
-    lengths = np.column_stack([three, joins[found.side[picked] >> 1]])
+    lengths = np.column_stack([three, joins[found.number[picked]]])
     after = engine.log_likelihoods(
         regrafted(problem.tree, found, picked, lengths), cases * len(picked)
     )

@@ -179,7 +179,7 @@ def test_parts_with_lengths_of_their_own_are_refined_apart(
         alone = parted.alone(reference, part, 1)
         moved = [lone.copy() for _ in picked]
         for n, candidate in enumerate(picked):
-            join = joins[part, found.side[candidate] >> 1]
+            join = joins[part, found.number[candidate]]
             lengths = SprLengths(*three[part, n].tolist(), join)
             spr(moved[n], int(found.prune[candidate]), int(found.target[candidate]), lengths)
         lnls[part] = alone.log_likelihoods(moved, [own] * len(moved))

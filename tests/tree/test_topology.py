@@ -29,7 +29,7 @@ def slow_level(tree: Tree, half: int) -> int:
 def test_random_trees_are_valid_and_levels_match_the_definition(n_tips: int, seed: int) -> None:
     tree = random_topology(n_tips, np.random.default_rng(seed))
     tree.validate()
-    levels = Forest([tree]).levels()
+    levels = Forest([tree]).levels
     assert levels.tolist() == [slow_level(tree, half) for half in range(3 * tree.n_nodes)]
 
 
@@ -58,7 +58,7 @@ def test_edge_halves_and_inner_edges() -> None:
 
 def test_a_ladder_of_5000_tips_has_its_full_height() -> None:
     tree = ladder(5000)
-    assert Forest([tree]).levels().max() == 4998
+    assert Forest([tree]).levels.max() == 4998
     assert tree.postorder(0).size == 4998
 
 

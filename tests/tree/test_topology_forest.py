@@ -46,7 +46,7 @@ def test_from_a_central_tip_the_waves_are_fewest(tips: int, seed: int) -> None:
 @given(tips=st.integers(3, 40), seed=st.integers(0, 10**6))
 def test_levels_are_one_above_what_they_are_made_from(tips: int, seed: int) -> None:
     forest = Forest(some_trees(tips, seed))
-    level, inner = forest.levels(), forest.inner
+    level, inner = forest.levels, forest.inner
     one, other = forest.behind
     assert (level[~forest.is_inner] == 0).all()
     np.testing.assert_array_equal(level[inner], 1 + np.maximum(level[one], level[other])[inner])

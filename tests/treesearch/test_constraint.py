@@ -104,7 +104,7 @@ def test_forbids_exactly_the_moves_that_break_a_split(seed: int) -> None:
     for c in range(found.size):
         moved = tree.copy()
         spr(moved, int(found.prune[c]), int(found.target[c]))
-        answers.append(forbidden[found.side[c] >> 1, tree.edge[found.target[c]]])
+        answers.append(forbidden[found.number[c], tree.edge[found.target[c]]])
         assert answers[-1] == (not constraint.satisfied(moved))
     assert 0 < sum(answers) < found.size
 

@@ -34,13 +34,14 @@ def textbook(tree: Tree, radius: int) -> dict[tuple[int, int], tuple[int, int]]:
 def depths(neighbourhood: Neighbourhood) -> np.ndarray:
     """Edges from the pruning point to each target."""
     depth = np.ones(neighbourhood.size, np.int32)
-    for n, parent in enumerate(neighbourhood.parent.tolist()):
+    for n, parent in enumerate(np.repeat(neighbourhood.up, 2).tolist()):
         depth[n] += depth[parent] if parent >= 0 else 0
     return depth
 
 
 def found_by(neighbourhood: Neighbourhood) -> dict[tuple[int, int], tuple[int, int]]:
-    before = np.where(neighbourhood.parent < 0, -1, neighbourhood.target[neighbourhood.parent])
+    up = np.repeat(neighbourhood.up, 2)
+    before = np.where(up < 0, -1, neighbourhood.target[up])
     columns = (neighbourhood.prune, neighbourhood.target, depths(neighbourhood), before)
     rows = np.stack(columns, axis=1).tolist()
     return {(p, g): (d, b) for p, g, d, b in rows}
@@ -169,7 +170,8 @@ def test_trees_side_by_side_have_the_candidates_of_each() -> None:
     together = Neighbourhood(trees)
     together.extend(3)
     halves = trees[0].twin.size
-    before = np.where(together.parent < 0, -1, together.target[together.parent] % halves)
+    up = np.repeat(together.up, 2)
+    before = np.where(up < 0, -1, together.target[up] % halves)
     columns = (together.prune % halves, together.target % halves, depths(together), before)
     for n, tree in enumerate(trees):
         own = np.stack(columns, axis=1)[together.tree == n].tolist()
