@@ -80,12 +80,12 @@ MOST_RATE_STEPS = 8
 effective sample is 0.15 to 0.3 of all samples with two steps an iteration, 0.5 to 0.9 with ten."""
 
 FIRST_RESTING = {0.5: 1, 0.1: 2, 0.01: 4, 0.0: 8}
-RESTING = {0.9: 1, 0.5: 2, 0.0: 8}
+RESTING = {0.5: 1, 0.1: 4, 0.0: 16}
 """Iterations from one with a chain's sweeps to the next, by the least heat that has as many: until
 the number of rungs is chosen, for chains have to leave their start, and afterwards. On a CPU hot
 chains cost as much as the first, and forget their state within a sweep or two. Slowest split's ESS
-in each of 100 to 180 CPU seconds, the first table for all against both: DS2 0.03 (one seed) against
-0.54 (one seed), DS1 0.09 to 0.35 (three seeds) against 0.05 to 0.31 (four seeds)."""
+in a CPU second, the first table for all against both: DS2 0.03 against 0.30 and 0.56, DS1 0.09 to
+0.35 (three seeds) against 0.11 to 0.58 (four); with rests below 0.9, DS1 0.05 to 0.31 (four)."""
 
 IMPOSSIBLE = -1e300
 """Natural log of a ratio that is never accepted."""

@@ -254,7 +254,7 @@ def test_hot_chains_rest_longer_once_the_ladder_is_fitted() -> None:
             sampler.iterate()
         every.append(due.tolist())
         assert (sampler.words[:, Chain.SWEEP] - before).sum() == 2 * due.sum()
-    assert every == [[16, 16, 8, 2], [16, 8, 2, 2]]
+    assert every == [[16, 16, 8, 2], [16, 16, 4, 1]]
 
 
 @pytest.mark.parametrize(
