@@ -134,12 +134,6 @@ CHAIN_FUNCTION void walk_priors(chain_t *c) {
   renew_warped(c);
 }
 
-static inline bool is_in_order(const chain_t *c) {
-  bool is = true;
-  for (int v = c->tips; v < c->nodes; ++v) is &= height_of(c, v) > older_child(c, v);
-  return is;
-}
-
 // How much a node is older than its older child, times e^step, for the inner nodes from `top` down:
 // with all tips of one date all their heights times e^step. Returns how many there are.
 CHAIN_FUNCTION int stretch_heights(const chain_t *c, int top, acc step) {

@@ -77,6 +77,12 @@ static inline acc older_child(const chain_t *c, int v) {
   return fmax(height_of(c, left_of(c, v)), height_of(c, right_of(c, v)));
 }
 
+static inline bool is_in_order(const chain_t *c) {
+  bool is = true;
+  for (int v = c->tips; v < c->nodes; ++v) is &= height_of(c, v) > older_child(c, v);
+  return is;
+}
+
 static inline acc bounded(const chain_t *c, acc length) {
   return fmin(fmax(length, (acc)c->s->min_length), (acc)c->s->max_length);
 }

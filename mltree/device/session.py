@@ -432,6 +432,8 @@ class Session:
             reserve("cla", slots * (slot - counts), keep)
             reserve("scaler", slots * counts, keep)
         matrices = program.matrices * layout.categories * real
+        if self.memory.size("pmatrix") < matrices * layout.matrix_words:
+            self._let_go()  # of plans with buffers that would stay beside the larger ones
         reserve("pmatrix", matrices * layout.matrix_words)
         reserve("tip_pmatrix", matrices * layout.tip_words)
         acc = self._acc.itemsize

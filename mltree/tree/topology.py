@@ -408,7 +408,8 @@ class Forest:
     def levels(self) -> Int32:
         """int32[3N of all]: 1 + the highest level of what a half-edge is made from; tips are 0.
 
-        All half-edges of one level can be computed together once the lower levels are.
+        All half-edges of one level can be computed together once the lower levels are. Known once:
+        a forest that is changed in place has those from before.
         """
         nodes = self._nodes
         first, second, count = nodes.first, nodes.second, nodes.facing.size

@@ -413,6 +413,7 @@ def shortlist(
     prune, floor = region.number, np.asarray(floors)[region.tree_of_prune]
     insertion = np.flatnonzero(s0 > floor.take(prune))
     prune, s0 = prune.take(insertion), s0.take(insertion)
+    floor = np.maximum(floor, s0.min(initial=0.0) - 1.0)  # a finite one
     best = floor.copy()
     np.maximum.at(best, prune, s0)
     share = (best.take(prune) - s0) / (best - floor).take(prune)
