@@ -200,7 +200,7 @@ CHAIN_FUNCTION void change_pace(chain_t *c) {
     acc timing = timing_log_prior(c);
     keep_lengths(c, TIME_MOVE_PACE, round, &timing);
     for (int n = 0; n < clades_of(c); ++n)
-      keep_lengths(c, TIME_MOVE_CLADE, round * c->nodes + n, &timing);
+      keep_lengths(c, TIME_MOVE_CLADE, round * max(c->nodes, PACE_CLADES) + n, &timing);
     for (int v = c->tips; v < c->nodes; ++v) keep_distance(c, v, (2 + round) * c->nodes + v);
     walk_scalar(c, SCALAR_SPREAD, TIME_MOVE_SPREAD, PRIOR_WALKS + round);
   }

@@ -478,8 +478,8 @@ def scan_records(forest: Forest, scan: ScanTasks, cases: Cases, outputs: Int32) 
         steps=counts,
     )
     cases.fill(tasks, scan.tree)
-    # What a half-edge has in a step, in rows of four, which NumPy takes in a quarter of the time of
-    # three; behind the last output is where no result goes.
+    # Rows of a half-edge in a step, of four words: NumPy takes those in a quarter of the time of
+    # three. No result goes behind the last output.
     number, branch = forest.tree_of_half, forest.edge
     of_half: Int32 = np.empty((number.size, 4), np.int32)
     of_half[:, 0] = operand

@@ -379,7 +379,8 @@ class TimeReplica(Replica):
             self.keep_lengths(TimeMove.PACE, number)
             clades = PACE_CLADES if self._has_pairs else max(PACE_CLADES, tree.tips // 4)
             for n in range(clades):
-                self.keep_lengths(TimeMove.CLADE, number * tree.nodes + n)
+                place = number * max(tree.nodes, PACE_CLADES) + n
+                self.keep_lengths(TimeMove.CLADE, place)
             for v in range(tree.tips, tree.nodes):
                 self.keep_distance(v, (2 + number) * tree.nodes + v)
             self._walk(Scalar.SPREAD, TimeMove.SPREAD, PRIOR_WALKS + number)
