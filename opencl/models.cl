@@ -1,6 +1,7 @@
-// Eigen systems of symmetric matrices, and quantiles of gamma distributions, many at once. Every
-// number is that of mltree/models/portable.py and rates.py to the bit: sums, products, quotients
-// and roots in doubles, which IEEE 754 rounds in one way only, in the order that they have there.
+// Eigen systems of symmetric matrices, series of rate matrices, and quantiles of gamma
+// distributions, many at once. Every number is that of mltree/models/portable.py, eigen.py and
+// rates.py to the bit: sums, products, quotients and roots in doubles, which IEEE 754 rounds in one
+// way only, in the order that they have there.
 #pragma OPENCL EXTENSION cl_khr_fp64 : enable
 #pragma OPENCL FP_CONTRACT OFF
 
@@ -212,3 +213,5 @@ __kernel void gamma_quantiles(__global const double *shapes, __global const doub
   ratios[n] = ratio;
   below[n] = times(shares[n % classes], series / (1.0 + series), zero);
 }
+
+#include "uniformised.h"

@@ -1,7 +1,8 @@
-"""Eigen systems and gamma quantiles on a device: opencl/models.cl, and what goes to it and back."""
+"""Eigen systems, series and gamma quantiles on a device: opencl/models.cl and its transfers."""
 
 from __future__ import annotations
 
+import math
 import time
 from contextlib import nullcontext
 from functools import cached_property
@@ -14,6 +15,7 @@ import pyopencl as cl
 from mltree.device.build import build_kernels, context_on
 from mltree.device.memory import Memory, NamingDevice
 from mltree.models import portable
+from mltree.models.eigen import MOST_DOUBLINGS, MOST_TERMS, SERIES_OCTAVES, uniformised
 from mltree.models.portable import FACTORIALS, LOG_TERMS, Formula, jacobi
 from mltree.models.rates import halley
 from mltree.system.arrays import Float64
@@ -45,16 +47,17 @@ class DeviceModels:
         self._formulas: dict[Formula, Formula] = {
             jacobi: self._eigensystem,
             halley: self._gamma_quantiles,
+            uniformised: self._series,
         }
 
-    def __call__(self, formula: Formula, *arrays: Float64) -> tuple[Float64, Float64]:
-        """Compute one of both formulas; by NumPy at first, and while the device does another."""
+    def __call__(self, formula: Formula, *arrays: Float64) -> tuple[Float64, ...]:
+        """Compute one of the formulas; by NumPy at first, and while the device does another."""
         is_early = self._spent < WORTH or not arrays[0].size
         if is_early or not self._lock.acquire(blocking=False):
             began = time.perf_counter()
-            both = formula(*arrays)
+            found = formula(*arrays)
             self._spent += time.perf_counter() - began
-            return both
+            return found
         try:
             with self._naming:
                 return self._formulas[formula](*arrays)
@@ -69,11 +72,28 @@ class DeviceModels:
         memory.reserve("values", a.nbytes // states)
         buffers = memory.several("matrices", "work", "values", "vectors")
         local = cl.LocalMemory(PLANE_BYTES * (states + 1) // 2), cl.LocalMemory(4)
-        items = WIDE_GROUP if states >= WIDE_STATES else GROUP
         sizes = np.int32(states), np.int64(0)
-        self._launch("eigen_systems", count, items, *buffers, *sizes, *local)
+        self._launch("eigen_systems", count, _items(states), *buffers, *sizes, *local)
         values = memory.fetch("values", (count, states), np.float64)
         return values, memory.fetch("vectors", (count, states, states), np.float64)
+
+    def _series(self, generators: Float64, *of_system: Float64) -> tuple[Float64, Float64, Float64]:
+        memory, (count, states, _), size = self._memory, generators.shape, generators.nbytes
+        given = ("generators", "eigenvalues", "right", "left", "frequencies", "weights")
+        for name, array in zip(given, (generators, *of_system), strict=True):
+            memory.put(name, array)
+        heads = count, SERIES_OCTAVES + 4
+        most = {"powers": MOST_TERMS, "doublings": MOST_DOUBLINGS, "work": 2}
+        for name, bytes_ in {"heads": 8 * math.prod(heads), **most}.items():
+            memory.reserve(name, bytes_ * (size if name in most else 1))
+        buffers = memory.several(*given, "factorials", "heads", *most)
+        local = cl.LocalMemory(16 * states), cl.LocalMemory(4)
+        sizes = np.int32(states), np.int64(0)
+        self._launch("uniformised", count, _items(states), *buffers, *sizes, *local)
+        head = memory.fetch("heads", heads, np.float64)
+        square = count, states, states
+        powers = memory.fetch("powers", (int(head[:, 3].max()), *square), np.float64)
+        return head, powers, memory.fetch("doublings", (int(head[:, -1].max()), *square), float)
 
     def _gamma_quantiles(
         self, shapes: Float64, excesses: Float64, shares: Float64, logs: Float64
@@ -112,6 +132,10 @@ class DeviceModels:
             kernels = program.all_kernels()
             self._built[items] = {kernel.function_name: kernel for kernel in kernels}
         return self._built[items]
+
+
+def _items(states: int) -> int:
+    return WIDE_GROUP if states >= WIDE_STATES else GROUP
 
 
 def speed_up_models(device: cl.Device) -> None:

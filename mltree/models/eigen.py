@@ -12,12 +12,13 @@ import math
 from collections.abc import Sequence
 from dataclasses import replace
 from functools import cache
+from itertools import islice
 from typing import NamedTuple
 
 import numpy as np
 
 from mltree.data.patterns import SiteSystems
-from mltree.models.portable import eigensystem, expm1, product
+from mltree.models.portable import computed, eigensystem, expm1_of_many, product
 from mltree.system.arrays import Bool, Float64, Index
 from mltree.system.errors import ModelError
 from mltree.system.values import Value
@@ -60,6 +61,9 @@ MOST_DOUBLINGS = 32
 MOST_SERIES = 64
 """Series that are remembered: of 61 states each has 1 MB and takes 5 ms. In sampling each chain
 has that of its model and of the one proposed."""
+
+SERIES_AT_ONCE = 16
+"""Series that are found together: of 61 states the powers that there may be take 5 MB each."""
 
 ROWS_COMPARED = 4
 """Rows of P, those with the smallest entries, in which the eigen system is compared."""
@@ -116,32 +120,20 @@ def _error(a: Float64, b: Float64, exact: Float64) -> Float64:
 class Series:
     """The series of one rate matrix, beside its eigen system; see `is_direct`."""
 
-    def __init__(self, system: System) -> None:
-        eigenvalues, right, left, frequencies, generator, _ = system
-        states = len(generator)
-        self.rate = float(-generator.diagonal().min())
-        """Uniformisation rate, q."""
-        self.reach = TERM_REACH / self.rate
-        """Longest time of which the terms are summed."""
-        powers = _powers(generator / self.rate)
-        self.counts = _counts(powers)
+    def __init__(self, head: Float64, powers: Float64, doublings: Float64) -> None:
+        """Take a matrix's own of what :func:`uniformised` finds."""
+        self.rate, self.reach, self.until, *counts, n_doublings = head.tolist()
+        """Uniformisation rate, q; longest time of which the terms are summed; time from which on
+        the eigen system is as good."""
+        self.counts = [*map(int, counts)]
         """Terms for q t up to `TERM_REACH`, up to half of it, a quarter of it ..."""
-        doublings: list[Float64] = []
-        p, self.until = _sum(powers, TERM_REACH, len(powers)), self.reach
-        is_stationary = _is_alike(right[:, :-1], left[:-1], frequencies)
-        while len(doublings) < MOST_DOUBLINGS:
-            change = right * expm1(eigenvalues * self.until)
-            if is_stationary and _is_alike(change, left, p):
-                break
-            doublings.append(p)
-            p, self.until = product(p, p), 2.0 * self.until
-            p /= p.sum(axis=1, keepdims=True)  # else the rows' roundings double too
-        head = [self.rate, self.reach, self.until, self.counts[0], *self.counts]
-        tables = [*powers[: self.counts[0]], *doublings]
-        self.words = np.concatenate([head, *(table.ravel() for table in tables)])
+        states, most = powers.shape[-1], self.counts[0]
+        tables = [powers[:most], doublings[: int(n_doublings)]]
+        begins = [self.rate, self.reach, self.until, most, *self.counts]
+        self.words = np.concatenate([begins, *(table.ravel() for table in tables)])
         """f64 [n]: how an engine keeps it (``opencl/series.h``)."""
-        both = self.words[len(head) :].reshape(-1, states, states)
-        self.powers, self.doublings = both[: self.counts[0]], both[self.counts[0] :]
+        both = self.words[len(begins) :].reshape(-1, states, states)
+        self.powers, self.doublings = both[:most], both[most:]
         """f64 [N, S, S]: R, R^2, ...; f64 [D, S, S]: P of the reach, of twice, of four times the
         reach ... until the eigen system is as good."""
 
@@ -152,11 +144,70 @@ class Series:
         whole = math.floor(time / self.reach)
         theta = self.rate * (time - whole * self.reach)
         octave = sum(theta <= TERM_REACH * 0.5**n for n in range(1, SERIES_OCTAVES))
-        p = _sum(self.powers, theta, self.counts[octave])
+        p = _sum(self.powers, _weights(theta), self.counts[octave])
         for n, doubled in enumerate(self.doublings):
             if whole >> n & 1:
                 p = product(p, doubled)
         return p
+
+
+def _weights(theta: float) -> Float64:
+    """f64 [MOST_TERMS + 1]: weights of no change, of one, of two ..."""
+    weights = [math.exp(-theta)]
+    for n in range(1, MOST_TERMS + 1):
+        weights.append(weights[-1] * (theta / n))
+    return np.array(weights)
+
+
+def uniformised(
+    generators: Float64,
+    eigenvalues: Float64,
+    right: Float64,
+    left: Float64,
+    frequencies: Float64,
+    weights: Float64,
+) -> tuple[Float64, Float64, Float64]:
+    """Heads f64 [n, SERIES_OCTAVES + 4], powers f64 [N, n, S, S] and doublings f64 [D, n, S, S].
+
+    A head is rate, reach, until, counts, and the number of doublings. `weights`: `_weights` of the
+    reach, of half of it, a quarter of it ... Tables of a matrix that needs fewer end with others.
+    """
+    each = []
+    for q, *of_system in zip(generators, eigenvalues, right, left, frequencies, strict=True):
+        rate = float(-q.diagonal().min())
+        reach = TERM_REACH / rate
+        powers = _powers(q / rate, weights[0])
+        doublings, until = _doublings(_sum(powers, weights[0], len(powers)), reach, *of_system)
+        most, *counts = _counts(powers, weights)
+        head = np.array([rate, reach, until, most, *counts, len(doublings)])
+        each.append((head, powers[:most], doublings))
+    heads, *tables = zip(*each, strict=True)
+    powers, doublings = map(_side_by_side, tables)
+    return np.array(heads), powers, doublings
+
+
+def _side_by_side(tables: Sequence[Float64]) -> Float64:
+    """f64 [N, n, S, S] of n tables of at most N matrices each."""
+    most = max(map(len, tables))
+    filled = [np.pad(table, [(0, most - len(table)), (0, 0), (0, 0)]) for table in tables]
+    return np.stack(filled, axis=1)
+
+
+def _doublings(
+    p: Float64, reach: float, eigenvalues: Float64, right: Float64, left: Float64, pi: Float64
+) -> tuple[Float64, float]:
+    """P of the reach, of twice, four times the reach ... and when the eigen system is as good."""
+    doublings: list[Float64] = []
+    until, ones = reach, np.ones((len(p), 1))
+    is_stationary = _is_alike(right[:, :-1], left[:-1], pi)
+    while len(doublings) < MOST_DOUBLINGS:
+        change = right * expm1_of_many(eigenvalues * until)
+        if is_stationary and _is_alike(change, left, p):
+            break
+        doublings.append(p)
+        p, until = product(p, p), 2.0 * until
+        p /= product(p, ones)  # else the rows' roundings double too
+    return np.reshape(doublings, (-1, *p.shape)), until
 
 
 def _is_alike(right: Float64, left: Float64, p: Float64) -> bool:
@@ -172,7 +223,7 @@ def _is_alike(right: Float64, left: Float64, p: Float64) -> bool:
     return bool((error <= DIRECT * (p[rows] if p.ndim > 1 else p)).all())
 
 
-def _powers(step: Float64) -> Float64:
+def _powers(step: Float64, weights: Float64) -> Float64:
     """f64 [N, S, S]: powers of R = I + `step` until the next ones add nothing at the reach."""
     states = len(step)
     lazy = np.maximum(step + np.eye(states), 0.0)
@@ -180,45 +231,35 @@ def _powers(step: Float64) -> Float64:
     most = int((lazy > 0.0).sum(axis=1).max())
     reached = np.argsort(lazy == 0.0, axis=1, kind="stable")[:, :most]
     shares = np.take_along_axis(lazy, reached, 1)
-    powers = [lazy]
-    weight = math.exp(-TERM_REACH) * TERM_REACH
-    total = weight * lazy
-    quiet = 0
+    powers, total, quiet = [lazy], weights[1] * lazy, 0
     while quiet < QUIET and len(powers) < MOST_TERMS:
         before, power = powers[-1], np.zeros_like(lazy)
         for n in range(most):
             power += shares[:, n, None] * before[reached[:, n]]
         powers.append(power)
-        weight *= TERM_REACH / len(powers)
-        term = weight * power
+        term = weights[len(powers)] * power
         total += term
         is_reached = len(powers) >= states or (total > 0.0).all()
         quiet = quiet + 1 if is_reached and (term <= OMITTED / 8 * total).all() else 0
     return np.array(powers)
 
 
-def _sum(powers: Float64, theta: float, count: int) -> Float64:
+def _sum(powers: Float64, weights: Float64, count: int) -> Float64:
     """f64 [S, S]: the sum of ``count`` terms and of the term of no change."""
-    weight = math.exp(-theta)
-    total = weight * np.eye(len(powers[0]))
-    for n in range(count):
-        weight *= theta / (n + 1)
-        total += weight * powers[n]
+    total: Float64 = weights[0] * np.eye(len(powers[0]))
+    for weight, power in zip(weights[1:].tolist(), powers[:count], strict=False):
+        total += weight * power
     return total
 
 
-def _counts(powers: Float64) -> list[int]:
+def _counts(powers: Float64, weights: Float64) -> list[int]:
     """Number of terms that an entry needs, for q t up to the reach, half of it, a quarter ..."""
     counts = []
     most = len(powers)
-    for octave in range(SERIES_OCTAVES):
-        theta = TERM_REACH * 0.5**octave
-        left_out, total = np.zeros_like(powers[0]), _sum(powers[:most], theta, most)
-        weights = [math.exp(-theta)]
-        for n in range(most):
-            weights.append(weights[-1] * theta / (n + 1))
+    for of_octave in weights:
+        left_out, total = np.zeros_like(powers[0]), _sum(powers, of_octave, most)
         while most > 1:
-            left_out += weights[most] * powers[most - 1]
+            left_out += of_octave[most] * powers[most - 1]
             if (left_out > OMITTED * total).any():
                 break
             most -= 1
@@ -226,18 +267,32 @@ def _counts(powers: Float64) -> list[int]:
     return counts
 
 
+@cache
+def _weights_of_octaves() -> Float64:
+    return np.array([_weights(TERM_REACH * 0.5**octave) for octave in range(SERIES_OCTAVES)])
+
+
 _known_series: dict[bytes, Series] = {}
 """Series used last, at the end; see `series_of`."""
 
 
-def series_of(system: System) -> Series:
-    """The series of a rate matrix, the same object as in calls before."""
+def series_of(systems: Sequence[System]) -> list[Series]:
+    """The series of rate matrices of one size, the same objects as in calls before."""
     global _known_series  # noqa: PLW0603
-    key = system.generator.tobytes()
-    series = _known_series.get(key) or Series(system)
-    others = [item for item in _known_series.items() if item[0] != key]
-    _known_series = dict([*others[1 - MOST_SERIES :], (key, series)])
-    return series
+    keys = [system.generator.tobytes() for system in systems]
+    used = {key: _known_series[key] for key in keys if key in _known_series}
+    missing = {key: n for n, key in enumerate(keys) if key not in used}
+    while some := dict(islice(missing.items(), SERIES_AT_ONCE)):
+        eigen = map(np.stack, zip(*(systems[n][:5] for n in some.values()), strict=True))
+        *of_system, generators = eigen
+        heads, *tables = computed(uniformised, generators, *of_system, _weights_of_octaves())
+        of_matrices = zip(heads, *(table.swapaxes(0, 1) for table in tables), strict=True)
+        for key, own in zip(some, of_matrices, strict=True):
+            used[key] = Series(*own)
+            del missing[key]
+    others = [item for item in _known_series.items() if item[0] not in used]
+    _known_series = dict(others[max(0, len(others) + len(used) - MOST_SERIES) :]) | used
+    return [used[key] for key in keys]
 
 
 MOST_KNOWN = 64
@@ -324,6 +379,13 @@ class ModelStack(Sequence[ModelArrays]):
     def has_one_matrix(self) -> bool:
         """True where the models are known to differ in rates and weights of categories alone."""
         return self.tables[0].strides[0] == 0
+
+    def series(self) -> dict[tuple[int, int], Series]:
+        """The series of every matrix that needs one, by the numbers of its model and system."""
+        direct = self.tables[5].reshape(len(self), -1)
+        places = [(row, system) for row, system in np.argwhere(direct == 0.0).tolist()]
+        systems = [self[row].system(system) for row, system in places]
+        return dict(zip(places, series_of(systems), strict=True))
 
     def __len__(self) -> int:
         return len(self.tables[0])
@@ -503,7 +565,7 @@ def p_matrices(arrays: ModelArrays, lengths: Float64) -> Float64:
     change = product(arrays.right * np.expm1(exponents)[..., None, :], arrays.left)
     p: Float64 = np.maximum(change + np.eye(arrays.n_states), 0.0)
     if not arrays.direct:
-        series = series_of(arrays.system(0))
+        (series,) = series_of([arrays.system(0)])
         for at, time in np.ndenumerate(times):
             summed = series.p_matrix(time)
             p[at] = p[at] if summed is None else summed

@@ -38,14 +38,14 @@ LOG_TERMS = [2.0 / n for n in range(3, 24, 2)]
 """Coefficients of the series of 2 artanh, to 2^-60 where m is within a root of 2 of 1."""
 
 
-Formula = Callable[..., tuple[Float64, Float64]]
+Formula = Callable[..., tuple[Float64, ...]]
 """A function of arrays, whose bits depend on them alone."""
 
-on_device: Callable[..., tuple[Float64, Float64]] | None = None
+on_device: Callable[..., tuple[Float64, ...]] | None = None
 """A device's way to compute a `Formula` (:mod:`mltree.device.models`), once one is open."""
 
 
-def computed(formula: Formula, *arrays: Float64) -> tuple[Float64, Float64]:
+def computed(formula: Formula, *arrays: Float64) -> tuple[Float64, ...]:
     """A formula of arrays, by a device where there is one: the bits are the same."""
     return formula(*arrays) if on_device is None else on_device(formula, *arrays)
 
@@ -92,11 +92,6 @@ def _exponential(x: Float64) -> tuple[Float64, Int32]:
         total += share
         total *= rest
     return total, doublings.astype(np.int32)
-
-
-def expm1(x: Float64) -> Float64:
-    """e^x - 1 elementwise, by Python's math module; for small arrays."""
-    return elementwise(math.expm1, x)
 
 
 def log_of_many(x: Float64) -> Float64:

@@ -16,7 +16,8 @@ from typing import NamedTuple, TypeAlias
 
 import numpy as np
 
-from mltree.models.eigen import ModelStack
+from mltree.models.eigen import MOST_SERIES, ModelStack
+from mltree.models.parameters import MANY_STATES
 from mltree.models.partitioned import Linkage
 from mltree.program import builders
 from mltree.program.engine import NO_CONTROL, ChainEngine, ChainRoom
@@ -123,6 +124,15 @@ class ChainShare:
         self._columns = list(data.left_out)
         if not self._columns:
             engine.load_weights(data.weights[None])
+
+    def foresee(self, launch: ChainLaunch) -> None:
+        """Find what is dear in the models of all devices' chains at once, as far as it is kept."""
+        space, proposed = self._data.space, launch.proposed
+        if proposed is None or 2 * len(proposed) > MOST_SERIES:
+            return
+        if space.states >= MANY_STATES:
+            for stack in space.stacks(proposed, space.parts_of(launch.group)):
+                stack.series()
 
     def load(self, launch: ChainLaunch) -> None:
         """Give the engine the models and weights of a launch."""
@@ -279,6 +289,8 @@ class _OfDevices:
 
     def __call__(self, launch: ChainLaunch) -> ChainResult:
         launches = [launch.of(span) for span in _spans(len(launch.words), len(self._shares))]
+        if len(launches) > 1:
+            self._shares[0].foresee(launch)
         for share, own in zip(self._shares, launches, strict=True):
             share.load(own)
         if len(launches) == 1:

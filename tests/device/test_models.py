@@ -1,4 +1,4 @@
-"""Eigen systems and gamma quantiles of a device against NumPy's: the same bits."""
+"""Eigen systems, series and gamma quantiles of a device against NumPy's: the same bits."""
 
 from __future__ import annotations
 
@@ -9,8 +9,9 @@ import numpy as np
 import pytest
 from conftest import DEVICES
 
-from mltree.device.models import GROUP, WORTH, DeviceModels
-from mltree.models import portable
+from mltree.device.models import WORTH, DeviceModels
+from mltree.models import eigen, portable
+from mltree.models.eigen import System, decompose
 from mltree.models.portable import jacobi, log
 from mltree.models.rates import LARGEST_SHAPE, elementwise, halley
 from mltree.models.rates import _excess as excess
@@ -25,10 +26,10 @@ def models(request: pytest.FixtureRequest) -> DeviceModels:
     return made
 
 
-@pytest.fixture(params=[1, GROUP], ids=["an item a matrix", "a group a matrix"])
+@pytest.fixture(params=[True, False], ids=["an item a matrix", "a group a matrix"])
 def grouped(models: DeviceModels, request: pytest.FixtureRequest) -> DeviceModels:
     """Models of a device in groups as CPUs have them, and as GPUs have them."""
-    models._items = request.param
+    models._is_cpu = request.param
     return models
 
 
@@ -47,6 +48,35 @@ def symmetric(states: int, count: int, seed: int) -> Float64:
 def test_eigen_systems_have_the_bits_of_numpys(grouped: DeviceModels, states: int) -> None:
     a = symmetric(states, 4 if states > 20 else 40, states)
     for found, expected in zip(grouped(jacobi, a.copy()), jacobi(a), strict=True):
+        np.testing.assert_array_equal(found, expected)
+
+
+def sparse_systems(states: int, count: int, seed: int) -> list[System]:
+    """Eigen systems of matrices most of whose states do not become each other in one change."""
+    rng = np.random.default_rng(seed)
+    row, column = np.triu_indices(states, 1)
+    systems = []
+    for _ in range(count):
+        rates = np.exp(rng.normal(size=len(row)) * rng.choice([0.1, 3.0]))
+        kept = rng.random(len(row)) < rng.choice([0.0, 0.15, 0.8])
+        pi = rng.dirichlet(np.full(states, rng.choice([0.3, 8.0])))
+        arrays = decompose(rates * (kept | (column - row == 1)), pi, np.ones(1), np.ones(1))
+        systems.append(arrays.system(0))
+    return systems
+
+
+@pytest.mark.parametrize("states", [2, 3, 4, 20, 61])
+@pytest.mark.cases(1, 30)
+def test_series_have_the_bits_of_numpys(
+    grouped: DeviceModels, states: int, case: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    systems = sparse_systems(states, 3, 100 * case + states)
+    words = []
+    for by in (None, grouped):
+        monkeypatch.setattr(portable, "on_device", by)
+        monkeypatch.setattr(eigen, "_known_series", {})
+        words.append([series.words for series in eigen.series_of(systems)])
+    for found, expected in zip(*words, strict=True):
         np.testing.assert_array_equal(found, expected)
 
 

@@ -13,7 +13,7 @@ import numpy as np
 import numpy.typing as npt
 
 from mltree.data.patterns import Patterns, SiteSystems
-from mltree.models.eigen import ModelArrays, ModelStack, Series, rate_matrix, series_of
+from mltree.models.eigen import ModelArrays, ModelStack, Series, rate_matrix
 from mltree.models.portable import product
 from mltree.program import contract
 from mltree.program.contract import FAR_COUNT, SCALE_BITS_DOUBLE
@@ -87,16 +87,14 @@ def series_rows(models: Sequence[ModelArrays]) -> tuple[Float64, Int32]:
 
     See ``opencl/series.h``; NO_SERIES where the eigen system gives every entry of P.
     """
-    direct = ModelStack.of(models).tables[5].reshape(len(models), -1)
-    places = np.full(direct.shape, contract.NO_SERIES, np.int32)
+    places = np.full((len(models), models[0].n_systems), contract.NO_SERIES, np.int32)
     starts: dict[Series, int] = {}
     size = 0
-    for row, system in zip(*np.nonzero(direct == 0.0), strict=True):
-        series = series_of(models[row].system(system))
+    for place, series in ModelStack.of(models).series().items():
         if series not in starts:
             starts[series] = size
             size += series.words.size
-        places[row, system] = starts[series]
+        places[place] = starts[series]
     return np.concatenate([np.zeros(0), *(series.words for series in starts)]), places
 
 
