@@ -91,11 +91,6 @@ class CountTable(Value):
         return len(self.ids)
 
     @property
-    def sample_of_entry(self) -> Index:
-        """The row of every entry."""
-        return np.repeat(np.arange(self.n_samples), np.diff(self.indptr))
-
-    @property
     def totals(self) -> Float64:
         """float64 [N]: counts of each sample."""
         return np.add.reduceat(self.counts, self.indptr[:-1])

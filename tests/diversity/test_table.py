@@ -22,7 +22,8 @@ TREE = "((a:1,'b:x y':2):1,c:3);"
 
 def as_dense(table: CountTable) -> np.ndarray:
     dense = np.zeros((table.n_samples, len(table.features)))
-    dense[table.sample_of_entry, table.indices] = table.counts
+    rows = np.repeat(np.arange(table.n_samples), np.diff(table.indptr))
+    dense[rows, table.indices] = table.counts
     return dense
 
 

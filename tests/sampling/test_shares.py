@@ -13,12 +13,14 @@ from conftest import DEVICES, layout_of
 from launches import Beside
 
 from mltree.data.alphabet import BINARY, DNA, PROTEIN, Alphabet
+from mltree.data.codons import codon_alphabet
 from mltree.data.patterns import Ascertainment, Correction, Patterns, with_unseen
 from mltree.device.session import Session
 from mltree.likelihood.ascertainment import AscertainedLikelihood
 from mltree.likelihood.joint import joined_patterns
 from mltree.likelihood.left_out import LeftOut, ascertained_parts
 from mltree.likelihood.likelihood import Columns, TreeLikelihood
+from mltree.models import eigen, portable
 from mltree.models.grammar import parse_model
 from mltree.models.partitioned import Linkage, PartitionModel
 from mltree.program.cases import Case
@@ -149,6 +151,33 @@ def test_no_number_of_devices_or_ranks_changes_a_bit(devices: int, ranks: int) -
     for name, value in one.items():
         assert np.array_equal(value, other[name], equal_nan=True), name
     assert (alone.points != alone.space.start).any()
+
+
+def test_dear_models_of_all_devices_are_found_at_once(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Of codons: a launch's eigen systems and series, with the bits of one device."""
+    found: list[tuple[str, int]] = []
+
+    def counted(formula: Any, *arrays: Any) -> Any:
+        found.append((formula.__name__, len(arrays[0])))
+        return formula(*arrays)
+
+    monkeypatch.setattr(portable, "on_device", counted)
+    alphabet = codon_alphabet()
+    rng = np.random.default_rng(6)
+    groups = [random_patterns(4, 5, alphabet, rng)]
+    model = PartitionModel((parse_model("GY+FE", alphabet),))
+    words, systems = [], []
+    for devices in (1, 3):
+        monkeypatch.setattr(eigen, "_known", {})
+        monkeypatch.setattr(eigen, "_known_series", {})
+        found.clear()
+        sampler = sampler_of(groups, model, devices, rests=False, rungs=2)
+        sampler.iterate()
+        words.append(sampler.words)
+        systems.append([size for name, size in found if name == "jacobi"])
+    assert np.array_equal(*words)
+    assert sorted(systems[0]) == sorted(systems[1])
+    assert ("uniformised", len(words[0])) in found
 
 
 def test_a_resumed_run_draws_the_same_sites_left_out() -> None:
