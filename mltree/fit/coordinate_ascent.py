@@ -106,7 +106,9 @@ def ascend_best(
     """
     if parameters:
         fits = yield from _race(fits, settings)
-    unsettled = yield from ascend(fits, settings, parameters=parameters, best_alone=True)
+    unsettled = yield from ascend(
+        fits, settings, parameters=parameters, best_alone=True, around=parameters
+    )
     best = max(fits, key=lambda fit: fit.lnl)
     what = "model and branch lengths" if parameters else "branch lengths"
     ahead = [progress.remaining_gain for progress in unsettled if progress.fit is best]
@@ -121,18 +123,21 @@ def ascend(
     *,
     parameters: bool = True,
     best_alone: bool = False,
+    around: bool = False,
 ) -> Steps[list[Progress]]:
     """Bring every fit to a maximum, side by side; return the progress of those that were not.
 
     Model and lengths are coupled, so that turns converge at a pace of their own: a small gain says
     little where turn after turn brings as much. ``best_alone``: only the best of them counts.
+    ``around``: the first turn begins where rates among sites are best, near or far.
     """
     under_way = [Progress(fit) for fit in fits]
-    for _ in range(settings.max_ascent_turns):
+    for turn in range(settings.max_ascent_turns):
         slow = [progress for progress in under_way if parameters and progress.turns >= FAST_TURNS]
         starts = [(progress, _Position.of(progress.fit)) for progress in slow]
         epsilon = settings.model.final_epsilon if parameters else None
-        yield from _turn(under_way, settings, epsilon, settings.final_smooth_epsilon)
+        looks = around and not turn
+        yield from _turn(under_way, settings, epsilon, settings.final_smooth_epsilon, around=looks)
         yield from _extrapolate(starts, settings)
         under_way = [one for one in under_way if one.remaining_gain >= settings.ascent_epsilon]
         if best_alone:
@@ -184,12 +189,16 @@ def _turn(
     settings: SearchSettings,
     model_epsilon: float | None,
     length_epsilon: float,
+    *,
+    around: bool = False,
 ) -> Steps[None]:
     """Optimise models, where they have an epsilon, and then lengths."""
     before = [progress.fit.lnl for progress in progresses]
     fits = [progress.fit for progress in progresses]
     if model_epsilon is not None:
-        yield from optimise_models(fits, settings.model, settings.branches, model_epsilon)
+        yield from optimise_models(
+            fits, settings.model, settings.branches, model_epsilon, around=around
+        )
     yield from _smooth(fits, length_epsilon)
     for progress, lnl in zip(progresses, before, strict=True):
         progress.update(lnl)

@@ -74,15 +74,20 @@ RECORDS = 50_000
 
 
 def optimise_models(
-    fits: Sequence[Fit], settings: ModelSettings, branches: BranchSettings, epsilon: float
+    fits: Sequence[Fit],
+    settings: ModelSettings,
+    branches: BranchSettings,
+    epsilon: float,
+    *,
+    around: bool = False,
 ) -> Steps[None]:
     """Optimise the model of every fit, and scale the lengths of its tree to go with it.
 
     Each stops when no step promises ``epsilon`` (natural log units, of a part) any more, and never
-    ends worse than it started.
+    ends worse than it started. ``around``: begin where rates among sites are best, near or far.
     """
     trees, cases = [fit.tree for fit in fits], [fit.case for fit in fits]
-    yield _OptimiseModels(trees, cases, fits, settings, branches, epsilon)
+    yield _OptimiseModels(trees, cases, fits, settings, branches, epsilon, around)
 
 
 class _OptimiseModels(Stepwise, eq=False):
@@ -92,11 +97,12 @@ class _OptimiseModels(Stepwise, eq=False):
     settings: ModelSettings
     branches: BranchSettings
     epsilon: float
+    around: bool
 
     @property
     def kind(self) -> Hashable:
         """Requests with the same settings can be joined."""
-        return super().kind, self.settings, self.branches, self.epsilon
+        return super().kind, self.settings, self.branches, self.epsilon, self.around
 
     def joined_with(self, others: Sequence[Request]) -> Request:
         """Join the fits of all requests."""
@@ -110,7 +116,9 @@ class _OptimiseModels(Stepwise, eq=False):
             fit.lacking = 0.0
         yield from _weigh_classes(self.fits)
         yield from share_exchangeabilities(self.fits, self.settings, self.epsilon)
-        fitted_rates = yield from fit_among_sites(self.fits, self.settings, self.epsilon)
+        fitted_rates = yield from fit_among_sites(
+            self.fits, self.settings, self.epsilon, around=self.around
+        )
         optimisers = [
             _FitOptimiser(fit, self.settings, self.branches, self.epsilon, rates)
             for fit, rates in zip(self.fits, fitted_rates, strict=True)

@@ -21,7 +21,7 @@ from typing import NamedTuple
 
 import numpy as np
 
-from mltree.fit.fits import Fit
+from mltree.fit.fits import Fit, around_rates
 from mltree.fit.optimisers import FIRST_RADIUS, MAX_STEP, SHORTER_STEPS, Quadratic, Stencil
 from mltree.fit.settings import ModelSettings
 from mltree.likelihood.requests import Steps, rate_curves
@@ -244,6 +244,8 @@ class _PartRates:
     fit: int
     """Number of the fit."""
     part: int
+    starts: Sequence[Model]
+    """Where they begin; later on where they ended last."""
     fitted: FittedAmongSites
     limits: tuple[float, float]
     """Bounds on the log of the part's scale."""
@@ -264,26 +266,27 @@ class _PartRates:
 
 
 def fit_among_sites(
-    fits: Sequence[Fit], settings: ModelSettings, epsilon: float
+    fits: Sequence[Fit], settings: ModelSettings, epsilon: float, *, around: bool = False
 ) -> Steps[list[dict[int, FittedAmongSites]]]:
     """Fit free rates among sites to the parts of each fit; return them by the parts' numbers.
 
     All else stays as it is in the fit, which is not changed; nothing is fitted where stencils take
-    less time. ``epsilon``: natural log units.
+    less time. ``epsilon``: natural log units. ``around``: fit gamma distributions too, from starts
+    all over.
     """
     under_way = every = [
-        _PartRates(n, part, FittedAmongSites(model, 1.0, -np.inf), limits)
+        _PartRates(n, part, starts, FittedAmongSites(model, 1.0, -np.inf), limits)
         for n, fit in enumerate(fits)
         for part, (model, limits) in enumerate(
             zip(fit.model.models, scales_bounds(fit.model, settings.scale_limit), strict=True)
         )
-        if _is_to_fit(model)
+        if (starts := [model] if _is_to_fit(model) else around_rates(model) if around else [])
     ]
     for _ in range(CURVE_ROUNDS):
         under_way = [rates for rates in under_way if rates.missing_rates().size]
         if not under_way:
             break
-        yield from _request_curves(fits, under_way)
+        yield from _request_curves(fits, under_way, anyway=around)
         under_way = _fitted(under_way, settings, EPSILON_SHARE * epsilon)
     fitted: list[dict[int, FittedAmongSites]] = [{} for _ in fits]
     for rates in every:
@@ -306,13 +309,12 @@ def _fitted(
     known = [(part, RateProfiles(part.curves)) for part in parts if part.curves is not None]
     before = [profiles.lnl(part.fitted.categories) for part, profiles in known]
     tasks = [
-        Task(profiles, [part.fitted.model], part.fitted.scale, part.limits)
-        for part, profiles in known
+        Task(profiles, part.starts, part.fitted.scale, part.limits) for part, profiles in known
     ]
     gained = []
     ends = fit_profiles(tasks, settings, epsilon)
     for (part, _), end, lnl in zip(known, ends, before, strict=True):
-        part.fitted = end
+        part.fitted, part.starts = end, [end.model]
         if end.lnl - lnl >= epsilon:
             gained.append(part)
     return gained
@@ -337,7 +339,9 @@ class _CurveRequest(NamedTuple):
         return [self.parts[n].missing_rates() if n in self.parts else np.empty(0) for n in places]
 
 
-def _request_curves(fits: Sequence[Fit], parts: Sequence[_PartRates]) -> Steps[None]:
+def _request_curves(
+    fits: Sequence[Fit], parts: Sequence[_PartRates], *, anyway: bool
+) -> Steps[None]:
     """Request the curves that parts, in the order of fits, are missing."""
     kinds: dict[Hashable, list[_CurveRequest]] = {}
     for number, of_fit in groupby(parts, key=attrgetter("fit")):
@@ -345,7 +349,8 @@ def _request_curves(fits: Sequence[Fit], parts: Sequence[_PartRates]) -> Steps[N
             kinds.setdefault(request.kind, []).append(request)
     for alike in kinds.values():
         trees, cases, places = zip(*alike, strict=True)
-        answers = yield from rate_curves(trees, cases, [request.rates for request in alike])
+        rates = [request.rates for request in alike]
+        answers = yield from rate_curves(trees, cases, rates, anyway=anyway)
         for of_request, curves in zip(places, answers, strict=True):
             for place, part in of_request.items() if curves else ():
                 part.add_curves(curves[place])

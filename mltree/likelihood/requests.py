@@ -128,17 +128,25 @@ class ClassWeights(_ByTree, eq=False):
 class RateCurves(_ByTree, eq=False):
     """Compute curves of the patterns of every part, under rates f64[J] for all of its sites.
 
-    No part has any where lnLs at many points take less time.
+    No part has any where lnLs at many points take less time, unless they are wanted anyway.
     """
 
     rates: Sequence[Sequence[Float64]]
     """Rates of each part of each tree."""
+    anyway: bool = False
     by_tree = (*Request.by_tree, "rates")
+
+    @property
+    def kind(self) -> Hashable:
+        """Requests that want curves anyway can be joined, and others."""
+        return super().kind, self.anyway
 
     def answer(self, likelihood: TreeLikelihood) -> list[list[Curves]]:
         """Return the curves of the parts of every tree."""
         return [
-            [] if likelihood.outruns_host(tree) else likelihood.rate_curves(tree, case, rates)
+            likelihood.rate_curves(tree, case, rates)
+            if self.anyway or not likelihood.outruns_host(tree)
+            else []
             for tree, case, rates in zip(self.trees, self.cases, self.rates, strict=True)
         ]
 
@@ -233,10 +241,14 @@ def class_weights(trees: Sequence[Tree], cases: Sequence[Case]) -> Steps[list[li
 
 
 def rate_curves(
-    trees: Sequence[Tree], cases: Sequence[Case], rates: Sequence[Sequence[Float64]]
+    trees: Sequence[Tree],
+    cases: Sequence[Case],
+    rates: Sequence[Sequence[Float64]],
+    *,
+    anyway: bool = False,
 ) -> Steps[list[list[Curves]]]:
     """Return curves of every part of every tree under rates for all of its sites, or none."""
-    answer = yield RateCurves(trees, cases, rates)
+    answer = yield RateCurves(trees, cases, rates, anyway)
     return list(answer)
 
 

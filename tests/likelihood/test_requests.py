@@ -13,7 +13,7 @@ from verifier import VerifiedEngine
 from mltree.data.alphabet import DNA
 from mltree.data.patterns import Patterns
 from mltree.fit.settings import PerturbationSettings, PhaseSettings, RoundSettings, SearchSettings
-from mltree.likelihood.likelihood import TreeLikelihood
+from mltree.likelihood.likelihood import Columns, TreeLikelihood
 from mltree.likelihood.requests import (
     PartLogLikelihoods,
     Request,
@@ -331,7 +331,7 @@ class Launches:
 
 def verified(patterns: Patterns, open_: Callable[..., Engine] | None = None) -> TreeLikelihood:
     inner = open_(patterns, 2) if open_ else ReferenceEngine(patterns, 2, BOUNDS)
-    return TreeLikelihood(VerifiedEngine(inner, patterns.n_tips), BOUNDS)
+    return TreeLikelihood(VerifiedEngine(inner, patterns.n_tips), BOUNDS, Columns.of([patterns]))
 
 
 def bootstrapped(patterns: Patterns, rows: int) -> np.ndarray:
@@ -346,7 +346,7 @@ def test_searches_under_rows_of_weights_are_as_each_alone(
 ) -> None:
     patterns = make_case(5, 50, 5).patterns
     likelihood = verified(patterns)
-    likelihood.engine.load_weights(bootstrapped(patterns, 2))
+    likelihood.load_weights(bootstrapped(patterns, 2))
     model = alone(parse_model("K80+FE+G2", DNA))
 
     def make(number: int) -> Steps[SearchOutcome]:

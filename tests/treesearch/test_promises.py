@@ -22,7 +22,7 @@ from mltree.fit.settings import (
     SearchSettings,
     preset,
 )
-from mltree.likelihood.likelihood import TreeLikelihood
+from mltree.likelihood.likelihood import Columns, TreeLikelihood
 from mltree.likelihood.requests import perform, perform_all
 from mltree.models.grammar import parse_model
 from mltree.models.partitioned import PartitionModel, alone
@@ -110,7 +110,9 @@ MakeRugged = Callable[..., Patterns]
 
 
 def likelihood_of(open_native: Open, patterns: Patterns, model: PartitionModel) -> TreeLikelihood:
-    return TreeLikelihood(open_native(patterns, max(model.categories)), BOUNDS)
+    return TreeLikelihood(
+        open_native(patterns, max(model.categories)), BOUNDS, Columns.of([patterns])
+    )
 
 
 def random_trees(patterns: Patterns, count: int, seed: int = 9) -> list[Tree]:
