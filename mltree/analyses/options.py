@@ -153,7 +153,7 @@ class SearchOptions(
         Option(
             "-t, --tree START",
             "Starting trees: pars{N}, rand{N}, pars{4},rand{2}, or a Newick file. Default: "
-            "parsimony, as many as the preset has.",
+            "parsimony, as many as --preset says.",
             reads="tree",
         ),
     ] = None
@@ -161,8 +161,8 @@ class SearchOptions(
         str,
         Option(
             "--preset fast|default|thorough",
-            "fast: one starting tree (more for few taxa or on a GPU), no perturbation; thorough: "
-            "more starting trees and more perturbation.",
+            "fast: one starting tree (more for few taxa or on a GPU), no perturbation; default: up "
+            "to 6, more on hard data; thorough: 12 or more, and more perturbation.",
             choices=PRESETS,
         ),
     ] = "default"

@@ -388,8 +388,8 @@ Device = Annotated[
     str | None,
     Option(
         "-d, --device DEVICE",
-        "Number or part of a name from mltree devices; several, as 0,1; all (GPUs); or "
-        "reference, the NumPy engine. Default: the fastest GPU, else the CPU.",
+        "Number or part of a name from mltree devices; cpu; gpu; several, as 0,1; all (GPUs); "
+        "or reference, the NumPy engine. Default: the fastest GPU, else the CPU.",
         panel=ADVANCED,
     ),
 ]

@@ -50,7 +50,8 @@ def test_a_search_is_drawn(run: Run, tmp_path: Path, primates: str) -> None:
 def test_a_report_takes_what_there_is(run: Run, tmp_path: Path) -> None:
     refused = run("report", "x")
     assert refused.exit_code == 2
-    assert "there is no tree of a run at x.mltree.*" in refused.stderr
+    assert "there is no tree of a run at x.mltree.* (is the prefix right?)" in refused.stderr
+    assert "(the prefix may be x)" in run("report", "x.mltree.bestTree").stderr
     (tmp_path / "x.mltree.lastTree").write_text("(Homo,Pan,(Gorilla,Pongo)77);")
     fine(run("report", "x"))
     assert "4 taxa" in (tmp_path / "x.mltree.report.html").read_text()
