@@ -346,7 +346,10 @@ def test_contradicting_switches(run: Run, good: Path) -> None:
         (["search", "a", "b"], "many alignments need a name (give --prefix; a, b are taken for"),
         (["search", "a", "b", "c", "d"], "(give --prefix; a, b, c ... are taken for alignments)"),
         (["check", "a", "b"], "unexpected extra argument(s) (b) ("),
-        (["search", "a", "--model"], "option '--model' requires an argument"),
+        (
+            ["search", "a", "--model"],
+            "option '--model' requires an argument (see root search --help)",
+        ),
         (["search", "a", "--preset", "quick"], "'--preset': 'quick' is not one of 'fast',"),
         (["search", "a", "--seed", "x"], "'x' is not a whole number"),
         (["search", "a", "--seed", "٣"], "'٣' is not a whole number"),
