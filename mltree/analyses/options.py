@@ -17,9 +17,11 @@ from mltree.runs.options import (
     FitOptions,
     Merge,
     MetricOptions,
+    Midpoint,
     ModelSet,
     Moves,
     Option,
+    Outgroup,
     Partitions,
     PictureOptions,
     Precision,
@@ -629,8 +631,9 @@ class SimulateOptions(SeedOptions, OutOptions, kw_only=True):
 class ConvertOptions(OutOptions, kw_only=True):
     """Convert an alignment, trees or a result to another format.
 
-    Trees can be written for auspice (NAME.auspice.json) and for iTOL, as a dataset of supports that
-    goes over the Newick file (NAME.itol.txt); results for MultiQC (NAME_mqc.json).
+    Trees can be rooted, and supports stay on their branches. Trees can be written for auspice
+    (NAME.auspice.json) and for iTOL, as a dataset of supports that goes over the Newick file
+    (NAME.itol.txt); results for MultiQC (NAME_mqc.json).
     """
 
     source: Annotated[
@@ -651,6 +654,8 @@ class ConvertOptions(OutOptions, kw_only=True):
             reads="file",
         ),
     ] = None
+    outgroup: Outgroup = None
+    midpoint: Midpoint = False
     data_type: DataType = None
     mask_stops: Annotated[
         bool,

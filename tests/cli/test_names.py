@@ -80,6 +80,9 @@ def test_a_table_of_names_has_two_columns(run: Run) -> None:
         assert told in result.output
     Path("names").write_text("a\tx\n")
     assert (
+        "--outgroup is for trees" in run("convert", "x.fa", "--outgroup", "A", "-o", "y.fa").output
+    )
+    assert (
         "--rename is for trees" in run("convert", "x.fa", "--rename", "names", "-o", "y.phy").output
     )
 
