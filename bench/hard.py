@@ -146,7 +146,7 @@ VARIANTS: dict[str, SearchSettings] = {
     "4 random": replace(DEFAULT, hard_starts=(2, 4), hard_chance=NO_CHANCE),
     "4 and 8 random": replace(DEFAULT, hard_starts=(4, 8), hard_chance=NO_CHANCE),
     "6 random": replace(DEFAULT, hard_starts=(2, 6), hard_chance=NO_CHANCE),
-    "18 random": replace(DEFAULT, hard_chance=NO_CHANCE),
+    "30 random": replace(DEFAULT, hard_chance=NO_CHANCE),
     "three times the copies": _perturbed(),
     "weaker copies": _perturbed(fraction=0.06),
     "stronger copies": _perturbed(fraction=0.3),

@@ -554,7 +554,7 @@ def replicated(
         options.workspace.write({BOOTSTRAPS: text})
 
     if journal.done:
-        reporter(Notice(f"{journal.path} has {len(journal.done):,} replicates"))
+        reporter(Notice(f"{len(journal.done):,} replicates are there, in {journal.path}"))
     saving = Saving(bootstrap.replicates.settings.checkpoints, "the replicates go on without it")
 
     def grown() -> None:

@@ -339,7 +339,9 @@ def _symmetry_p_values(counts: Float64) -> tuple[float, float, float]:
 def _show_symmetry(parts: Mapping[str, Patterns], reporter: Reporter) -> list[dict[str, Any]]:
     """Show the tests of every part, a line each; returns them for JSON."""
     width = max(map(len, parts))
-    head = "".join(f"{test:>20}" for test in SYMMETRY_TESTS)
+    tips = next(iter(parts.values())).n_tips
+    counts = 2 * len(f"{tips * (tips - 1) // 2:,}") + len("  of ")
+    head = "".join(f"{test:>{counts + 9}}" for test in SYMMETRY_TESTS)
     title = f"pairs rejected with p < {REJECTED}, and p of the most divergent pair"
     reporter.say(f"Symmetry: {title}")
     reporter.say(f"{'':{width}}{head}  most divergent pair")
@@ -352,7 +354,7 @@ def _show_symmetry(parts: Mapping[str, Patterns], reporter: Reporter) -> list[di
             known, p = int(np.isfinite(p_values).sum()), float(p_values[tested.divergent])
             rejected = int(np.count_nonzero(p_values < REJECTED))
             row[test] = {"rejected": rejected, "pairs": known, "p": p}
-            cells += f"{f'{rejected:,} of {known:,}':>12}{p:>8.3g}"
+            cells += f"{f'{rejected:,} of {known:,}':>{counts}}{p:>9.3g}"
         reporter.say(f"{name:{width}}{cells}  {', '.join(tested.pair)}")
         rows.append(row)
     return rows

@@ -96,8 +96,9 @@ def _alignment(options: ConvertOptions, emit: Emit) -> tuple[bytes, Event]:
     file_format = options.file_format or format_of(options.out)
     if file_format not in FORMATS:
         raise InputError(f"--format: {file_format!r} is not one of {', '.join(FORMATS)}")
-    if options.rename is not None:
-        raise InputError("--rename is for trees")
+    for option in ("rename", "outgroup", "midpoint"):
+        if getattr(options, option):
+            raise InputError(f"--{option} is for trees")
     data_type = "dna" if options.mask_stops else options.data_type
     alignment = read_alignment(options.source, data_type)
     rows, alphabet = alignment.characters, alignment.alphabet
@@ -126,7 +127,8 @@ def _trees(options: ConvertOptions, _: Emit) -> tuple[bytes, Event]:
         known = ", ".join(dict.fromkeys(TREE_ENDINGS.values()))
         raise InputError(f"--format: {file_format!r} is not a tree format: {known}")
     names = {} if options.rename is None else read_names(options.rename)
-    trees = [tree.renamed(names) for tree in read_written(options.source)]
+    _check_root(options)
+    trees = [_rooted(tree, options).renamed(names) for tree in read_written(options.source)]
     if file_format in {"auspice", "itol"}:
         if len(trees) > 1:
             raise InputError(f"{file_format} shows one tree", file=options.source)
@@ -136,6 +138,29 @@ def _trees(options: ConvertOptions, _: Emit) -> tuple[bytes, Event]:
         lines = [tree.newick() for tree in trees]
         text = nexus_trees(lines) if file_format == "nexus" else "\n".join(lines) + "\n"
     return text.encode(), TreesWritten(options.out, len(trees), len(trees[0].tips))
+
+
+def _check_root(options: ConvertOptions | DrawOptions) -> None:
+    if options.outgroup and options.midpoint:
+        raise InputError("--outgroup and --midpoint both place the root: choose one")
+
+
+def _taxa_of(outgroup: str | None) -> tuple[str, ...]:
+    """Taxa that are named with commas between."""
+    return tuple(name.strip() for name in (outgroup or "").split(",") if name)
+
+
+def _rooted(tree: WrittenTree, options: ConvertOptions) -> WrittenTree:
+    """The tree with the root that the options ask for. Raises: InputError: it has none such."""
+    if options.midpoint:
+        return tree.rooted_midway()
+    if not (taxa := _taxa_of(options.outgroup)):
+        return tree
+    rooted, stands_together = tree.rooted_beside(taxa)
+    if not stands_together:
+        hint = "name one taxon, or all of a clade"
+        raise InputError("the outgroup does not stand together in the tree", hint=hint)
+    return rooted
 
 
 def _result(options: ConvertOptions, _: Emit) -> tuple[bytes, Event]:
@@ -218,8 +243,7 @@ def style_of(options: DrawOptions) -> Style:
     known = {"layout": LAYOUTS, "order": ORDERS, "axis": AXES}
     for name, words in known.items():
         one_of(name, getattr(options, name), words)
-    if options.outgroup and options.midpoint:
-        raise InputError("--outgroup and --midpoint both place the root: choose one")
+    _check_root(options)
     if options.latest is not None and options.axis != "time":
         raise InputError("--latest goes with --axis time")
     supports = Supports(
@@ -232,7 +256,7 @@ def style_of(options: DrawOptions) -> Style:
     return Style(
         layout=options.layout,
         order=options.order,
-        outgroup=tuple(name.strip() for name in (options.outgroup or "").split(",") if name),
+        outgroup=_taxa_of(options.outgroup),
         is_midpoint=options.midpoint,
         is_scaled=not options.cladogram,
         size=(_points("width", options.width), _points("height", options.height)),

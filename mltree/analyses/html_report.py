@@ -130,8 +130,9 @@ def _tree_file(workspace: Workspace) -> Path:
         newest = best.stat().st_mtime
         files = [path for path in files if path.stat().st_mtime >= newest]
     if not files:
-        where = workspace.path("*")
-        raise InputError(f"there is no tree of a run at {where}", hint="is the prefix right?")
+        where, (prefix, mark, _) = workspace.path("*"), workspace.name.partition(".mltree.")
+        hint = f"the prefix may be {workspace.folder / prefix}" if mark else "is the prefix right?"
+        raise InputError(f"there is no tree of a run at {where}", hint=hint)
     return files[0]
 
 

@@ -17,9 +17,11 @@ from mltree.runs.options import (
     FitOptions,
     Merge,
     MetricOptions,
+    Midpoint,
     ModelSet,
     Moves,
     Option,
+    Outgroup,
     Partitions,
     PictureOptions,
     Precision,
@@ -153,7 +155,7 @@ class SearchOptions(
         Option(
             "-t, --tree START",
             "Starting trees: pars{N}, rand{N}, pars{4},rand{2}, or a Newick file. Default: "
-            "parsimony, as many as the preset has.",
+            "parsimony, as many as --preset says.",
             reads="tree",
         ),
     ] = None
@@ -161,8 +163,8 @@ class SearchOptions(
         str,
         Option(
             "--preset fast|default|thorough",
-            "fast: one starting tree (more for few taxa or on a GPU), no perturbation; thorough: "
-            "more starting trees and more perturbation.",
+            "fast: one starting tree (more for few taxa or on a GPU), no perturbation; default: up "
+            "to 6, more on hard data; thorough: 12 or more, and more perturbation.",
             choices=PRESETS,
         ),
     ] = "default"
@@ -629,8 +631,9 @@ class SimulateOptions(SeedOptions, OutOptions, kw_only=True):
 class ConvertOptions(OutOptions, kw_only=True):
     """Convert an alignment, trees or a result to another format.
 
-    Trees can be written for auspice (NAME.auspice.json) and for iTOL, as a dataset of supports that
-    goes over the Newick file (NAME.itol.txt); results for MultiQC (NAME_mqc.json).
+    Trees can be rooted, and supports stay on their branches. Trees can be written for auspice
+    (NAME.auspice.json) and for iTOL, as a dataset of supports that goes over the Newick file
+    (NAME.itol.txt); results for MultiQC (NAME_mqc.json).
     """
 
     source: Annotated[
@@ -651,6 +654,8 @@ class ConvertOptions(OutOptions, kw_only=True):
             reads="file",
         ),
     ] = None
+    outgroup: Outgroup = None
+    midpoint: Midpoint = False
     data_type: DataType = None
     mask_stops: Annotated[
         bool,

@@ -64,7 +64,7 @@ from mltree.runs.trees import TreeResult, TreeSearch, expect_starts, prepare_sea
 from mltree.runs.workspace import Journal, MemoryJournal, RunLog, Workspace
 from mltree.supports.consensus import Consensus
 from mltree.system import __version__
-from mltree.system.errors import InputError
+from mltree.system.errors import InputError, did_you_mean
 from mltree.system.events import (
     BootstrapChosen,
     Emit,
@@ -730,7 +730,9 @@ def _outgroup(names: str | None, taxa: Sequence[str]) -> list[int]:
     tips = TaxonNumbers(taxa)
     members = [name.strip() for name in names.split(",")]
     if unknown := [name for name in members if tips[name] < 0]:
-        raise InputError(f"outgroup: {listed(unknown)} not in the alignment", taxon=unknown[0])
+        hint = did_you_mean(unknown[0], taxa)
+        message = f"outgroup: {listed(unknown)} not in the alignment"
+        raise InputError(message, taxon=unknown[0], hint=hint)
     return [tips[name] for name in members]
 
 

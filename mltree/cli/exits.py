@@ -125,7 +125,7 @@ def _misread(error: Any) -> tuple[str, str | None]:
 def _elsewhere(error: Any) -> list[str]:
     """Hint at an option that the command does not have, but others do."""
     option, ctx = getattr(error, "option_name", None), error.ctx
-    if option is None or ctx is None:
+    if option is None or ctx is None or any(option in p.opts for p in ctx.command.params):
         return []
     if option == f"--{ctx.command.name}" and any(
         p.name == "replicates" for p in ctx.command.params

@@ -102,6 +102,15 @@ class Command(TyperCommand):
             if param.param_type_name == "option":
                 param.envvar = VARIABLES + str(param.name).upper()
 
+    def parse_args(self, ctx: Any, args: list[str]) -> list[str]:
+        """Read the command line; what is wrong with it is this command's."""
+        try:
+            return super().parse_args(ctx, args)
+        except Exception as error:
+            if getattr(error, "ctx", ctx) is None:
+                vars(error)["ctx"] = ctx
+            raise
+
     def invoke(self, ctx: Any) -> Any:
         """Run the command, unless NumPy cannot be loaded or a value is empty: an unset variable.
 

@@ -21,7 +21,7 @@ from io import BytesIO
 from pathlib import Path
 from typing import IO, Any
 
-from mltree.system.errors import InputError
+from mltree.system.errors import InputError, did_you_mean
 from mltree.system.process import host_memory
 
 STDIN = "-"
@@ -41,6 +41,9 @@ _DECOMPRESSORS: tuple[tuple[bytes, str, Callable[[BytesIO], Any]], ...] = (
     (b"BZh", "bzip2", bz2.BZ2File),
     (b"\xfd7zXZ\x00", "xz", lzma.LZMAFile),
 )
+
+LIKE_FILE = 0.75
+"""Likeness of a file's name to a misspelt one: most names share their last letters."""
 
 _UNPACKED_AT_ONCE = 1 << 24
 """Bytes that are unpacked between two checks of the memory left."""
@@ -141,7 +144,7 @@ def _system_errors(path: str | Path) -> Iterator[None]:
     try:
         yield
     except FileNotFoundError:
-        raise InputError("no such file", file=str(path), hint="check the path") from None
+        raise InputError("no such file", file=str(path), hint=_hint_for(Path(path))) from None
     except IsADirectoryError:
         raise InputError("is a directory, not a file", file=str(path)) from None
     except OSError as error:
@@ -149,6 +152,15 @@ def _system_errors(path: str | Path) -> Iterator[None]:
         raise InputError(f"cannot be read ({reason})", file=str(path)) from None
     except ValueError:  # a zero byte in the name
         raise InputError("not a valid file name", file=str(path)) from None
+
+
+def _hint_for(missing: Path) -> str | None:
+    """Hint for a path that leads nowhere: the file in its folder that is named most like it."""
+    try:
+        names = sorted(one.name for one in missing.parent.iterdir() if one.name.isprintable())
+    except OSError:
+        return f"there is no folder {missing.parent}"
+    return did_you_mean(missing.name, names, "check the path", LIKE_FILE)
 
 
 def unpacked(path: str | Path) -> bytes:

@@ -193,8 +193,8 @@ def choose_device(asked: str | None) -> DeviceInfo:
     for device in devices:
         if asked == str(device.index) or (not asked.isdecimal() and device.is_called(asked)):
             return device
-    names = ", ".join(f"{device.index}: {device.name}" for device in devices)
-    raise DeviceError(f"no device matches {asked!r}", hint=f"there are {names}")
+    names = "; ".join(f"device {device.index} is {device.name}" for device in devices)
+    raise DeviceError(f"no device matches {asked!r}", hint=names)
 
 
 def choose_devices(asked: str | None) -> list[DeviceInfo]:

@@ -160,8 +160,8 @@ class _Morphology(Family):
     ``BIN`` (two states, frequencies estimated), ``MULTIx_MK`` (Lewis 2001, Syst. Biol. 50:913-925:
     all changes are equally likely, frequencies equal), ``MULTIx_GTR`` (every pair of states has its
     exchangeability, frequencies estimated); and IQ-TREE's ``ORDERED``, here ``MULTIx_ORDERED``: a
-    state changes to its neighbours only. Without ``MULTIx_``, names are for as many states as the
-    data have, two where the data are binary.
+    state changes to its neighbours only. Without ``MULTIx_``, or with x for the number, names are
+    for as many states as the data have, two where the data are binary.
     """
 
     def data_of(self, name: str) -> str | None:
@@ -189,7 +189,7 @@ class _Morphology(Family):
         states, pairs = alphabet.n_states, n_pairs(alphabet.n_states)
         if name == alphabet.name == "BIN":
             return equal_model(name, alphabet, (0,) * pairs, "FO")
-        kind = name.removeprefix(f"MULTI{states}_")
+        kind = name.removeprefix(f"MULTI{states}_").removeprefix("MULTIX_")
         if not alphabet.name.startswith(("BIN", "MULTI")) or kind not in _MORPHOLOGY_KINDS:
             return None
         full = f"MULTI{states}_{kind}"

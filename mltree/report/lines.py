@@ -8,6 +8,7 @@ from string import Formatter
 from typing import TYPE_CHECKING, Any
 
 from mltree.data.parts import NO_NAME
+from mltree.report.record import best_labelled
 from mltree.report.tables import (
     check_lines,
     compare_table,
@@ -113,10 +114,11 @@ def _memory(event: events.MemoryPlanned) -> str:
     trees = "a tree" if event.trees == 1 else f"{event.trees} trees"
     near = f"{event.near / MIB:,.1f} MiB for insertions, " if event.near else ""
     sites = f"{event.sites / MIB:,.1f} MiB of site lnL, " if event.sites else ""
-    others = f", and others {event.others / MIB:,.0f} MiB" if event.others else ""
+    more = f", {event.others / MIB:,.0f} MiB more in other processes" if event.others else ""
     return (
-        f"memory: the process will take about {event.process / MIB:,.0f} MiB{others}; "
-        f"{event.clas / MIB:,.1f} MiB for the CLAs of {trees}, {event.slots} each, {near}{sites}"
+        f"memory: the process will take about {event.process / MIB:,.0f} MiB{more}; "
+        f"{event.clas / MIB:,.1f} MiB for likelihood arrays (CLAs), {event.slots} a tree, "
+        f"of {trees}, {near}{sites}"
         f"{event.matrices / MIB:,.1f} MiB of P matrices, {event.tips / MIB:,.1f} MiB of tips; "
         f"{event.device} has {event.available / MIB:,.0f} MiB ({event.layout})"
     )
@@ -306,6 +308,7 @@ class Ending:
     def __init__(self) -> None:
         self.starts: StartsEnded | None = None
         self.spent: ResourcesSpent | None = None
+        self.supports: list[events.SupportsDrawn] = []
 
     def update(self, event: Event) -> None:
         """Keep an event that the result needs."""
@@ -313,6 +316,13 @@ class Ending:
             self.starts = event
         elif isinstance(event, ResourcesSpent):
             self.spent = event
+        elif isinstance(event, events.SupportsDrawn):
+            self.supports.append(event)
+
+    def names(self, support: str) -> Sequence[str]:
+        """Names of the supports in the labels of a tree; none if they are another tree's."""
+        newick, names = best_labelled((one.metric, one.newick) for one in self.supports)
+        return names if newick.strip() == support.strip() else ()
 
 
 def ranking_lines(event: ModelsRanked) -> list[str]:
@@ -369,6 +379,8 @@ def summary_text(event: RunFinished, drawing: str, ending: Ending) -> str:
     ]
     if ending.starts is not None:
         lines.append(f"Starts: {starts_text(ending.starts)}")
+    if names := ending.names(event.support):
+        lines.append(f"Supports: {'/'.join(names)}")
     if ending.spent is not None:
         lines.append(f"Time: {ending.spent.wall:.2f} s ({ending.spent.cpu:.2f} s of CPU)")
     if drawing:

@@ -420,6 +420,7 @@ class _Chooser:
         self._corrections = {one.part: one.ascertainment.text for one in self.patterns.unseen}
         """Terms of the parts whose constant sites were left out."""
         self._likelihoods = dict(self.known.likelihoods)
+        self._last_told: CandidatesScored | None = None
         self._rates = RateScreening(self.patterns, FITTING, self._likelihood, PADDED_CATEGORIES[0])
         self._fitted_rates: dict[tuple[int, str], FittedAmongSites] = {}
         """Fitted rates of candidates, on the profiled trees."""
@@ -574,9 +575,12 @@ class _Chooser:
             self._tell()
 
     def _tell(self) -> None:
-        """Report the number of candidates fitted so far."""
+        """Report the number of candidates fitted so far, and the best, unless that is known."""
         count = sum(len(choice.scored) for choice in self.choices)
-        self.emit(CandidatesScored(count, len(self.choices), self.choices[0].best.name))
+        event = CandidatesScored(count, len(self.choices), self.choices[0].best.name)
+        if event != self._last_told:
+            self.emit(event)
+        self._last_told = event
 
     def _start(self, part: int, candidate: CandidateModel, screens: bool) -> _FitStart | None:
         """Return the start of a candidate's fit; None if the fit has been done."""

@@ -388,8 +388,8 @@ Device = Annotated[
     str | None,
     Option(
         "-d, --device DEVICE",
-        "Number or part of a name from mltree devices; several, as 0,1; all (GPUs); or "
-        "reference, the NumPy engine. Default: the fastest GPU, else the CPU.",
+        "Number or part of a name from mltree devices; cpu; gpu; several, as 0,1; all (GPUs); "
+        "or reference, the NumPy engine. Default: the fastest GPU, else the CPU.",
         panel=ADVANCED,
     ),
 ]
@@ -660,6 +660,14 @@ class UltrafastOptions(Options, kw_only=True):
     ] = False
 
 
+Outgroup = Annotated[
+    str | None,
+    Option("--outgroup TAXA", "Taxa, separated by commas, next to which the root is put."),
+]
+Midpoint = Annotated[
+    bool, Option("--midpoint", "Put the root halfway between the tips that are farthest apart.")
+]
+
 ORDERS, AXES = ("increasing", "decreasing", "written"), ("scale", "time", "none")
 """Orders of a picture's subtrees, and what shows the scale of its branches."""
 
@@ -675,14 +683,8 @@ class PictureOptions(Options, kw_only=True):
             choices=("rectangular", "circular", "unrooted"),
         ),
     ] = "rectangular"
-    outgroup: Annotated[
-        str | None,
-        Option("--outgroup TAXA", "Taxa, separated by commas, next to which the root is put."),
-    ] = None
-    midpoint: Annotated[
-        bool,
-        Option("--midpoint", "Put the root halfway between the tips that are farthest apart."),
-    ] = False
+    outgroup: Outgroup = None
+    midpoint: Midpoint = False
     order: Annotated[
         Literal["increasing", "decreasing", "written"],
         Option(

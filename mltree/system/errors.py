@@ -14,6 +14,27 @@ escapes is a bug.
 
 from __future__ import annotations
 
+from collections.abc import Iterable
+from difflib import get_close_matches
+from itertools import islice
+
+MOST_KNOWN = 10_000
+"""Names that a misspelt one is compared with, at some 10 us each."""
+
+
+def did_you_mean(
+    word: str, known: Iterable[str], otherwise: str | None = None, likeness: float = 0.6
+) -> str | None:
+    """Hint for a word that is not known: the name that is most like it, or begins with it.
+
+    likeness  least ratio of equal letters, from 0 to 1
+    """
+    by_capitals = {name.lower(): name for name in islice(known, MOST_KNOWN)}
+    low = word.lower()
+    close = get_close_matches(low, by_capitals, 1, likeness)
+    close = close or [name for name in by_capitals if low and name.startswith(low)]
+    return f"did you mean {by_capitals[close[0]]}?" if close else otherwise
+
 
 class MltreeError(Exception):
     """An expected failure: one line that says what is wrong, and a hint that says what to do."""

@@ -27,7 +27,7 @@ from numpy.typing import NDArray
 
 from mltree.data.source import TaxonNumbers
 from mltree.system.arrays import Bool, Float64, Index, Int32
-from mltree.system.errors import InputError
+from mltree.system.errors import InputError, did_you_mean
 from mltree.system.values import Value, decimal
 from mltree.tree.newick import ParsedTrees, branch, parsed_trees, quoted, text_of
 
@@ -349,7 +349,8 @@ class WrittenTree(Value, eq=False):
         tip_of = {self.labels[tip]: tip for tip in self.tips}
         for name in taxa:
             if name not in tip_of:
-                raise InputError(f"the tree has no taxon {name!r}", taxon=name)
+                hint = did_you_mean(name, tip_of)
+                raise InputError(f"the tree has no taxon {name!r}", taxon=name, hint=hint)
         return [tip_of[name] for name in taxa]
 
     def ladderised(self, *, larger_first: bool = False) -> WrittenTree:

@@ -23,7 +23,7 @@ import numpy as np
 from mltree.data.nexus import is_nexus, nexus_commands
 from mltree.data.source import TaxonNumbers, unpacked
 from mltree.system.arrays import Bool, Float64, Index, Int32
-from mltree.system.errors import InputError
+from mltree.system.errors import InputError, did_you_mean
 from mltree.system.values import decimal
 from mltree.tree.splits import facing
 from mltree.tree.topology import DEFAULT_LENGTH, NONE, Tree, siblings, tree_from_edges
@@ -414,11 +414,11 @@ class ParsedTrees:
         expected = set(taxa)
         missing = [name for name in taxa if name not in seen]
         unknown = [name for name in names if name not in expected]
-        for unlike, where in ((unknown, f"in {here} but not in {origin}"),
-                              (missing, f"in {origin} but not in {here}")):  # fmt: skip
+        for unlike, where, known in ((unknown, f"in {here} but not in {origin}", missing),
+                                     (missing, f"in {origin} but not in {here}", ())):  # fmt: skip
             if unlike:
-                problem = f"{listed(unlike)} {where}"
-                raise InputError(problem, file=file, line=line, taxon=unlike[0])
+                problem, hint = f"{listed(unlike)} {where}", did_you_mean(unlike[0], known)
+                raise InputError(problem, file=file, line=line, taxon=unlike[0], hint=hint)
 
 
 def numbers_in(text: bytes) -> Float64:

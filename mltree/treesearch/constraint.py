@@ -22,7 +22,7 @@ import numpy as np
 
 from mltree.data.source import TaxonNumbers
 from mltree.system.arrays import Bool, Float32, Int32
-from mltree.system.errors import InputError
+from mltree.system.errors import InputError, did_you_mean
 from mltree.system.values import Value
 from mltree.tree.newick import listed, parsed_trees, text_of
 from mltree.tree.splits import splits
@@ -209,14 +209,15 @@ def _tips(names: list[str], taxa: Sequence[str], line: int, file: str | None) ->
     times = Counter(tips)
     unknown = [name for name, tip in zip(names, tips, strict=True) if tip < 0]
     repeated = [taxa[tip] for tip, count in times.items() if tip >= 0 and count > 1]
-    for odd, where in ((unknown, "in the constraint tree but not in the alignment"),
-                       (repeated, "in the constraint tree twice")):  # fmt: skip
+    for odd, where, known in ((unknown, "in the constraint tree but not in the alignment", taxa),
+                              (repeated, "in the constraint tree twice", ())):  # fmt: skip
         if odd:
+            otherwise = "a constraint tree may leave taxa out, but holds each at most once"
             raise InputError(
                 f"{listed(odd)} {where}",
                 file=file,
                 line=line,
                 taxon=odd[0],
-                hint="a constraint tree may leave taxa out, but holds each at most once",
+                hint=did_you_mean(odd[0], known, otherwise),
             )
     return tips

@@ -305,11 +305,28 @@ def test_a_model_file_with_several_lines(run: Run, good: Path, tmp_path: Path) -
 
 
 def test_an_unknown_device(run: Run, good: Path) -> None:
-    assert_one_line(run("search", good, "--device", "abacus"), "abacus", "there are")
+    assert_one_line(run("search", good, "--device", "abacus"), "abacus", "(device 0 is ")
 
 
 def test_a_folder_for_the_outputs_that_is_not_there(run: Run, good: Path) -> None:
     assert_one_line(run("search", good, "--prefix", "no/such/folder/x"), "no/such/folder")
+
+
+def test_misspelt_names_bring_to_mind_the_right_ones(run: Run, tmp_path: Path) -> None:
+    path, tree = tmp_path / "apes.fa", tmp_path / "tree.nwk"
+    path.write_text(GOOD.replace(">a", ">Homo_sapiens").replace(">b", ">Gorilla"))
+    tree.write_text(TREE.replace("a:", "Homo_sapiens:").replace("b:", "Gorila:"))
+    assert_one_line(run("check", tmp_path / "apse.fa"), "no such file (did you mean apes.fa?)")
+    assert_one_line(run("check", tmp_path / "tree.fasta"), "no such file (check the path)")
+    nowhere = tmp_path / "none" / "apes.fa"
+    assert_one_line(run("check", nowhere), f"(there is no folder {nowhere.parent})")
+    meant = "(did you mean Gorilla?)"
+    assert_one_line(run("evaluate", path, "--tree", tree), "'Gorila' is in the tree but", meant)
+    assert_one_line(run("search", path, "--constraint", tree), "'Gorila' is in the cons", meant)
+    outgroup = "--outgroup", "Homo"
+    meant = "(did you mean Homo_sapiens?)"
+    assert_one_line(run("search", path, *outgroup), "outgroup: 'Homo' is not in the", meant)
+    assert_one_line(run("draw", tree, "-o", "x.svg", *outgroup), "has no taxon 'Homo'", meant)
 
 
 def test_a_file_is_no_command(run: Run, good: Path) -> None:
@@ -329,7 +346,10 @@ def test_contradicting_switches(run: Run, good: Path) -> None:
         (["search", "a", "b"], "many alignments need a name (give --prefix; a, b are taken for"),
         (["search", "a", "b", "c", "d"], "(give --prefix; a, b, c ... are taken for alignments)"),
         (["check", "a", "b"], "unexpected extra argument(s) (b) ("),
-        (["search", "a", "--model"], "option '--model' requires an argument"),
+        (
+            ["search", "a", "--model"],
+            "option '--model' requires an argument (see root search --help)",
+        ),
         (["search", "a", "--preset", "quick"], "'--preset': 'quick' is not one of 'fast',"),
         (["search", "a", "--seed", "x"], "'x' is not a whole number"),
         (["search", "a", "--seed", "٣"], "'٣' is not a whole number"),

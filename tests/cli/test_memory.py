@@ -146,7 +146,7 @@ def test_check_and_log_say_the_same(run: Run, primates: str) -> None:
     assert "the process will take about" in line
     assert run("search", primates, "--moves", "nni", "--prefix", "x").exit_code == 0
     _, _, buffers = line.partition("MiB; ")
-    assert "for the CLAs of" in buffers
+    assert "likelihood arrays (CLAs), " in buffers
     assert buffers.strip() in Path("x.mltree.log").read_text()
 
 

@@ -5,10 +5,12 @@ from __future__ import annotations
 
 import json
 import random
+import re
 from collections.abc import Callable
 from pathlib import Path
 
 import dendropy
+import numpy as np
 import pytest
 from click.testing import Result
 
@@ -77,6 +79,9 @@ def test_a_table_of_names_has_two_columns(run: Run) -> None:
         assert result.exit_code == 2
         assert told in result.output
     Path("names").write_text("a\tx\n")
+    assert (
+        "--outgroup is for trees" in run("convert", "x.fa", "--outgroup", "A", "-o", "y.fa").output
+    )
     assert (
         "--rename is for trees" in run("convert", "x.fa", "--rename", "names", "-o", "y.phy").output
     )
@@ -152,7 +157,22 @@ def test_symmetry_of_parts(run: Run) -> None:
     one, two = json.loads(result.stdout.splitlines()[-1])["symmetry"]
     assert (one["part"], two["part"]) == ("one", "two")
     assert one["symmetry"]["pairs"] == 21
-    assert "most divergent pair" in run("check", "x.fa", "--symmetry").output
+    head, row = run("check", "x.fa", "--symmetry").output.splitlines()[-2:]
+    assert head.split() == ["symmetry", "marginal", "internal", "most", "divergent", "pair"]
+    assert re.fullmatch(r"all( +\d+ of \d+ +[\d.e-]+){3}  \w+, \w+", row)
+
+
+@pytest.mark.parametrize("taxa", [12, 47, 150])
+def test_columns_of_symmetry_stay_apart(run: Run, taxa: int) -> None:
+    """Tables of the pairs of many taxa, of which most are rejected."""
+    rng = np.random.default_rng(taxa)
+    shares = rng.dirichlet([0.5] * 4, taxa)
+    rows = ["".join(rng.choice(list("ACGT"), 400, p=row)) for row in shares]
+    Path("y.fa").write_text("".join(f">t{n}\n{row}\n" for n, row in enumerate(rows)))
+    row = run("check", "y.fa", "--symmetry").output.splitlines()[-1]
+    counts = re.findall(r"(?<= )([\d,]+) of ([\d,]+)(?= )", row)
+    assert len(counts) == 3
+    assert counts[0][1] == f"{taxa * (taxa - 1) // 2:,}"
 
 
 @pytest.mark.parametrize("scheme", ["genes", "genes-sites", "jackknife{0.3}"])

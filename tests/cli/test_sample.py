@@ -314,7 +314,8 @@ def test_memory_is_that_of_all_chains(run: Run, data: str) -> None:
     for runs in ("2", "4"):
         command = ("sample", data, "--model", "JC", "--runs", runs, "--rungs", "3", "--burnin", "2")
         result = run(*command, "--stop", "2", "--prefix", runs, "--verbose")
-        pattern = r"about ([0-9,]+) MiB[^;]*; ([0-9.]+) MiB for the CLAs of ([0-9]+) trees, 14 each"
+        arrays = r"([0-9.]+) MiB for likelihood arrays \(CLAs\), 14 a tree, of ([0-9]+) trees"
+        pattern = r"about ([0-9,]+) MiB[^;]*; " + arrays
         lines.append(re.search(pattern, result.output.replace("\n", " ")).groups())
     assert [int(trees) for *_, trees in lines] == [6, 12]
     assert float(lines[1][1]) == pytest.approx(2 * float(lines[0][1]), abs=0.11)

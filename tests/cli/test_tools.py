@@ -9,6 +9,7 @@ import re
 from collections.abc import Callable
 from pathlib import Path
 
+import dendropy
 import numpy as np
 import pytest
 from typer.testing import Result
@@ -19,7 +20,8 @@ from mltree.data.alignments import read_alignment
 from mltree.data.patterns import compress
 from mltree.system.errors import InputError
 from mltree.tree.clades import read_written
-from mltree.tree.newick import read_newick
+from mltree.tree.newick import read_newick, write_newick
+from mltree.tree.topology import uniform_tree
 
 Run = Callable[..., Result]
 
@@ -50,7 +52,8 @@ def test_a_search_is_drawn(run: Run, tmp_path: Path, primates: str) -> None:
 def test_a_report_takes_what_there_is(run: Run, tmp_path: Path) -> None:
     refused = run("report", "x")
     assert refused.exit_code == 2
-    assert "there is no tree of a run at x.mltree.*" in refused.stderr
+    assert "there is no tree of a run at x.mltree.* (is the prefix right?)" in refused.stderr
+    assert "(the prefix may be x)" in run("report", "x.mltree.bestTree").stderr
     (tmp_path / "x.mltree.lastTree").write_text("(Homo,Pan,(Gorilla,Pongo)77);")
     fine(run("report", "x"))
     assert "4 taxa" in (tmp_path / "x.mltree.report.html").read_text()
@@ -359,6 +362,56 @@ def test_trees_are_converted(run: Run, tmp_path: Path) -> None:
         result = run("convert", "t.nwk", *options.split())
         assert result.exit_code == 2
         assert message in result.stderr
+
+
+def labelled_splits(tree: dendropy.Tree) -> dict[frozenset[str], tuple[str, float]]:
+    """Labels and lengths of the branches without a root, by the taxa on the side without t0."""
+    names = frozenset(leaf.taxon.label for leaf in tree.leaf_node_iter())
+    found: dict[frozenset[str], tuple[str, float]] = {}
+    for node in tree.preorder_node_iter(lambda node: node.parent_node is not None):
+        below = frozenset(leaf.taxon.label for leaf in node.leaf_iter())
+        side = names - below if "t0" in below else below
+        _, length = found.get(side, ("", 0.0))
+        found[side] = node.label or "", length + node.edge_length
+    return found
+
+
+@pytest.mark.parametrize("seed", range(5))
+def test_a_root_leaves_supports_on_their_branches(run: Run, tmp_path: Path, seed: int) -> None:
+    rng = np.random.default_rng([seed, 392])
+    taxa = [f"t{n}" for n in range(int(rng.integers(5, 25)))]
+    newick = write_newick(uniform_tree(len(taxa), 0.1, rng), taxa)
+    labels = iter(range(100, 200))
+    (tmp_path / "t.nwk").write_text(re.sub(r"\):", lambda _: f"){next(labels)}:", newick))
+    known = {"path": tmp_path / "t.nwk", "schema": "newick", "preserve_underscores": True}
+    before = labelled_splits(dendropy.Tree.get(**known))
+    clade = sorted(list(before)[int(rng.integers(len(before)))])
+    for options in (("--outgroup", ",".join(clade)), ("--midpoint",)):
+        fine(run("convert", "t.nwk", *options, "-o", "r.nwk", "--redo"))
+        after = dendropy.Tree.get(**{**known, "path": tmp_path / "r.nwk"})
+        splits = labelled_splits(after)
+        assert splits.keys() == before.keys()
+        for side, (label, length) in before.items():
+            assert splits[side] == (label, pytest.approx(length, abs=1e-8))
+        first, second = after.seed_node.child_nodes()
+        sides = [sorted(leaf.taxon.label for leaf in one.leaf_iter()) for one in (first, second)]
+        assert options == ("--midpoint",) or clade in sides
+    assert max(first.distance_from_tip(), 0) + first.edge_length == pytest.approx(
+        second.distance_from_tip() + second.edge_length, abs=1e-6
+    )
+
+
+def test_a_root_that_is_nowhere(run: Run, tmp_path: Path) -> None:
+    (tmp_path / "t.nwk").write_text("((a:1,b:1)9:1,(c:1,d:1)8:1,e:1);")
+    wrong = {
+        "--outgroup a,c": "the outgroup does not stand together in the tree (name one taxon, or",
+        "--outgroup a --midpoint": "--outgroup and --midpoint both place the root: choose one",
+    }
+    for options, message in wrong.items():
+        result = run("convert", "t.nwk", *options.split(), "-o", "r.nwk")
+        assert result.exit_code == 2
+        assert message in result.stderr
+        assert not (tmp_path / "r.nwk").exists()
 
 
 def test_trees_and_results_go_to_other_programs(run: Run, tmp_path: Path, primates: str) -> None:

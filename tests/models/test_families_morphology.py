@@ -25,6 +25,8 @@ _TWO = multistate(2)
 @pytest.mark.parametrize("states", [2, 3, 64])
 def test_mk_is_lewis_s_formula(states: int) -> None:
     arrays = parse_model("MK", multistate(states)).arrays()
+    as_in_help = parse_model("MULTIx_MK", multistate(states))
+    assert as_in_help.name == parse_model("MK", multistate(states)).name == f"MULTI{states}_MK"
     lengths = np.array([1e-6, 0.1, 3.0])
     stay = 1 / states + (1 - 1 / states) * np.exp(-states / (states - 1) * lengths)
     p = p_matrices(arrays, lengths)[:, 0]

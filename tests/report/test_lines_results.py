@@ -23,6 +23,7 @@ from mltree.system.events import (
     ResourcesSpent,
     RunFinished,
     StartsEnded,
+    SupportsDrawn,
     TestedTree,
     TestValue,
     TimeSpent,
@@ -93,6 +94,25 @@ def test_a_summary_says_how_sure_it_is(starts: StartsEnded, expected: str) -> No
     text = summary_text(FOUND, "", ending)
     assert expected in text
     assert "Time: 12.34 s (23.45 s of CPU)\n" in text
+
+
+@pytest.mark.parametrize(
+    ("drawn", "expected"),
+    [
+        ({"SH-aLRT": "91.8"}, "Supports: SH-aLRT\n"),
+        ({"SH-aLRT": "91.8", "FBP": "91.8/94"}, "Supports: SH-aLRT/bootstrap\n"),
+        ({"SH-aLRT": "1/2", "aBayes": "1/2", "UFBoot": "1/2/3"}, "aLRT/aBayes/UFBoot\n"),
+        ({"TBE": "0.5"}, "Supports: TBE\n"),
+    ],
+)
+def test_labels_of_the_tree_have_a_legend(drawn: dict[str, str], expected: str) -> None:
+    ending, newicks = Ending(), [f"(a:1,b:1,(c:1,d:1){label}:1);" for label in drawn.values()]
+    for metric, newick in zip(drawn, newicks, strict=True):
+        ending.update(SupportsDrawn(metric, 1, 0.5, newick))
+    ended = replace(FOUND, support=newicks[-1] + "\n")
+    assert expected in summary_text(ended, "", ending) + "\n"
+    for other in (replace(FOUND, support=newicks[-1].replace("a", "e")), FOUND):
+        assert "Supports" not in summary_text(other, "", ending)
 
 
 def test_a_run_ends_with_its_tree() -> None:

@@ -204,6 +204,7 @@ def test_events_add_up(single) -> None:
     assert all(event.candidates > 0 and event.parts == 1 for event in scored)
     counts = [event.candidates for event in scored]
     assert counts == sorted(counts)
+    assert len({(event.candidates, event.best) for event in scored}) == len(scored)
     assert counts[-1] == len(choice.scored)
     best = choice.best
     assert events[-1] == ModelChosen(
