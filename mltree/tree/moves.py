@@ -120,11 +120,6 @@ def nni(tree: Tree, edge: int, variant: int) -> Undo:
     near, across = np.flatnonzero(tree.edge == edge).tolist()
     if near < 3 * tree.n_tips:
         raise ValueError(f"edge {edge} ends at a tip")
-    return _interchange(tree, near, across, variant)
-
-
-def _interchange(tree: Tree, near: int, across: int, variant: int) -> Undo:
-    """Do an NNI across the edge of two half-edges, the lower number first."""
     first = siblings(near)[0]
     second = siblings(across)[variant]
     subtree, other = tree.twin.item(first), tree.twin.item(second)
@@ -170,9 +165,9 @@ def apply_sprs(
 
 
 def compatible(edges: Int32) -> Bool:
-    """Moves that the loose rule lets through, in order, by the edges that they touch.
+    """Moves that the loose rule lets through, in order, by the edges (or nodes) that they touch.
 
-    edges  int32 [M, 4]; edges of several trees have different numbers
+    edges  int32 [M, n]; edges of several trees have different numbers
 
     A move is left out where it touches an edge twice, because its target is adjacent then, or an
     edge that a move before it has touched.
@@ -234,38 +229,31 @@ taxa, two trees: 52 of 52 copies came back, and of two sets 30 of 92)."""
 
 def random_nnis(
     tree: Tree, fraction: float, rng: np.random.Generator, among: Int32 | None = None
-) -> list[Undo]:
+) -> Int32:
     """Interchange across a random share of the inner edges, no two of which share a node.
 
     At least one edge is taken; fewer than asked for where no further edge is free. What goes beyond
     ``MOST_AT_ONCE`` is done to the changed tree, in sets of such edges. ``among`` int32 [M] limits
-    the choice to some inner edges.
+    the choice to some inner edges. Returns: the edges, int32 [n].
     """
-    records: list[Undo] = []
     count = max(1, round(fraction * (tree.n_tips - 3)))
     sets = min(count, max(1, math.ceil(fraction / MOST_AT_ONCE)))
-    for number in range(sets):
-        share = count * (number + 1) // sets - count * number // sets
-        records += _disjoint_nnis(tree, share, rng, among)
-    return records
+    shares = np.diff(count * np.arange(sets + 1) // sets).tolist()
+    return np.concatenate([_disjoint_nnis(tree, share, rng, among) for share in shares])
 
 
-def _disjoint_nnis(
-    tree: Tree, count: int, rng: np.random.Generator, among: Int32 | None
-) -> list[Undo]:
+def _disjoint_nnis(tree: Tree, count: int, rng: np.random.Generator, among: Int32 | None) -> Int32:
     edges = rng.permutation(tree.inner_edges if among is None else among)
     variants = rng.integers(2, size=edges.size)
-    halves = tree.edge_halves[edges]  # those of an edge stay while its nodes are not busy
-    busy: set[int] = set()
-    records: list[Undo] = []
-    for (near, across), variant in zip(halves.tolist(), variants.tolist(), strict=True):
-        if len(records) == count:
-            break
-        ends = near // 3, across // 3
-        if busy.isdisjoint(ends):
-            busy.update(ends)
-            records.append(_interchange(tree, near, across, variant))
-    return records
+    halves = tree.edge_halves[edges]
+    chosen = np.flatnonzero(compatible(halves // 3))[:count]
+    near, across = halves[chosen].T
+    first, second = siblings(near)[0], np.choose(variants[chosen], siblings(across))
+    place = np.arange(tree.twin.size, dtype=np.int32)  # that each half-edge's branch goes to
+    place[first], place[second] = second, first
+    moved = np.concatenate([first, second])
+    _link(tree.twin, tree.edge, place[moved], place[tree.twin[moved]], tree.edge[moved])
+    return edges[chosen]
 
 
 class Differences:

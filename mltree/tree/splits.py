@@ -13,7 +13,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from mltree.system.arrays import Float64, Index, Int32, UInt64
-from mltree.tree.topology import Forest, Tree, mixed, siblings
+from mltree.tree.topology import Forest, Tree, mixed, siblings, split_key
 
 
 def splits(tree: Tree) -> UInt64:
@@ -150,7 +150,7 @@ class SplitSums:
         return mixed(pairs.sum(axis=1, dtype=np.uint64)), order.reshape(-1, 4)
 
     def _key(self, side: UInt64) -> UInt64:
-        return _split(side, self._all - side)
+        return split_key(side, self._all - side)
 
 
 def splits_of(trees: Sequence[Tree]) -> UInt64:
@@ -159,9 +159,5 @@ def splits_of(trees: Sequence[Tree]) -> UInt64:
     inner = forest.inner
     twin = forest.twin[inner]
     halves = inner[(inner < twin) & forest.is_inner[twin]]
-    keys = _split(forest.tip_sets[halves], forest.tip_sets[forest.twin[halves]])
+    keys = split_key(forest.tip_sets[halves], forest.tip_sets[forest.twin[halves]])
     return keys.reshape(len(trees), -1)
-
-
-def _split(one: UInt64, other: UInt64) -> UInt64:
-    return mixed(mixed(one) + mixed(other))

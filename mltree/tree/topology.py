@@ -20,7 +20,7 @@ from typing import NamedTuple, TypeAlias, TypeVar
 import numpy as np
 from numpy.typing import ArrayLike
 
-from mltree.system.arrays import Bool, Float64, Int32, UInt64
+from mltree.system.arrays import Bool, Float64, Index, Int32, UInt64
 
 Half = TypeVar("Half", int, Int32)
 
@@ -473,15 +473,63 @@ class Forest:
         ``shortest``: for all trees, or float64[n].  A branch with lengths for several parts is as
         long as the longest.
         """
-        longest = self.lengths.reshape(-1, self.lengths.shape[-1]).max(axis=0)
-        sides = mixed(self.tip_sets)
-        inner = self.inner
-        least = np.broadcast_to(shortest, self.n_trees)[self.tree_of_half[inner]]
-        shown = inner[longest[self.edge[inner]] > least]
-        split = mixed(sides[shown] + sides[self.twin[shown]])
+        sides, longest = self.tip_sets, longest_of(self.lengths)
+        lower = np.flatnonzero(self.twin > np.arange(self.twin.size))
+        least = np.broadcast_to(shortest, self.n_trees)[self.tree_of_half[lower]]
+        shown = lower[longest[self.edge[lower]] > least]
         keys = np.zeros(self.n_trees, np.uint64)
-        np.add.at(keys, self.tree_of_half[shown], split)
+        np.add.at(keys, self.tree_of_half[shown], split_key(sides[shown], sides[self.twin[shown]]))
         return list(map(int, keys))
+
+    def shape_changes(
+        self, prunes: Int32, targets: Int32, lengths: Float64, shortest: Float64
+    ) -> UInt64:
+        """uint64[M]: keys of what SPRs, each alone, change in their trees' shapes; 0 for nothing.
+
+        Equal changes to a tree lead to equal shapes (:meth:`shape_keys`).
+
+        prunes, targets  int32[M], as :func:`mltree.tree.moves.spr` takes them
+        lengths, shortest  f64[M, 4], the longest of all parts; f64[M]
+        """
+        sets, twin, edge, start = self.tip_sets, self.twin, self.edge, prunes // 3
+        longest, pruned, beyond = longest_of(self.lengths), sets[twin[prunes]], sets[twin[targets]]
+        whole = sets[prunes] + pruned
+
+        def split(tips: UInt64, length: Float64, at: Index | slice = np.s_[:]) -> UInt64:
+            is_shown = length > shortest[at]
+            return np.where(is_shown, split_key(tips, whole[at] - tips), np.uint64(0))
+
+        proximal, distal, pendant, merged = lengths.T
+        change = split(pruned, pendant) - split(pruned, longest[edge[prunes]])
+        change += split(beyond + pruned, proximal) + split(beyond, distal)
+        change -= split(beyond, longest[edge[targets]])
+        above, depth = self._above
+        ends, side = np.stack([start, targets // 3]), np.empty_like(prunes)
+        left = np.arange(prunes.size)
+        while left.size:  # branches on the way: the deeper of its ends climbs
+            climber = np.argmax(depth[ends[:, left]], axis=0)
+            half = above[ends[climber, left]]
+            near = np.where(climber, twin[half], half)  # the end of the branch nearer to the start
+            ends[climber, left] = twin[half] // 3
+            side[left] = np.where(near // 3 == start[left], near, side[left])
+            tips, length = sets[twin[near]], longest[edge[half]]
+            change[left] += split(tips + pruned[left], length, left) - split(tips, length, left)
+            left = left[ends[0, left] != ends[1, left]]
+        other = 9 * start + 3 - prunes - side  # half-edge of the branch that is joined to it
+        rest = sets[twin[other]]
+        change += split(rest, merged) - split(rest, longest[edge[other]])
+        change -= split(rest, longest[edge[side]])  # which was on the way
+        return change
+
+    @cached_property
+    def _above(self) -> tuple[Int32, Int32]:
+        """int32[N of all]: the half-edge of each inner node that faces tip 0; branches up there."""
+        above, depth = np.zeros((2, self.twin.size // 3), np.int32)
+        node = self._nodes.facing // 3
+        above[node] = self._nodes.facing
+        for distance, span in enumerate(self._nodes.spans):
+            depth[node[span]] = distance
+        return above, depth
 
     @cached_property
     def _nodes(self) -> _Waves:
@@ -552,6 +600,17 @@ def mixed(value: UInt64) -> UInt64:
     value *= _MIX_B
     value ^= value >> np.uint64(31)
     return value
+
+
+def split_key(one: UInt64, other: UInt64) -> UInt64:
+    """Keys of splits, from hashes of the sets of tips on their two sides."""
+    return mixed(mixed(one) + mixed(other))
+
+
+def longest_of(lengths: Float64) -> Float64:
+    """float64[E]: branch lengths, the longest of all parts where each has its own."""
+    longest: Float64 = lengths.reshape(-1, lengths.shape[-1]).max(axis=0)
+    return longest
 
 
 def random_topology(n_tips: int, rng: np.random.Generator, length: float = DEFAULT_LENGTH) -> Tree:
@@ -652,22 +711,40 @@ def resolved_at_random(tree: Tree, edges: Int32, rng: np.random.Generator) -> Tr
     if not edges.size:
         return tree
     ends = tree.edge_halves // 3
-    star = np.arange(tree.n_nodes)
-    for near, far in ends[edges]:
-        star[star == star[far]] = star[near]
-    is_inside = np.zeros(tree.n_edges, np.bool_)
+    star = _joined(tree.n_nodes, ends[edges])
+    centre, is_inside = star[ends], np.zeros((tree.n_edges, 1), np.bool_)
     is_inside[edges] = True
-    for centre in np.unique(star[ends[edges, 0]]):
-        nodes = np.flatnonzero(star == centre)
-        touching = star[ends] == centre
-        inside = np.flatnonzero(touching[:, 0] & is_inside)
-        rows, sides = np.nonzero(touching & ~is_inside[:, None])
-        joined = np.sort(_random_ends(rows.size, rng), axis=1)
-        is_arm = joined[:, 0] < rows.size
+    nodes = np.flatnonzero(np.isin(star, centre[edges]))
+    inside = np.flatnonzero(is_inside)
+    arms = np.flatnonzero(np.isin(centre, centre[edges]) & ~is_inside)
+    each = (nodes, star[nodes]), (inside, centre[inside, 0]), (arms, centre.ravel()[arms])
+    for own, contracted, outer in zip(*(_grouped(*some) for some in each), strict=True):
+        joined = np.sort(_random_ends(outer.size, rng), axis=1)
+        is_arm = joined[:, 0] < outer.size
         arm, node = joined[is_arm].T
-        ends[rows[arm], sides[arm]] = nodes[node - rows.size]
-        ends[inside] = nodes[joined[~is_arm] - rows.size]
+        ends.ravel()[outer[arm]] = own[node - outer.size]
+        ends[contracted] = own[joined[~is_arm] - outer.size]
     return tree_from_edges(ends, tree.lengths, tree.n_tips, tree.n_artificial)
+
+
+def _joined(n_nodes: int, ends: Int32) -> Index:
+    """index[N]: a node of each node's group, which edges join: that of their nearer end."""
+    star = list(range(n_nodes))
+
+    def centre(node: int) -> int:
+        while star[node] != node:
+            star[node] = node = star[star[node]]
+        return node
+
+    for near, far in ends.tolist():
+        star[centre(far)] = centre(near)
+    return np.array(list(map(centre, star)))
+
+
+def _grouped(items: Index, groups: Index) -> list[Index]:
+    """The items of each group, by rising groups."""
+    order = np.argsort(groups, kind="stable")
+    return np.split(items[order], np.flatnonzero(np.diff(groups[order])) + 1)
 
 
 def _unrooted(ends: Int32, lengths: Float64, n_tips: int, mean: float) -> Tree:

@@ -18,10 +18,10 @@ from numpy.typing import NDArray
 
 from mltree.fit.settings import PhaseSettings, RoundSettings
 from mltree.likelihood.likelihood import TreeLikelihood, dealt, in_batches
-from mltree.likelihood.requests import Answers, Request, Steps, shape_keys, smoothed
+from mltree.likelihood.requests import Answers, Request, ShapeChanges, Steps, smoothed
 from mltree.program.cases import Case
 from mltree.program.planner import ScanTasks
-from mltree.system.arrays import Bool, Float64, Index, Int32, longest_first, rising
+from mltree.system.arrays import Bool, Float64, Index, Int32, UInt64, longest_first, rising
 from mltree.system.process import parallel_map
 from mltree.tree.moves import SprLengths, apply_sprs, spr
 from mltree.tree.topology import Forest, Tree, Trees
@@ -197,16 +197,26 @@ def fully_smoothed_moves(
     in shape: by more than inner branches up to ``free_length``.  One move is returned for each
     candidate, or none: together, two such moves gained less than either (R_Laurasiatherian).
     """
-    chosen, trees, under = [], [], []
-    for candidate, case, moves in zip(candidates, cases, rescored, strict=True):
-        near = best_moves(moves, candidate.lnl, -settings.smoothing_margin)
-        index, moved = yield from _different(candidate.tree, case, near, limit, free_length)
-        chosen.append(near.at(index))
-        trees += moved
-        under += [case] * len(moved)
+    if not candidates:
+        return []
+    chosen = []
+    for candidate, moves in zip(candidates, rescored, strict=True):
+        chosen.append(best_moves(moves, candidate.lnl, -settings.smoothing_margin))
+    every, lengths = [candidate.tree for candidate in candidates], [free_length] * len(candidates)
+    moved = [(m.prune, m.target, np.atleast_3d(m.lengths).max(axis=2)) for m in chosen]
+    changes = yield ShapeChanges(every, cases, moved, lengths)
+    chosen = [
+        moves.at(_first_unlike(keys)[:limit]) for moves, keys in zip(chosen, changes, strict=True)
+    ]
+    counts = [moves.prune.size for moves in chosen]
+    trees = [
+        _moved(tree, moves, n)
+        for tree, moves in zip(every, chosen, strict=True)
+        for n in range(moves.prune.size)
+    ]
     if not trees:
         return chosen
-    counts = [moves.prune.size for moves in chosen]
+    under = [case for case, count in zip(cases, counts, strict=True) for _ in range(count)]
     goals = np.array([candidate.lnl + settings.min_gain for candidate in candidates])
     floors = np.repeat(goals, counts).tolist()
     lnls = yield from smoothed(trees, under, settings.full_epsilon, floors)
@@ -218,23 +228,10 @@ def fully_smoothed_moves(
     ]
 
 
-def _different(
-    tree: Tree, case: Case, moves: RescoredMoves, limit: int, free_length: float
-) -> Steps[tuple[NDArray[np.intp], list[Tree]]]:
-    """Select the first moves that lead to different shapes: their indices, and the trees."""
-    seen: dict[int, tuple[int, Tree]] = {}
-    every = range(moves.prune.size)
-    for first in every[:: 2 * limit]:
-        span = every[first : first + 2 * limit]
-        trees = [_moved(tree, moves, n) for n in span]
-        shape, *keys = yield from shape_keys([tree, *trees], [case] * (1 + len(trees)), free_length)
-        for n, moved, key in zip(span, trees, keys, strict=True):
-            if key != shape:
-                seen.setdefault(key, (n, moved))
-        if len(seen) >= limit:
-            break
-    chosen = list(seen.values())[:limit]
-    return np.array([n for n, _ in chosen], dtype=np.intp), [moved for _, moved in chosen]
+def _first_unlike(keys: UInt64) -> Index:
+    """Indices, rising, of the first of each key but 0."""
+    _, first = np.unique(np.append(np.uint64(0), keys), return_index=True)
+    return np.sort(first)[1:] - 1
 
 
 def _moved(tree: Tree, moves: RescoredMoves, n: int) -> Tree:
