@@ -24,7 +24,7 @@ from mltree.program.ops.operation import RUNS, Records, Role, Run, fields, joine
 from mltree.program.ops.optimise import GROUP
 from mltree.program.ops.scan import SCAN_STEP, SCAN_TASK
 from mltree.program.ops.sites import RUN, STREAM, Sites
-from mltree.system.arrays import Bool, Float64, Index, Int32, longest_first, rising
+from mltree.system.arrays import Bool, Float64, Index, Int8, Int32, longest_first, rising
 from mltree.system.values import Value
 from mltree.tree.topology import Forest, Tree
 
@@ -68,10 +68,10 @@ class ScanTasks(Value):
     far: Int32
     """int32[2, steps]: half-edges at the far ends of the node's two branches, F = CLA[far]; each is
     the sibling of the other, whose branch its near vector is made from."""
-    level_in: Int32
-    """int32[steps]: stack level of A, read before anything is written."""
-    level_out: Int32
-    """int32[2, steps]: stack level that receives ``P(t) . N`` of a branch; -1 where no step lies
+    level_in: Int8
+    """int8[steps]: stack level of A, read before anything is written."""
+    level_out: Int8
+    """int8[2, steps]: stack level that receives ``P(t) . N`` of a branch; -1 where no step lies
     below. That of the second may equal level_in."""
     output: Int32
     """int32[2, steps]: index of a branch's score in the answer, 0 .. outputs - 1; -1 where the step
@@ -462,8 +462,10 @@ STEPS_AT_ONCE = 1 << 14
 """Steps whose records are filled in at a time, while they are in a core's cache."""
 
 
-def scan_records(forest: Forest, scan: ScanTasks, cases: Cases, outputs: Int32) -> ScanTables:
-    """The scan's tables; ``outputs`` int32[n] are the cells, or slots, of its outputs."""
+def scan_records(
+    forest: Forest, scan: ScanTasks, cases: Cases, outputs: Int32 | None = None
+) -> ScanTables:
+    """The scan's tables; ``outputs`` int32[n]: cells, or slots, other than their numbers."""
     operand, branches = operand_table(forest, cases), np.int32(forest.tree_of_edge.size)
     merged = 2 * branches + np.arange(len(scan.prune), dtype=np.int32)
     counts = np.diff(scan.first_step)
@@ -485,7 +487,7 @@ def scan_records(forest: Forest, scan: ScanTasks, cases: Cases, outputs: Int32) 
     of_half[:, 0] = operand
     for column, half_edges in ((1, branch), (2, branch + branches)):
         of_half[:, column] = cases.matrices(half_edges, number)
-    cell = np.append(outputs, np.int32(NO_CELL))
+    cell = None if outputs is None else np.append(outputs, np.int32(NO_CELL))
     steps: Records = np.empty(len(scan.level_in), SCAN_STEP)
     words = steps.view(np.int32).reshape(len(steps), -1)
     for start in range(0, len(steps), STEPS_AT_ONCE):
@@ -495,8 +497,9 @@ def scan_records(forest: Forest, scan: ScanTasks, cases: Cases, outputs: Int32) 
             far, level = of_half.take(scan.far[side, some], axis=0), scan.level_out[side, some]
             for column in range(3):
                 words[some, first + column] = far[:, column]
-            words[some, first + 3] = level + ROOT_LEVEL * (level >= 0)
-            words[some, first + 4] = cell.take(scan.output[side, some])
+            words[some, first + 3] = level + np.int8(ROOT_LEVEL) * (level >= 0)
+            output = scan.output[side, some]
+            words[some, first + 4] = output if cell is None else cell.take(output)
     full = forest.lengths
     joins = np.broadcast_to(scan.join_length, (*full.shape[:-1], len(scan.prune)))
     lengths = np.concatenate([full, full / 2, joins], axis=-1)

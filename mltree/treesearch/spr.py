@@ -21,7 +21,7 @@ from mltree.likelihood.likelihood import TreeLikelihood, dealt, in_batches
 from mltree.likelihood.requests import Answers, Request, ShapeChanges, Steps, smoothed
 from mltree.program.cases import Case
 from mltree.program.planner import ScanTasks
-from mltree.system.arrays import Bool, Float64, Index, Int32, UInt64, longest_first, rising
+from mltree.system.arrays import Bool, Float64, Index, Int32, Int64, UInt64, longest_first, rising
 from mltree.system.process import parallel_map
 from mltree.tree.moves import SprLengths, apply_sprs, spr
 from mltree.tree.topology import Forest, Tree, Trees
@@ -481,9 +481,11 @@ class Neighbourhood:
         """The trees as they were when the neighbourhood was begun."""
         prunes = self.forest.inner if prunes is None else prunes
         self._twin = self.forest.twin
-        self._beyond = np.stack(self.forest.behind, axis=1)
-        """int32[half-edges, 2]: far ends of the two other branches of a half-edge's node."""
-        ends = self._beyond[prunes]
+        one, other = self.forest.behind
+        self._far = np.stack([one, other, other, one], axis=1).reshape(-1, 2)
+        """int32[2 half-edges, 2]: far ends of the two other branches of each half-edge's node, in
+        one order and in the other."""
+        ends = self._far[2 * prunes]
         self.prunes: Int32 = prunes
         """int32[prunes]: half-edges that face the pruned subtrees."""
         self.tree_of_prune: Int32 = self.forest.tree_of_half[prunes]
@@ -494,8 +496,8 @@ class Neighbourhood:
         self._side_root: Int32 = ends[:, ::-1].ravel()
         self._layers = [0]
         empty = np.empty(0, dtype=np.int32)
-        self._distal: Int32 = empty
-        """int32[insertions]: half-edge of the target edge, on its distal side."""
+        self._entry: Int32 = empty
+        """int32[pairs]: half-edge by which the node of the two target edges is entered."""
         self.up: Int32 = empty
         """int32[pairs]: the insertion one edge nearer to the pruning point, or -1."""
         self._side: Int32 = empty
@@ -504,7 +506,7 @@ class Neighbourhood:
     @property
     def size(self) -> int:
         """Number of insertions so far."""
-        return int(self._distal.size)
+        return 2 * int(self.up.size)
 
     @property
     def depth_reached(self) -> int:
@@ -524,7 +526,7 @@ class Neighbourhood:
     @property
     def target(self) -> Int32:
         """int32[insertions]: half-edge of the target edge, on its proximal side."""
-        return self._twin.take(self._distal)
+        return self._twin.take(self._far.take(2 * self._entry, axis=0).ravel())
 
     @property
     def tree(self) -> Int32:
@@ -540,7 +542,8 @@ class Neighbourhood:
     def moves(self, selected: Int32) -> tuple[Int32, Int32, Int32]:
         """Number of the prune, its half-edge, and target of some insertions, int32[n] each."""
         number = self._side.take(selected >> 1) >> 1
-        return number, self.prunes.take(number), self._twin.take(self._distal.take(selected))
+        distal = self._far.take(4 * self._entry.take(selected >> 1) + (selected & 1))
+        return number, self.prunes.take(number), self._twin.take(distal)
 
     @property
     def frontier(self) -> slice:
@@ -556,22 +559,22 @@ class Neighbourhood:
         """
         start = first = self.size
         side, up, distal = self._standpoints(alive)
-        sides, ups, distals = [self._side], [self.up], [self._distal]
+        sides, ups, entries = [self._side], [self.up], [self._entry]
         for _ in range(self.depth_reached, depth_limit):
             inner = np.flatnonzero(self.forest.is_inner.take(distal))
             if inner.size == 0:
                 break
             sides.append(side.take(inner))
             ups.append(up.take(inner))
-            distal = self._beyond.take(distal.take(inner), axis=0).ravel()
-            distals.append(distal)
+            entries.append(distal.take(inner))
+            distal = self._far.take(2 * entries[-1], axis=0).ravel()
             side = np.repeat(sides[-1], 2)
             up = np.arange(first, first + distal.size, dtype=np.int32)
             first += distal.size
             self._layers.append(first)
         self._side = np.concatenate(sides)
         self.up = np.concatenate(ups)
-        self._distal = np.concatenate(distals)
+        self._entry = np.concatenate(entries)
         return slice(start, first)
 
     def survivors(self, scores: Float64, thresholds: Float64) -> Bool:
@@ -595,36 +598,31 @@ class Neighbourhood:
         float64[..., prunes]: lengths of the merged branches, by default the sums of their parts.
         """
         merged = self.merged if merged is None else merged
-        is_walked = np.zeros(self.size, dtype=np.bool_)
-        n_outputs = is_walked[selected].size
-        is_walked[selected] = True
-        walk = self._walk(is_walked)
-        of_sides = walk.below[walk.is_walked.size :]
+        output = np.full(self.size, -1, dtype=np.int32)
+        n_outputs = output[selected].size
+        output[selected] = np.arange(n_outputs, dtype=np.int32)
+        start, stop, _ = selected.indices(self.size) if isinstance(selected, slice) else (0, -1, 1)
+        walk = self._walk(output >= 0, start if stop == self.size else self.size)
+        of_sides = walk.below[2 * walk.pairs.size :]
         sides = longest_first(of_sides)[: np.count_nonzero(of_sides)]
         first_step = np.zeros(sides.size + 1, dtype=np.int32)
         np.cumsum(of_sides[sides], out=first_step[1:])
-        branches, level_in, level_out = walk.ordered(sides, first_step)
+        first = np.empty(of_sides.size, dtype=np.int64)
+        first[sides] = first_step[:-1]
+        steps = walk.ordered(first, self._entry, output)
+        levels = steps.view(np.int8)[:, 12:]
         return ScanTasks(
             tree=self.tree_of_prune[sides >> 1],
             prune=self.prunes[sides >> 1],
             root=self._side_root[sides],
             join_length=merged[..., sides >> 1],
             first_step=first_step,
-            far=self._distal.take(branches),
-            level_in=level_in,
-            level_out=level_out,
-            output=self._outputs(selected, branches),
-            outputs=int(n_outputs),
+            far=self._far.take(steps[:, 0], axis=0).T,
+            level_in=levels[:, 0],
+            level_out=levels[:, 1:3].T,
+            output=steps[:, 1:3].T,
+            outputs=n_outputs,
         )
-
-    def _outputs(self, selected: slice | Int32, insertions: Int32) -> Int32:
-        """int32[...]: place of insertions among the selected ones, or -1."""
-        if isinstance(selected, slice) and selected.stop == self.size:  # the last ones
-            of_last: Int32 = np.maximum(insertions - np.int32(selected.start or 0), np.int32(-1))
-            return of_last
-        place = np.full(self.size, -1, dtype=np.int32)
-        place[selected] = np.arange(place[selected].size, dtype=np.int32)
-        return place.take(insertions)
 
     def _standpoints(self, alive: Bool | None) -> tuple[Int32, Int32, Int32]:
         """(side, parent insertion, half-edge by which its node is entered) to go on from."""
@@ -634,40 +632,51 @@ class Neighbourhood:
         index = np.arange(self.size, dtype=np.int32)[self.frontier]
         if alive is not None:
             index = index[alive]
-        return self._side.take(index >> 1), index, self._distal[index]
+        distal = self._far.take(4 * self._entry.take(index >> 1) + (index & 1))
+        return self._side.take(index >> 1), index, distal
 
     def _slices(self) -> list[slice]:
         """One slice per depth, shallowest first."""
         return [slice(*ends) for ends in pairwise(self._layers)]
 
-    def _walk(self, is_walked: Bool) -> _Walk:
-        """Return the walk through the insertions marked; those on the way are marked too."""
+    def _walk(self, is_walked: Bool, whole: int) -> _Walk:
+        """Return the walk through the insertions marked; those on the way are marked too.
+
+        ``whole``: the insertion from which on all are marked.
+        """
         found, either = [], is_walked.view(np.uint16)  # of the two of a pair
-        for layer in reversed(self._slices()):
-            pairs = np.flatnonzero(either[layer.start >> 1 : layer.stop >> 1]) + (layer.start >> 1)
+        for depth in reversed(range(self.depth_reached)):
+            start, stop = self._layers[depth : depth + 2]
+            pairs = np.arange(start >> 1, stop >> 1)
+            if start < whole:
+                pairs = pairs[either[start >> 1 : stop >> 1] > 0]
             found.append(pairs)
-            if layer.start:
+            if depth and self._layers[depth - 1] < whole:
                 is_walked[self.up.take(pairs)] = True
         spans = [slice(*span) for span in pairwise(np.cumsum([0, *map(len, found[::-1])]).tolist())]
         pairs = np.concatenate(found[::-1])
         place = np.empty(self.size >> 1, dtype=np.intp)
         place[pairs] = np.arange(pairs.size)
-        first, others = pairs[spans[0]], self.up.take(pairs[spans[0].stop :])
-        up = [2 * pairs.size + self._side.take(first), 2 * place.take(others >> 1) + (others & 1)]
-        walked = is_walked.reshape(-1, 2).take(pairs, axis=0)
+        up = self.up.take(pairs)
+        above = place.take(up >> 1)
+        branch = above + pairs.size * (up & 1)
+        branch[spans[0]] = 2 * pairs.size + self._side.take(pairs[spans[0]])
+        walked = np.ascontiguousarray(either.take(pairs).view(np.bool_).reshape(-1, 2).T)
         below = np.zeros(2 * pairs.size + self._side_entry.size, dtype=np.int32)
-        walk = _Walk(spans, pairs, walked, np.concatenate(up), below)
+        left, right = below[: 2 * pairs.size].reshape(2, -1)
         for span in reversed(spans):
-            steps = below[2 * span.start : 2 * span.stop : 2] + 1
-            steps += below[2 * span.start + 1 : 2 * span.stop : 2]
-            below[walk.up[span]] = steps
-        return walk
+            below[branch[span]] = left[span] + right[span] + 1
+        return _Walk(spans, pairs, walked, above, branch, below)
+
+
+LEVEL_BITS = 32
+"""Bits below those of a level, for a number of steps: both are added at once."""
 
 
 class _Walk(NamedTuple):
     """The pairs of insertions that a scan walks through, a step each.
 
-    Their branches are numbered pair by pair, the left one first; sides come behind them.
+    Their left branches have the numbers of the pairs, the right ones follow, then sides.
     """
 
     spans: list[slice]
@@ -675,38 +684,44 @@ class _Walk(NamedTuple):
     pairs: Index
     """Their numbers, rising."""
     is_walked: Bool
-    """bool[pairs, 2]: the branches that are scored, or lead to some that are."""
-    up: Index
-    """index[pairs]: the branch, or side, that each pair lies behind."""
+    """bool[2, pairs]: the branches that are scored, or lead to some that are."""
+    above: Index
+    """index[pairs]: the place of the pair before each."""
+    branch: Index
+    """index[pairs]: the branch, or side, that each lies behind."""
     below: Int32
     """int32[branches and sides]: steps below each."""
 
-    def ordered(self, sides: Index, first_step: Int32) -> tuple[Int32, Int32, Int32]:
-        """Return the insertions of each step, the first to be walked first, and stack levels.
+    def ordered(self, first: Int64, entry: Int32, output: Int32) -> Int32:
+        """int32[steps, 4]: the steps in the order of the walk, the smaller branch before the other.
 
-        ``first_step``: of each of the ``sides``.  The levels are the one that the step reads, and
-        those that its branches write.
+        Twice the half-edge by which a step arrives, or one more where the right branch is walked
+        first; outputs of the first branch and of the other; levels, int8 each, that the step reads
+        and that the branches write.
+
+        first   i64[sides]: the first step of each
+        entry, output  half-edge of every pair, output of every insertion
         """
-        end = self.is_walked.size
-        left, right = self.below[:end:2], self.below[1:end:2]
-        is_left, is_right = self.is_walked.T
-        both = is_left & is_right
-        left_first = np.where(both, left <= right, is_left)
-        below = np.where(left_first, left, right)  # the first branch; below the second lie the rest
-        moves = np.zeros((self.below.size, 2), dtype=np.int32)  # on to a branch: steps, levels
-        moves[:end:2, 0], moves[1:end:2, 0] = 1 + right * ~left_first, 1 + left * left_first
-        moves[:end:2, 1], moves[1:end:2, 1] = both & left_first, both & ~left_first
-        moves[end + sides, 0] = first_step[:-1]
-        at, above = moves.take(self.up, axis=0), self.up >> 1
+        below = self.below[: 2 * self.pairs.size].reshape(2, -1)
+        is_later = np.stack([below[1] < below[0], below[1] >= below[0]])
+        # Steps on to each branch; the one that is walked first takes another level, if both are.
+        moves = (~is_later).astype(np.int64) << LEVEL_BITS
+        moves += below[::-1] * is_later + 1
+        at = np.concatenate([moves.ravel(), first]).take(self.branch)
         for span in self.spans[1:]:
-            at[span] += at.take(above[span], axis=0)
-        position, level = at.T
-        order = np.empty(len(at), dtype=np.intp)
-        order[position] = np.arange(len(at))
+            at[span] += at.take(self.above[span])
+        # No choices here but by arithmetic: a processor guesses half of them wrong.
+        (is_left, is_right), (left, right) = self.is_walked, below > 0
+        swap = is_right & (is_later[0] | ~is_left)
+        level, changed = (at >> LEVEL_BITS).astype(np.int8), (left ^ right) & swap
+        insertion = 2 * self.pairs + swap
         rows = np.empty((len(at), 4), dtype=np.int32)  # NumPy takes rows of 4 as fast as numbers
-        rows[:, 0] = 2 * self.pairs + ~left_first
-        rows[:, 1] = level
-        rows[:, 2] = np.where(below > 0, level + both, -1)
-        rows[:, 3] = np.where(left + right > below, level, -1)
-        rows = rows.take(order, axis=0)
-        return np.stack([rows[:, 0], rows[:, 0] ^ 1]), rows[:, 1].copy(), rows[:, 2:].T.copy()
+        rows[:, 0] = 2 * entry.take(self.pairs) + swap
+        rows[:, 1], rows[:, 2] = output.take(insertion), output.take(insertion ^ 1)
+        levels = rows.view(np.int8)[:, 12:]
+        levels[:, 0] = level
+        levels[:, 1] = (left ^ changed) * (level + (is_left & is_right) + np.int8(1)) - np.int8(1)
+        levels[:, 2] = (right ^ changed) * (level + np.int8(1)) - np.int8(1)
+        order = np.empty(len(at), dtype=np.intp)
+        order[at & ((1 << LEVEL_BITS) - 1)] = np.arange(len(at))
+        return rows.take(order, axis=0)
