@@ -394,12 +394,9 @@ def _newviews(forest: Forest, halves: Int32, level: Int32, cases: Cases) -> Piec
 
 def branch_records(forest: Forest, cases: Cases) -> Records:
     """EVALUATE or DERIVE at every branch of every tree, in order; cells are not given yet."""
-    operand, number = operand_table(forest, cases), forest.tree_of_edge
-    lower = np.empty(number.size, np.int32)
-    first = np.flatnonzero(forest.twin > np.arange(forest.twin.size))
-    lower[forest.edge[first]] = first
+    operand, number, lower = operand_table(forest, cases), forest.tree_of_edge, forest.lower
     p = cases.matrices(np.arange(lower.size, dtype=np.int32), number)
-    x, y = operand[forest.twin[lower]], operand[lower]  # y, across P, is a tip where there is one
+    x, y = operand.take(forest.twin.take(lower)), operand.take(lower)  # y, across P, may be a tip
     records = table(EDGE, lower.size, x=x, y=y, p=p)
     cases.fill(records, number)
     return records
@@ -504,6 +501,6 @@ def scan_records(
     joins = np.broadcast_to(scan.join_length, (*full.shape[:-1], len(scan.prune)))
     lengths = np.concatenate([full, full / 2, joins], axis=-1)
     number = np.concatenate([forest.tree_of_edge, forest.tree_of_edge, scan.tree])
-    return ScanTables(
-        lengths.ravel(), pmatrices(number, cases), tasks[longest_first(counts)], steps
-    )
+    if (counts[1:] > counts[:-1]).any():
+        tasks = tasks[longest_first(counts)]
+    return ScanTables(lengths.ravel(), pmatrices(number, cases), tasks, steps)

@@ -152,15 +152,17 @@ def apply_sprs(
     used: set[int] = set()
     applied = np.zeros(len(prunes), dtype=np.bool_)
     records: list[Undo] = []
-    for move, (prune, target) in enumerate(zip(prunes.tolist(), targets.tolist(), strict=True)):
-        touched = {tree.edge.item(half) for half in (prune, *siblings(prune), target)}
-        # Fewer than four different edges: the target is adjacent.
-        if len(touched) < 4 or not used.isdisjoint(touched) or is_inside(tree, prune, target):
+    # Edges as they are before any move: where they are others by then, they have been used.
+    edges = tree.edge[np.stack([prunes, *siblings(prunes), targets], axis=1)]
+    for move, touched in enumerate(edges.tolist()):
+        prune, target = prunes.item(move), targets.item(move)
+        is_beside = touched[3] in touched[:3]
+        if is_beside or not used.isdisjoint(touched) or is_inside(tree, prune, target):
             continue
         chosen = None if lengths is None else SprLengths(*lengths[move])
         records.append(spr(tree, prune, target, chosen))
         applied[move] = True
-        used |= touched
+        used.update(touched)
     return applied, records
 
 

@@ -149,9 +149,10 @@ class Tree:
         Half-edges of one wave do not depend on each other, only on the next wave and on tips.
         """
         wave = np.flatnonzero(self.edge == edge).astype(np.int32)
+        around = ring(self.twin.size)
         while (wave := wave[wave >= 3 * self.n_tips]).size:
             yield wave
-            wave = self.twin[np.concatenate(siblings(wave))]
+            wave = self.twin[np.concatenate([side.take(wave) for side in around])]
 
     def postorder(self, edge: int) -> Int32:
         """Inner half-edges that face an edge, each after those it is made from, int32 [T-2]."""
@@ -344,6 +345,14 @@ class Forest:
         return np.repeat(np.arange(self.n_trees, dtype=np.int32), self.n_edges)
 
     @cached_property
+    def lower(self) -> Int32:
+        """int32[E of all]: the half-edge of each edge with the lower number."""
+        first = np.flatnonzero(self.twin > np.arange(self.twin.size)).astype(np.int32)
+        lower = np.empty_like(first)
+        lower[self.edge[first]] = first
+        return lower
+
+    @cached_property
     def behind(self) -> tuple[Int32, Int32]:
         """The two half-edges whose CLAs make the CLA of each inner one, int32[3N of all] each."""
         one, other = self.siblings
@@ -433,18 +442,10 @@ class Forest:
     def topology_keys(self) -> list[int]:
         """64 bits of every tree that equal topologies share, under any numbering and lengths.
 
-        A hash of the tree rooted at tip 0: key(inner node) = mix(key(left) + key(right)), unmixed
-        where the node is one with that above it.
         Different topologies collide with a probability of about 2^-64 a pair.
         """
-        nodes = self._nodes
-        key = nodes.values(self._tip_keys())
         in_tree = np.arange(self.tree_of_edge.size) - self.first_edge[self.tree_of_edge]
-        is_branch = (in_tree < self.n_branches[self.tree_of_edge])[self.edge[nodes.facing]]
-        for span in reversed(nodes.spans):
-            both = key.take(nodes.first[span]) + key.take(nodes.second[span])
-            key[span] = np.where(is_branch[span], mixed(both), both)
-        return list(map(int, key[nodes.spans[0]]))
+        return self._sums_of_splits(in_tree < self.n_branches[self.tree_of_edge])
 
     @cached_property
     def tip_sets(self) -> UInt64:
@@ -473,12 +474,15 @@ class Forest:
         ``shortest``: for all trees, or float64[n].  A branch with lengths for several parts is as
         long as the longest.
         """
-        sides, longest = self.tip_sets, longest_of(self.lengths)
-        lower = np.flatnonzero(self.twin > np.arange(self.twin.size))
-        least = np.broadcast_to(shortest, self.n_trees)[self.tree_of_half[lower]]
-        shown = lower[longest[self.edge[lower]] > least]
+        least = np.broadcast_to(shortest, self.n_trees)[self.tree_of_edge]
+        return self._sums_of_splits(longest_of(self.lengths) > least)
+
+    def _sums_of_splits(self, is_shown: Bool) -> list[int]:
+        """Sums of each tree's keys of the splits by edges that are shown, bool[E of all]."""
+        shown = self.lower[is_shown]
         keys = np.zeros(self.n_trees, np.uint64)
-        np.add.at(keys, self.tree_of_half[shown], split_key(sides[shown], sides[self.twin[shown]]))
+        split = split_key(self.tip_sets[shown], self.tip_sets[self.twin[shown]])
+        np.add.at(keys, self.tree_of_half[shown], split)
         return list(map(int, keys))
 
     def shape_changes(
@@ -577,9 +581,14 @@ Trees: TypeAlias = Sequence[Tree] | Forest
 """Trees side by side: a sequence with their present state, or a forest with an earlier one."""
 
 
-@lru_cache(maxsize=16)
 def ring(half_edges: int) -> tuple[Int32, Int32]:
     """Next and next-but-one half-edge around its node, for every half-edge; read-only."""
+    one, other = _ring(1 << half_edges.bit_length())
+    return one[:half_edges], other[:half_edges]
+
+
+@lru_cache(maxsize=32)
+def _ring(half_edges: int) -> tuple[Int32, Int32]:
     around = siblings(np.arange(half_edges, dtype=np.int32))
     for array in around:
         array.setflags(write=False)
@@ -715,15 +724,19 @@ def resolved_at_random(tree: Tree, edges: Int32, rng: np.random.Generator) -> Tr
     centre, is_inside = star[ends], np.zeros((tree.n_edges, 1), np.bool_)
     is_inside[edges] = True
     nodes = np.flatnonzero(np.isin(star, centre[edges]))
+    nodes = nodes[np.argsort(star[nodes], kind="stable")]
     inside = np.flatnonzero(is_inside)
+    inside = inside[np.argsort(centre[inside, 0], kind="stable")]
     arms = np.flatnonzero(np.isin(centre, centre[edges]) & ~is_inside)
-    each = (nodes, star[nodes]), (inside, centre[inside, 0]), (arms, centre.ravel()[arms])
-    for own, contracted, outer in zip(*(_grouped(*some) for some in each), strict=True):
-        joined = np.sort(_random_ends(outer.size, rng), axis=1)
-        is_arm = joined[:, 0] < outer.size
-        arm, node = joined[is_arm].T
-        ends.ravel()[outer[arm]] = own[node - outer.size]
-        ends[contracted] = own[joined[~is_arm] - outer.size]
+    arms = arms[np.argsort(centre.ravel()[arms], kind="stable")]
+    _, count = np.unique(centre[inside, 0], return_counts=True)  # n edges, n + 3 arms, n + 1 nodes
+    joined = [np.sort(_random_ends(n + 3, rng), axis=1) for n in count.tolist()]
+    number = np.repeat(np.arange(count.size), 2 * count + 3)
+    first_arm, first_node = (np.cumsum(count + n) - count - n for n in (3, 1))
+    near, far = np.concatenate(joined).T
+    is_arm, size = near < count[number] + 3, first_node[number] - count[number] - 3
+    ends.ravel()[arms[(near + first_arm[number])[is_arm]]] = nodes[(far + size)[is_arm]]
+    ends[inside] = nodes[np.stack([near + size, far + size], axis=1)[~is_arm]]
     return tree_from_edges(ends, tree.lengths, tree.n_tips, tree.n_artificial)
 
 
@@ -739,12 +752,6 @@ def _joined(n_nodes: int, ends: Int32) -> Index:
     for near, far in ends.tolist():
         star[centre(far)] = centre(near)
     return np.array(list(map(centre, star)))
-
-
-def _grouped(items: Index, groups: Index) -> list[Index]:
-    """The items of each group, by rising groups."""
-    order = np.argsort(groups, kind="stable")
-    return np.split(items[order], np.flatnonzero(np.diff(groups[order])) + 1)
 
 
 def _unrooted(ends: Int32, lengths: Float64, n_tips: int, mean: float) -> Tree:

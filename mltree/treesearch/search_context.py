@@ -275,8 +275,7 @@ class SearchContext:
 
     def pool(self, candidates: Sequence[CandidateTree]) -> None:
         """Offer candidates to the pool of distinct best trees."""
-        for candidate in candidates:
-            self.state.pool.add(candidate.tree, candidate.lnl)
+        self.state.pool.add([one.tree for one in candidates], [one.lnl for one in candidates])
 
     def reached(self, candidates: Sequence[CandidateTree], within: float = 0.0) -> int:
         """Count the starts that led to the best candidate, or ``within`` so much lnL of it."""

@@ -396,7 +396,7 @@ def _in_proportion(loss: float, share: float, lnls: Float64) -> Float64:
     return np.clip(share * np.abs(lnls), LEAST_PART * loss, loss)
 
 
-LEVELS = 64
+LEVELS = 16
 """Levels of s0 by which a shortlist counts: few of a prune's insertions are in the one cut."""
 
 
