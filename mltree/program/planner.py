@@ -228,7 +228,8 @@ def pmatrices(number: Int32, cases: Cases, branch: Int32 | None = None) -> PMatr
     branches = len(number)
     if branch is None:
         branch = np.arange(branches, dtype=np.int32)
-    number = number[branch]
+    else:
+        number = number.take(branch)
     stride = branches if cases.unlinked else 0
     p = cases.matrices(branch, number)
     records = table(PMATRIX, len(branch), p=p, length=branch, stride=stride)

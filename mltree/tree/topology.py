@@ -388,12 +388,12 @@ class Forest:
 
         ``roots``: a tip's half-edge of every tree that they face instead, int32[n].
         """
-        one, other = (self.twin.take(side) for side in self.siblings)  # twin may have changed
+        behind = self.twin.take(np.stack(self.siblings))  # twin may have changed
         waves = []
         wave = self.twin[self.first_half if roots is None else roots]
         while (wave := wave[self.is_inner.take(wave)]).size:
             waves.append(wave)
-            wave = np.concatenate([one.take(wave), other.take(wave)])
+            wave = behind.take(wave, axis=1).ravel()
         return waves
 
     def facing(self, trees: Int32) -> tuple[Int32, Bool]:
