@@ -14,6 +14,7 @@ from functools import cached_property, lru_cache
 from typing import Any, NamedTuple
 
 import numpy as np
+from numpy.typing import NDArray
 
 from mltree.program import contract
 from mltree.program.cases import Cases
@@ -24,7 +25,7 @@ from mltree.program.ops.operation import RUNS, Records, Role, Run, fields, joine
 from mltree.program.ops.optimise import GROUP
 from mltree.program.ops.scan import SCAN_STEP, SCAN_TASK
 from mltree.program.ops.sites import RUN, STREAM, Sites
-from mltree.system.arrays import Bool, Float64, Index, Int8, Int32, longest_first, rising
+from mltree.system.arrays import Bool, Float64, Index, Int32, longest_first, rising
 from mltree.system.values import Value
 from mltree.tree.topology import Forest, Tree
 
@@ -68,9 +69,9 @@ class ScanTasks(Value):
     far: Int32
     """int32[2, steps]: half-edges at the far ends of the node's two branches, F = CLA[far]; each is
     the sibling of the other, whose branch its near vector is made from."""
-    level_in: Int8
+    level_in: NDArray[np.int8]
     """int8[steps]: stack level of A, read before anything is written."""
-    level_out: Int8
+    level_out: NDArray[np.int8]
     """int8[2, steps]: stack level that receives ``P(t) . N`` of a branch; -1 where no step lies
     below. That of the second may equal level_in."""
     output: Int32

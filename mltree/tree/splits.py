@@ -156,8 +156,6 @@ class SplitSums:
 def splits_of(trees: Sequence[Tree]) -> UInt64:
     """uint64[n, T - 3]: keys of the inner splits of trees with equally many tips, in no order."""
     forest = Forest(trees)
-    inner = forest.inner
-    twin = forest.twin[inner]
-    halves = inner[(inner < twin) & forest.is_inner[twin]]
+    halves = forest.lower[forest.is_inner[forest.lower]]
     keys = split_key(forest.tip_sets[halves], forest.tip_sets[forest.twin[halves]])
     return keys.reshape(len(trees), -1)

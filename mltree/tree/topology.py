@@ -507,12 +507,14 @@ class Forest:
         change = split(pruned, pendant) - split(pruned, longest[edge[prunes]])
         change += split(beyond + pruned, proximal) + split(beyond, distal)
         change -= split(beyond, longest[edge[targets]])
-        above, depth = self._above
+        up, place = np.zeros((2, twin.size // 3), np.int32)
+        node = self._nodes.facing // 3  # nearest to tip 0 first
+        up[node], place[node] = self._nodes.facing, np.arange(node.size)
         ends, side = np.stack([start, targets // 3]), np.empty_like(prunes)
         left = np.arange(prunes.size)
-        while left.size:  # branches on the way: the deeper of its ends climbs
-            climber = np.argmax(depth[ends[:, left]], axis=0)
-            half = above[ends[climber, left]]
+        while left.size:  # branches on the way: of its ends, the one that is farther climbs
+            climber = np.argmax(place[ends[:, left]], axis=0)
+            half = up[ends[climber, left]]
             near = np.where(climber, twin[half], half)  # the end of the branch nearer to the start
             ends[climber, left] = twin[half] // 3
             side[left] = np.where(near // 3 == start[left], near, side[left])
@@ -524,16 +526,6 @@ class Forest:
         change += split(rest, merged) - split(rest, longest[edge[other]])
         change -= split(rest, longest[edge[side]])  # which was on the way
         return change
-
-    @cached_property
-    def _above(self) -> tuple[Int32, Int32]:
-        """int32[N of all]: the half-edge of each inner node that faces tip 0; branches up there."""
-        above, depth = np.zeros((2, self.twin.size // 3), np.int32)
-        node = self._nodes.facing // 3
-        above[node] = self._nodes.facing
-        for distance, span in enumerate(self._nodes.spans):
-            depth[node[span]] = distance
-        return above, depth
 
     @cached_property
     def _nodes(self) -> _Waves:
@@ -720,7 +712,9 @@ def resolved_at_random(tree: Tree, edges: Int32, rng: np.random.Generator) -> Tr
     if not edges.size:
         return tree
     ends = tree.edge_halves // 3
-    star = _joined(tree.n_nodes, ends[edges])
+    star = np.arange(tree.n_nodes)
+    for here, there in ends[edges].tolist():
+        star[star == star[there]] = star[here]
     centre, is_inside = star[ends], np.zeros((tree.n_edges, 1), np.bool_)
     is_inside[edges] = True
     nodes = np.flatnonzero(np.isin(star, centre[edges]))
@@ -738,20 +732,6 @@ def resolved_at_random(tree: Tree, edges: Int32, rng: np.random.Generator) -> Tr
     ends.ravel()[arms[(near + first_arm[number])[is_arm]]] = nodes[(far + size)[is_arm]]
     ends[inside] = nodes[np.stack([near + size, far + size], axis=1)[~is_arm]]
     return tree_from_edges(ends, tree.lengths, tree.n_tips, tree.n_artificial)
-
-
-def _joined(n_nodes: int, ends: Int32) -> Index:
-    """index[N]: a node of each node's group, which edges join: that of their nearer end."""
-    star = list(range(n_nodes))
-
-    def centre(node: int) -> int:
-        while star[node] != node:
-            star[node] = node = star[star[node]]
-        return node
-
-    for near, far in ends.tolist():
-        star[centre(far)] = centre(near)
-    return np.array(list(map(centre, star)))
 
 
 def _unrooted(ends: Int32, lengths: Float64, n_tips: int, mean: float) -> Tree:

@@ -21,7 +21,7 @@ from mltree.likelihood.likelihood import TreeLikelihood, dealt, in_batches
 from mltree.likelihood.requests import Answers, Request, ShapeChanges, Steps, smoothed
 from mltree.program.cases import Case
 from mltree.program.planner import ScanTasks
-from mltree.system.arrays import Bool, Float64, Index, Int32, Int64, UInt64, longest_first, rising
+from mltree.system.arrays import Bool, Float64, Index, Int32, UInt64, longest_first, rising
 from mltree.system.process import parallel_map
 from mltree.tree.moves import SprLengths, apply_sprs, spr
 from mltree.tree.topology import Forest, Tree, Trees
@@ -607,9 +607,7 @@ class Neighbourhood:
         sides = longest_first(of_sides)[: np.count_nonzero(of_sides)]
         first_step = np.zeros(sides.size + 1, dtype=np.int32)
         np.cumsum(of_sides[sides], out=first_step[1:])
-        first = np.empty(of_sides.size, dtype=np.int64)
-        first[sides] = first_step[:-1]
-        steps = walk.ordered(first, self._entry, output)
+        steps = walk.ordered(sides, first_step, self._entry, output.reshape(-1, 2))
         levels = steps.view(np.int8)[:, 12:]
         return ScanTasks(
             tree=self.tree_of_prune[sides >> 1],
@@ -661,12 +659,11 @@ class Neighbourhood:
         above = place.take(up >> 1)
         branch = above + pairs.size * (up & 1)
         branch[spans[0]] = 2 * pairs.size + self._side.take(pairs[spans[0]])
-        walked = np.ascontiguousarray(either.take(pairs).view(np.bool_).reshape(-1, 2).T)
         below = np.zeros(2 * pairs.size + self._side_entry.size, dtype=np.int32)
         left, right = below[: 2 * pairs.size].reshape(2, -1)
         for span in reversed(spans):
             below[branch[span]] = left[span] + right[span] + 1
-        return _Walk(spans, pairs, walked, above, branch, below)
+        return _Walk(spans, pairs, above, branch, below)
 
 
 LEVEL_BITS = 32
@@ -683,8 +680,6 @@ class _Walk(NamedTuple):
     """The pairs of each layer."""
     pairs: Index
     """Their numbers, rising."""
-    is_walked: Bool
-    """bool[2, pairs]: the branches that are scored, or lead to some that are."""
     above: Index
     """index[pairs]: the place of the pair before each."""
     branch: Index
@@ -692,36 +687,36 @@ class _Walk(NamedTuple):
     below: Int32
     """int32[branches and sides]: steps below each."""
 
-    def ordered(self, first: Int64, entry: Int32, output: Int32) -> Int32:
+    def ordered(self, sides: Index, first_step: Int32, entry: Int32, output: Int32) -> Int32:
         """int32[steps, 4]: the steps in the order of the walk, the smaller branch before the other.
 
         Twice the half-edge by which a step arrives, or one more where the right branch is walked
         first; outputs of the first branch and of the other; levels, int8 each, that the step reads
-        and that the branches write.
-
-        first   i64[sides]: the first step of each
-        entry, output  half-edge of every pair, output of every insertion
+        and that they write. ``entry``, ``output``: of all pairs; ``first_step``: of the ``sides``.
         """
-        below = self.below[: 2 * self.pairs.size].reshape(2, -1)
+        count = self.pairs.size
+        below = self.below[: 2 * count].reshape(2, -1)
+        # No choices here but by arithmetic: a processor guesses half of them wrong.
         is_later = np.stack([below[1] < below[0], below[1] >= below[0]])
-        # Steps on to each branch; the one that is walked first takes another level, if both are.
-        moves = (~is_later).astype(np.int64) << LEVEL_BITS
-        moves += below[::-1] * is_later + 1
-        at = np.concatenate([moves.ravel(), first]).take(self.branch)
+        moves = np.empty(self.below.size, dtype=np.int64)  # on to a branch: steps, and levels
+        moves[: 2 * count] = ((~is_later).astype(np.int64) << LEVEL_BITS).ravel()
+        moves[: 2 * count] += (below[::-1] * is_later + 1).ravel()
+        moves[2 * count + sides] = first_step[:-1]
+        at = moves.take(self.branch)
         for span in self.spans[1:]:
             at[span] += at.take(self.above[span])
-        # No choices here but by arithmetic: a processor guesses half of them wrong.
-        (is_left, is_right), (left, right) = self.is_walked, below > 0
-        swap = is_right & (is_later[0] | ~is_left)
-        level, changed = (at >> LEVEL_BITS).astype(np.int8), (left ^ right) & swap
-        insertion = 2 * self.pairs + swap
-        rows = np.empty((len(at), 4), dtype=np.int32)  # NumPy takes rows of 4 as fast as numbers
+        outputs, leads_on = output.take(self.pairs, axis=0).T.copy(), below > 0
+        is_left, is_right = (outputs >= 0) | leads_on
+        swap, level = is_right & (is_later[0] | ~is_left), (at >> LEVEL_BITS).astype(np.int8)
+        for each in (outputs, leads_on):
+            each ^= (each[0] ^ each[1]) * swap
+        rows = np.empty((count, 4), dtype=np.int32)  # NumPy takes rows of 4 as fast as numbers
         rows[:, 0] = 2 * entry.take(self.pairs) + swap
-        rows[:, 1], rows[:, 2] = output.take(insertion), output.take(insertion ^ 1)
+        rows[:, 1], rows[:, 2] = outputs
         levels = rows.view(np.int8)[:, 12:]
         levels[:, 0] = level
-        levels[:, 1] = (left ^ changed) * (level + (is_left & is_right) + np.int8(1)) - np.int8(1)
-        levels[:, 2] = (right ^ changed) * (level + np.int8(1)) - np.int8(1)
-        order = np.empty(len(at), dtype=np.intp)
-        order[at & ((1 << LEVEL_BITS) - 1)] = np.arange(len(at))
+        levels[:, 1] = leads_on[0] * (level + (is_left & is_right) + np.int8(1)) - np.int8(1)
+        levels[:, 2] = leads_on[1] * (level + np.int8(1)) - np.int8(1)
+        order = np.empty(count, dtype=np.intp)
+        order[at & ((1 << LEVEL_BITS) - 1)] = np.arange(count)
         return rows.take(order, axis=0)
