@@ -220,12 +220,6 @@ def part_log_likelihoods(trees: Sequence[Tree], cases: Sequence[Case]) -> Steps[
     return np.asarray(answer)
 
 
-def topology_keys(trees: Sequence[Tree], cases: Sequence[Case]) -> Steps[list[int]]:
-    """Return a key of 64 bits for every tree, equal for equal topologies."""
-    answer = yield TopologyKeys(trees, cases)
-    return list(answer)
-
-
 def class_weights(trees: Sequence[Tree], cases: Sequence[Case]) -> Steps[list[list[Float64]]]:
     """Return the best weights of the classes of every part of every tree."""
     answer = yield ClassWeights(trees, cases)

@@ -62,8 +62,9 @@ def robinson_foulds(first: Tree, second: Tree) -> int:
 
 def edges_apart(tree: Tree, other: Tree) -> Int32:
     """int32[n]: the inner edges of a tree whose splits another one lacks, rising."""
-    sums = SplitSums(tree)
-    return sums.edges[~np.isin(sums.splits, SplitSums(other).splits)]
+    own, others = splits_of([tree, other])
+    edges = tree.inner_edges
+    return edges[~np.isin(own[: edges.size], others[: other.inner_edges.size])]
 
 
 def mean_distance(trees: Sequence[Tree]) -> float:
@@ -154,7 +155,7 @@ class SplitSums:
 
 
 def splits_of(trees: Sequence[Tree]) -> UInt64:
-    """uint64[n, T - 3]: keys of the inner splits of trees with equally many tips, in no order."""
+    """uint64[n, T - 3]: keys of inner splits by rising edge, of trees with equally many tips."""
     forest = Forest(trees)
     halves = forest.lower[forest.is_inner[forest.lower]]
     keys = split_key(forest.tip_sets[halves], forest.tip_sets[forest.twin[halves]])

@@ -573,14 +573,9 @@ Trees: TypeAlias = Sequence[Tree] | Forest
 """Trees side by side: a sequence with their present state, or a forest with an earlier one."""
 
 
+@lru_cache(maxsize=64)
 def ring(half_edges: int) -> tuple[Int32, Int32]:
     """Next and next-but-one half-edge around its node, for every half-edge; read-only."""
-    one, other = _ring(1 << half_edges.bit_length())
-    return one[:half_edges], other[:half_edges]
-
-
-@lru_cache(maxsize=32)
-def _ring(half_edges: int) -> tuple[Int32, Int32]:
     around = siblings(np.arange(half_edges, dtype=np.int32))
     for array in around:
         array.setflags(write=False)
@@ -610,8 +605,7 @@ def split_key(one: UInt64, other: UInt64) -> UInt64:
 
 def longest_of(lengths: Float64) -> Float64:
     """float64[E]: branch lengths, the longest of all parts where each has its own."""
-    longest: Float64 = lengths.reshape(-1, lengths.shape[-1]).max(axis=0)
-    return longest
+    return np.asarray(lengths.reshape(-1, lengths.shape[-1]).max(axis=0))
 
 
 def random_topology(n_tips: int, rng: np.random.Generator, length: float = DEFAULT_LENGTH) -> Tree:
@@ -715,8 +709,7 @@ def resolved_at_random(tree: Tree, edges: Int32, rng: np.random.Generator) -> Tr
     star = np.arange(tree.n_nodes)
     for here, there in ends[edges].tolist():
         star[star == star[there]] = star[here]
-    centre, is_inside = star[ends], np.zeros((tree.n_edges, 1), np.bool_)
-    is_inside[edges] = True
+    centre, is_inside = star[ends], np.isin(np.arange(tree.n_edges), edges)[:, None]
     nodes = np.flatnonzero(np.isin(star, centre[edges]))
     nodes = nodes[np.argsort(star[nodes], kind="stable")]
     inside = np.flatnonzero(is_inside)
@@ -724,10 +717,10 @@ def resolved_at_random(tree: Tree, edges: Int32, rng: np.random.Generator) -> Tr
     arms = np.flatnonzero(np.isin(centre, centre[edges]) & ~is_inside)
     arms = arms[np.argsort(centre.ravel()[arms], kind="stable")]
     _, count = np.unique(centre[inside, 0], return_counts=True)  # n edges, n + 3 arms, n + 1 nodes
-    joined = [np.sort(_random_ends(n + 3, rng), axis=1) for n in count.tolist()]
+    joined = np.concatenate([_random_ends(n + 3, rng) for n in count.tolist()])
     number = np.repeat(np.arange(count.size), 2 * count + 3)
     first_arm, first_node = (np.cumsum(count + n) - count - n for n in (3, 1))
-    near, far = np.concatenate(joined).T
+    near, far = np.sort(joined, axis=1).T
     is_arm, size = near < count[number] + 3, first_node[number] - count[number] - 3
     ends.ravel()[arms[(near + first_arm[number])[is_arm]]] = nodes[(far + size)[is_arm]]
     ends[inside] = nodes[np.stack([near + size, far + size], axis=1)[~is_arm]]

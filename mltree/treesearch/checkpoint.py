@@ -92,8 +92,8 @@ class Pool:
         for tree, lnl, key in zip(trees, lnls, keys, strict=True):
             known = next((entry for entry in self.trees if entry.key == key), None)
             if known is None or known.lnl < lnl:
-                others = [entry for entry in self.trees if entry is not known]
-                every = [*others, PooledTree(lnl, tree.copy(), key)]
+                every = [entry for entry in self.trees if entry is not known]
+                every.append(PooledTree(lnl, tree.copy(), key))
                 self.trees = sorted(every, key=lambda entry: -entry.lnl)[: self.limit]
 
 

@@ -171,7 +171,7 @@ def better_half(moves: RescoredMoves) -> RescoredMoves:
 
 
 def _applied(tree: Tree, moves: RescoredMoves) -> RescoredMoves:
-    applied, _ = apply_sprs(tree, moves.prune, moves.target, moves.lengths)
+    applied = apply_sprs(tree, moves.prune, moves.target, moves.lengths)
     return moves.at(np.flatnonzero(applied))
 
 
@@ -202,29 +202,23 @@ def fully_smoothed_moves(
     chosen = []
     for candidate, moves in zip(candidates, rescored, strict=True):
         chosen.append(best_moves(moves, candidate.lnl, -settings.smoothing_margin))
-    every, lengths = [candidate.tree for candidate in candidates], [free_length] * len(candidates)
     moved = [(m.prune, m.target, np.atleast_3d(m.lengths).max(axis=2)) for m in chosen]
-    changes = yield ShapeChanges(every, cases, moved, lengths)
+    around = [candidate.tree for candidate in candidates]
+    changes = yield ShapeChanges(around, cases, moved, [free_length] * len(candidates))
     chosen = [
         moves.at(_first_unlike(keys)[:limit]) for moves, keys in zip(chosen, changes, strict=True)
     ]
-    counts = [moves.prune.size for moves in chosen]
-    trees = [
-        _moved(tree, moves, n)
-        for tree, moves in zip(every, chosen, strict=True)
-        for n in range(moves.prune.size)
-    ]
-    if not trees:
+    every = [(n, move) for n, moves in enumerate(chosen) for move in range(moves.prune.size)]
+    if not every:
         return chosen
-    under = [case for case, count in zip(cases, counts, strict=True) for _ in range(count)]
-    goals = np.array([candidate.lnl + settings.min_gain for candidate in candidates])
-    floors = np.repeat(goals, counts).tolist()
+    trees = [_moved(candidates[n].tree, chosen[n], move) for n, move in every]
+    floors = [candidates[n].lnl + settings.min_gain for n, _ in every]
+    under = [cases[n] for n, _ in every]
     lnls = yield from smoothed(trees, under, settings.full_epsilon, floors)
+    parts = np.split(np.array(lnls), np.cumsum([moves.prune.size for moves in chosen])[:-1])
     return [
         best_moves(moves._replace(lnl=lnl), candidate.lnl, settings.min_gain).at(slice(1))
-        for candidate, moves, lnl in zip(
-            candidates, chosen, np.split(np.array(lnls), np.cumsum(counts)[:-1]), strict=True
-        )
+        for candidate, moves, lnl in zip(candidates, chosen, parts, strict=True)
     ]
 
 
@@ -483,8 +477,7 @@ class Neighbourhood:
         self._twin = self.forest.twin
         one, other = self.forest.behind
         self._far = np.stack([one, other, other, one], axis=1).reshape(-1, 2)
-        """int32[2 half-edges, 2]: far ends of the two other branches of each half-edge's node, in
-        one order and in the other."""
+        """int32[2 half-edges, 2]: far ends of the other branches of a node, in both orders."""
         ends = self._far[2 * prunes]
         self.prunes: Int32 = prunes
         """int32[prunes]: half-edges that face the pruned subtrees."""
@@ -585,8 +578,8 @@ class Neighbourhood:
         least = thresholds[self.tree_of_prune].take(self._side >> 1)
         pairs = scores.reshape(-1, 2) >= least[:, None]
         alive = pairs.ravel()
-        for layer in self._slices()[1:]:
-            some = slice(layer.start >> 1, layer.stop >> 1)
+        for start, stop in pairwise(self._layers[1:]):
+            some = slice(start >> 1, stop >> 1)
             pairs[some] &= alive.take(self.up[some])[:, None]
         return alive[self.frontier]
 
@@ -632,10 +625,6 @@ class Neighbourhood:
             index = index[alive]
         distal = self._far.take(4 * self._entry.take(index >> 1) + (index & 1))
         return self._side.take(index >> 1), index, distal
-
-    def _slices(self) -> list[slice]:
-        """One slice per depth, shallowest first."""
-        return [slice(*ends) for ends in pairwise(self._layers)]
 
     def _walk(self, is_walked: Bool, whole: int) -> _Walk:
         """Return the walk through the insertions marked; those on the way are marked too.
@@ -708,8 +697,8 @@ class _Walk(NamedTuple):
         outputs, leads_on = output.take(self.pairs, axis=0).T.copy(), below > 0
         is_left, is_right = (outputs >= 0) | leads_on
         swap, level = is_right & (is_later[0] | ~is_left), (at >> LEVEL_BITS).astype(np.int8)
-        for each in (outputs, leads_on):
-            each ^= (each[0] ^ each[1]) * swap
+        outputs ^= (outputs[0] ^ outputs[1]) * swap
+        leads_on ^= (leads_on[0] ^ leads_on[1]) & swap
         rows = np.empty((count, 4), dtype=np.int32)  # NumPy takes rows of 4 as fast as numbers
         rows[:, 0] = 2 * entry.take(self.pairs) + swap
         rows[:, 1], rows[:, 2] = outputs
