@@ -19,7 +19,7 @@ import numpy as np
 from mltree.likelihood.likelihood import TreeLikelihood
 from mltree.models.rate_profiles import Curves
 from mltree.program.cases import Case
-from mltree.system.arrays import Float64
+from mltree.system.arrays import Float64, Int32, UInt64
 from mltree.system.values import Value
 from mltree.tree.topology import Forest, Tree
 
@@ -169,17 +169,23 @@ class TopologyKeys(Request, eq=False):
         return Forest(self.trees).topology_keys()
 
 
-class ShapeKeys(Request, eq=False):
-    """Compute keys of 64 bits that equal shapes share."""
+class ShapeChanges(Request, eq=False):
+    """Compute keys of 64 bits of what SPRs, each alone, change in the shapes of their trees."""
 
+    moves: Sequence[tuple[Int32, Int32, Float64]]
+    """Prunes, targets and lengths of each tree's moves (:func:`mltree.tree.moves.apply_sprs`)."""
     shortest: Sequence[float]
     """Longest branch of each tree that says nothing of the order of its neighbours."""
-    by_tree = (*Request.by_tree, "shortest")
+    by_tree = (*Request.by_tree, "moves", "shortest")
     is_quick = True
 
-    def answer(self, likelihood: TreeLikelihood) -> list[int]:  # noqa: ARG002
-        """Return the keys (:meth:`mltree.tree.topology.Forest.shape_keys`)."""
-        return Forest(self.trees).shape_keys(np.array(self.shortest))
+    def answer(self, likelihood: TreeLikelihood) -> list[UInt64]:  # noqa: ARG002
+        """Return the keys (:meth:`mltree.tree.topology.Forest.shape_changes`)."""
+        forest, counts = Forest(self.trees), [len(prunes) for prunes, *_ in self.moves]
+        prunes, targets, lengths = map(np.concatenate, zip(*self.moves, strict=True))
+        first, shortest = (np.repeat(of, counts) for of in (forest.first_half, self.shortest))
+        changes = forest.shape_changes(prunes + first, targets + first, lengths, shortest)
+        return np.split(changes, np.cumsum(counts)[:-1])
 
 
 Steps: TypeAlias = Generator[Request, Answers, T]
@@ -220,18 +226,6 @@ def part_log_likelihoods(trees: Sequence[Tree], cases: Sequence[Case]) -> Steps[
     """f64[n, parts]: lnL of every part of every tree."""
     answer = yield PartLogLikelihoods(trees, cases)
     return np.asarray(answer)
-
-
-def topology_keys(trees: Sequence[Tree], cases: Sequence[Case]) -> Steps[list[int]]:
-    """Return a key of 64 bits for every tree, equal for equal topologies."""
-    answer = yield TopologyKeys(trees, cases)
-    return list(answer)
-
-
-def shape_keys(trees: Sequence[Tree], cases: Sequence[Case], shortest: float) -> Steps[list[int]]:
-    """Return a key of 64 bits for every tree, equal for equal splits by longer branches."""
-    answer = yield ShapeKeys(trees, cases, [shortest] * len(trees))
-    return list(answer)
 
 
 def class_weights(trees: Sequence[Tree], cases: Sequence[Case]) -> Steps[list[list[Float64]]]:

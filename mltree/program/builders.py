@@ -431,7 +431,8 @@ def scores(trees: Trees, scan: ScanTasks, cases: Cases | None = None) -> tuple[P
     cases = cases or Cases.alike(len(trees))
     is_one = len(cases.streams[0]) == 1  # and it does not matter which tree an output is of
     sums = sums_of(np.zeros(scan.outputs, np.int32) if is_one else scan.tree_of_output, 1, cases)
-    tables = planner.scan_records(Forest.of(trees), scan, cases, sums.cells)
+    cells = None if is_one else sums.cells
+    tables = planner.scan_records(Forest.of(trees), scan, cases, cells)
     stages = (tables.pmatrices, Scan(tables.tasks, tables.steps), sums.reduce)
     return Program(stages, sums.n_cells, cases.records), tables.lengths
 

@@ -163,7 +163,8 @@ def sums_of(number: Int32, width: Int32 | int, cases: Cases) -> Sums:
     """Cells and sums for units of trees ``number``, ``width`` each; a row a part if by part."""
     ranges, streams = cases.streams
     width = np.broadcast_to(np.int32(width), number.shape)
-    sums, cells = offsets(width), cases.before(number, width)
+    sums = offsets(width)
+    cells = sums if len(ranges) == 1 else cases.before(number, width)
     n_sums = int(sums[-1] + width[-1])
     first, stream = np.zeros(1, np.intp), streams[number[:1]]
     if len(ranges) > 1:

@@ -14,6 +14,7 @@ from functools import cached_property, lru_cache
 from typing import Any, NamedTuple
 
 import numpy as np
+from numpy.typing import NDArray
 
 from mltree.program import contract
 from mltree.program.cases import Cases
@@ -68,10 +69,10 @@ class ScanTasks(Value):
     far: Int32
     """int32[2, steps]: half-edges at the far ends of the node's two branches, F = CLA[far]; each is
     the sibling of the other, whose branch its near vector is made from."""
-    level_in: Int32
-    """int32[steps]: stack level of A, read before anything is written."""
-    level_out: Int32
-    """int32[2, steps]: stack level that receives ``P(t) . N`` of a branch; -1 where no step lies
+    level_in: NDArray[np.int8]
+    """int8[steps]: stack level of A, read before anything is written."""
+    level_out: NDArray[np.int8]
+    """int8[2, steps]: stack level that receives ``P(t) . N`` of a branch; -1 where no step lies
     below. That of the second may equal level_in."""
     output: Int32
     """int32[2, steps]: index of a branch's score in the answer, 0 .. outputs - 1; -1 where the step
@@ -228,7 +229,8 @@ def pmatrices(number: Int32, cases: Cases, branch: Int32 | None = None) -> PMatr
     branches = len(number)
     if branch is None:
         branch = np.arange(branches, dtype=np.int32)
-    number = number[branch]
+    else:
+        number = number.take(branch)
     stride = branches if cases.unlinked else 0
     p = cases.matrices(branch, number)
     records = table(PMATRIX, len(branch), p=p, length=branch, stride=stride)
@@ -394,12 +396,9 @@ def _newviews(forest: Forest, halves: Int32, level: Int32, cases: Cases) -> Piec
 
 def branch_records(forest: Forest, cases: Cases) -> Records:
     """EVALUATE or DERIVE at every branch of every tree, in order; cells are not given yet."""
-    operand, number = operand_table(forest, cases), forest.tree_of_edge
-    lower = np.empty(number.size, np.int32)
-    first = np.flatnonzero(forest.twin > np.arange(forest.twin.size))
-    lower[forest.edge[first]] = first
+    operand, number, lower = operand_table(forest, cases), forest.tree_of_edge, forest.lower
     p = cases.matrices(np.arange(lower.size, dtype=np.int32), number)
-    x, y = operand[forest.twin[lower]], operand[lower]  # y, across P, is a tip where there is one
+    x, y = operand.take(forest.twin.take(lower)), operand.take(lower)  # y, across P, may be a tip
     records = table(EDGE, lower.size, x=x, y=y, p=p)
     cases.fill(records, number)
     return records
@@ -462,8 +461,10 @@ STEPS_AT_ONCE = 1 << 14
 """Steps whose records are filled in at a time, while they are in a core's cache."""
 
 
-def scan_records(forest: Forest, scan: ScanTasks, cases: Cases, outputs: Int32) -> ScanTables:
-    """The scan's tables; ``outputs`` int32[n] are the cells, or slots, of its outputs."""
+def scan_records(
+    forest: Forest, scan: ScanTasks, cases: Cases, outputs: Int32 | None = None
+) -> ScanTables:
+    """The scan's tables; ``outputs`` int32[n]: cells, or slots, other than their numbers."""
     operand, branches = operand_table(forest, cases), np.int32(forest.tree_of_edge.size)
     merged = 2 * branches + np.arange(len(scan.prune), dtype=np.int32)
     counts = np.diff(scan.first_step)
@@ -485,7 +486,7 @@ def scan_records(forest: Forest, scan: ScanTasks, cases: Cases, outputs: Int32) 
     of_half[:, 0] = operand
     for column, half_edges in ((1, branch), (2, branch + branches)):
         of_half[:, column] = cases.matrices(half_edges, number)
-    cell = np.append(outputs, np.int32(NO_CELL))
+    cell = None if outputs is None else np.append(outputs, np.int32(NO_CELL))
     steps: Records = np.empty(len(scan.level_in), SCAN_STEP)
     words = steps.view(np.int32).reshape(len(steps), -1)
     for start in range(0, len(steps), STEPS_AT_ONCE):
@@ -495,12 +496,13 @@ def scan_records(forest: Forest, scan: ScanTasks, cases: Cases, outputs: Int32) 
             far, level = of_half.take(scan.far[side, some], axis=0), scan.level_out[side, some]
             for column in range(3):
                 words[some, first + column] = far[:, column]
-            words[some, first + 3] = level + ROOT_LEVEL * (level >= 0)
-            words[some, first + 4] = cell.take(scan.output[side, some])
+            words[some, first + 3] = level + np.int8(ROOT_LEVEL) * (level >= 0)
+            output = scan.output[side, some]
+            words[some, first + 4] = output if cell is None else cell.take(output)
     full = forest.lengths
     joins = np.broadcast_to(scan.join_length, (*full.shape[:-1], len(scan.prune)))
     lengths = np.concatenate([full, full / 2, joins], axis=-1)
     number = np.concatenate([forest.tree_of_edge, forest.tree_of_edge, scan.tree])
-    return ScanTables(
-        lengths.ravel(), pmatrices(number, cases), tasks[longest_first(counts)], steps
-    )
+    if (counts[1:] > counts[:-1]).any():
+        tasks = tasks[longest_first(counts)]
+    return ScanTables(lengths.ravel(), pmatrices(number, cases), tasks, steps)

@@ -1,4 +1,4 @@
-"""Rearrangements in place, each with a record that puts the exact bits back.
+"""Rearrangements in place.
 
 An SPR names the half-edge h at the attachment node u that faces the pruned subtree, and a target
 edge by one of its half-edges g, the one on the side nearer to u (f = twin[g] is the far one). With
@@ -41,17 +41,6 @@ class SprLengths(NamedTuple):
     """of the edge left behind where the subtree was"""
 
 
-class Undo(NamedTuple):
-    """Values that a move overwrote, to restore the arrays bit for bit."""
-
-    halves: tuple[int, ...]
-    twins: tuple[int, ...]
-    edges: tuple[int, ...]
-    ids: tuple[int, ...]
-    lengths: Float64
-    """f64[..., ids]: lengths before the move."""
-
-
 def default_lengths(tree: Tree, prune: int, target: int) -> SprLengths:
     """Target edge halved, pendant length kept, merged length the sum: the lazy insertion."""
     first, second = siblings(prune)
@@ -88,7 +77,7 @@ def is_inside(tree: Tree, prune: int, target: int) -> bool:
     return bool(subtree)
 
 
-def spr(tree: Tree, prune: int, target: int, lengths: SprLengths | None = None) -> Undo:
+def spr(tree: Tree, prune: int, target: int, lengths: SprLengths | None = None) -> None:
     """Prune the subtree that half-edge ``prune`` faces and regraft it onto the edge of ``target``.
 
     The caller makes sure that the target is not inside the subtree (``is_inside``).
@@ -100,51 +89,35 @@ def spr(tree: Tree, prune: int, target: int, lengths: SprLengths | None = None) 
     twin, edge = tree.twin, tree.edge
     first, second = siblings(prune)
     far = twin.item(target)
-    left, right = twin.item(first), twin.item(second)
     merged_id, moved_id, pendant_id, target_id = map(edge.item, (first, second, prune, target))
-    ids = (target_id, moved_id, pendant_id, merged_id)
-    record = _record(tree, (first, second, left, right, target, far), ids)
-    _link(twin, edge, left, right, merged_id)
+    _link(twin, edge, twin.item(first), twin.item(second), merged_id)
     _link(twin, edge, target, first, target_id)
     _link(twin, edge, second, far, moved_id)
-    for edge_id, length in zip(record.ids, values, strict=True):
+    for edge_id, length in zip((target_id, moved_id, pendant_id, merged_id), values, strict=True):
         tree.lengths[..., edge_id] = length
-    return record
 
 
-def nni(tree: Tree, edge: int, variant: int) -> Undo:
+def nni(tree: Tree, edge: int, variant: int) -> None:
     """Interchange two subtrees across an inner edge, variant 0 or 1; lengths go with subtrees.
 
     Raises: ValueError where the edge ends at a tip.
     """
-    near, across = np.flatnonzero(tree.edge == edge).tolist()
+    near, across = np.flatnonzero(tree.edge == edge).astype(np.int32)[:, None]
     if near < 3 * tree.n_tips:
         raise ValueError(f"edge {edge} ends at a tip")
-    return _interchange(tree, near, across, variant)
+    _interchange(tree, near, across, variant)
 
 
-def _interchange(tree: Tree, near: int, across: int, variant: int) -> Undo:
-    """Do an NNI across the edge of two half-edges, the lower number first."""
-    first = siblings(near)[0]
-    second = siblings(across)[variant]
-    subtree, other = tree.twin.item(first), tree.twin.item(second)
-    record = _record(tree, (first, second, subtree, other), ())
-    first_id, second_id = record.edges[:2]
-    _link(tree.twin, tree.edge, first, other, second_id)
-    _link(tree.twin, tree.edge, second, subtree, first_id)
-    return record
+def _interchange(tree: Tree, near: Int32, across: Int32, variants: Index | int) -> None:
+    """Interchange across edges without a common node, each given by its half-edges."""
+    first, second = siblings(near)[0], np.choose(variants, siblings(across))
+    place = np.arange(tree.twin.size, dtype=np.int32)  # that each half-edge's branch goes to
+    place[first], place[second] = second, first
+    moved = np.concatenate([first, second])
+    _link(tree.twin, tree.edge, place[moved], place[tree.twin[moved]], tree.edge[moved])
 
 
-def undo(tree: Tree, record: Undo) -> None:
-    """Restore the values that the latest move overwrote."""
-    halves = list(record.halves)
-    tree.twin[halves], tree.edge[halves] = record.twins, record.edges
-    tree.lengths[..., record.ids] = record.lengths
-
-
-def apply_sprs(
-    tree: Tree, prunes: Int32, targets: Int32, lengths: Float64 | None = None
-) -> tuple[Bool, list[Undo]]:
+def apply_sprs(tree: Tree, prunes: Int32, targets: Int32, lengths: Float64 | None = None) -> Bool:
     """Apply SPRs in the given order under the loose rule (docs/search.md); the others are skipped.
 
     A move is skipped where one of its three edges at the attachment node or its target edge was
@@ -152,27 +125,27 @@ def apply_sprs(
 
     prunes, targets  int32 [M], see ``spr``; lengths float64 [M, 4] or [M, 4, parts], the columns of
     SprLengths, or None for the lazy insertion's.
-    Returns: bool [M], which were applied, and their records in the order of application.
+    Returns: bool [M], which were applied.
     """
     used: set[int] = set()
     applied = np.zeros(len(prunes), dtype=np.bool_)
-    records: list[Undo] = []
-    for move, (prune, target) in enumerate(zip(prunes.tolist(), targets.tolist(), strict=True)):
-        touched = {tree.edge.item(half) for half in (prune, *siblings(prune), target)}
-        # Fewer than four different edges: the target is adjacent.
-        if len(touched) < 4 or not used.isdisjoint(touched) or is_inside(tree, prune, target):
+    # Edges as they are before any move: where they are others by then, they have been used.
+    edges = tree.edge[np.stack([prunes, *siblings(prunes), targets], axis=1)]
+    for move, touched in enumerate(edges.tolist()):
+        prune, target = prunes.item(move), targets.item(move)
+        is_beside = touched[3] in touched[:3]
+        if is_beside or not used.isdisjoint(touched) or is_inside(tree, prune, target):
             continue
-        chosen = None if lengths is None else SprLengths(*lengths[move])
-        records.append(spr(tree, prune, target, chosen))
+        spr(tree, prune, target, None if lengths is None else SprLengths(*lengths[move]))
         applied[move] = True
-        used |= touched
-    return applied, records
+        used.update(touched)
+    return applied
 
 
 def compatible(edges: Int32) -> Bool:
-    """Moves that the loose rule lets through, in order, by the edges that they touch.
+    """Moves that the loose rule lets through, in order, by the edges (or nodes) that they touch.
 
-    edges  int32 [M, 4]; edges of several trees have different numbers
+    edges  int32 [M, n]; edges of several trees have different numbers
 
     A move is left out where it touches an edge twice, because its target is adjacent then, or an
     edge that a move before it has touched.
@@ -234,38 +207,27 @@ taxa, two trees: 52 of 52 copies came back, and of two sets 30 of 92)."""
 
 def random_nnis(
     tree: Tree, fraction: float, rng: np.random.Generator, among: Int32 | None = None
-) -> list[Undo]:
+) -> Int32:
     """Interchange across a random share of the inner edges, no two of which share a node.
 
     At least one edge is taken; fewer than asked for where no further edge is free. What goes beyond
     ``MOST_AT_ONCE`` is done to the changed tree, in sets of such edges. ``among`` int32 [M] limits
-    the choice to some inner edges.
+    the choice to some inner edges. Returns: the edges, int32 [n].
     """
-    records: list[Undo] = []
     count = max(1, round(fraction * (tree.n_tips - 3)))
     sets = min(count, max(1, math.ceil(fraction / MOST_AT_ONCE)))
-    for number in range(sets):
-        share = count * (number + 1) // sets - count * number // sets
-        records += _disjoint_nnis(tree, share, rng, among)
-    return records
+    shares = np.diff(count * np.arange(sets + 1) // sets).tolist()
+    return np.concatenate([_disjoint_nnis(tree, share, rng, among) for share in shares])
 
 
-def _disjoint_nnis(
-    tree: Tree, count: int, rng: np.random.Generator, among: Int32 | None
-) -> list[Undo]:
+def _disjoint_nnis(tree: Tree, count: int, rng: np.random.Generator, among: Int32 | None) -> Int32:
     edges = rng.permutation(tree.inner_edges if among is None else among)
     variants = rng.integers(2, size=edges.size)
-    halves = tree.edge_halves[edges]  # those of an edge stay while its nodes are not busy
-    busy: set[int] = set()
-    records: list[Undo] = []
-    for (near, across), variant in zip(halves.tolist(), variants.tolist(), strict=True):
-        if len(records) == count:
-            break
-        ends = near // 3, across // 3
-        if busy.isdisjoint(ends):
-            busy.update(ends)
-            records.append(_interchange(tree, near, across, variant))
-    return records
+    halves = tree.edge_halves[edges]
+    chosen = np.flatnonzero(compatible(halves // 3))[:count]
+    near, across = halves[chosen].T
+    _interchange(tree, near, across, variants[chosen])
+    return edges[chosen]
 
 
 class Differences:
@@ -383,11 +345,6 @@ class RootedTree(NamedTuple):
             top = higher
         inner = np.arange(self.tree.n_tips, self.tree.n_nodes, dtype=np.int32)
         return inner[top[inner] != inner], top
-
-
-def _record(tree: Tree, halves: tuple[int, ...], ids: tuple[int, ...]) -> Undo:
-    twins, edges = map(tree.twin.item, halves), map(tree.edge.item, halves)
-    return Undo(halves, tuple(twins), tuple(edges), ids, tree.lengths[..., ids])
 
 
 def _link(twin: Int32, edge: Int32, one: Half, other: Half, edge_id: Half) -> None:

@@ -674,7 +674,7 @@ class _Rounds:
         for tree in _present(number[chosen & ~whole[number]]).tolist():
             moves = np.flatnonzero(number == tree)
             halves = forest.in_tree(prune[moves]), forest.in_tree(target[moves])
-            chosen[moves], _ = apply_sprs(forest.tree(tree), *halves)
+            chosen[moves] = apply_sprs(forest.tree(tree), *halves)
         return chosen
 
     def _try_moves(self, prune: Int32, target: Int32, number: Int32) -> Bool:

@@ -13,7 +13,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from mltree.system.arrays import Float64, Index, Int32, UInt64
-from mltree.tree.topology import Forest, Tree, mixed, siblings
+from mltree.tree.topology import Forest, Tree, mixed, siblings, split_key
 
 
 def splits(tree: Tree) -> UInt64:
@@ -62,8 +62,9 @@ def robinson_foulds(first: Tree, second: Tree) -> int:
 
 def edges_apart(tree: Tree, other: Tree) -> Int32:
     """int32[n]: the inner edges of a tree whose splits another one lacks, rising."""
-    sums = SplitSums(tree)
-    return sums.edges[~np.isin(sums.splits, SplitSums(other).splits)]
+    own, others = splits_of([tree, other])
+    edges = tree.inner_edges
+    return edges[~np.isin(own[: edges.size], others[: other.inner_edges.size])]
 
 
 def mean_distance(trees: Sequence[Tree]) -> float:
@@ -150,18 +151,12 @@ class SplitSums:
         return mixed(pairs.sum(axis=1, dtype=np.uint64)), order.reshape(-1, 4)
 
     def _key(self, side: UInt64) -> UInt64:
-        return _split(side, self._all - side)
+        return split_key(side, self._all - side)
 
 
 def splits_of(trees: Sequence[Tree]) -> UInt64:
-    """uint64[n, T - 3]: keys of the inner splits of trees with equally many tips, in no order."""
+    """uint64[n, T - 3]: keys of inner splits by rising edge, of trees with equally many tips."""
     forest = Forest(trees)
-    inner = forest.inner
-    twin = forest.twin[inner]
-    halves = inner[(inner < twin) & forest.is_inner[twin]]
-    keys = _split(forest.tip_sets[halves], forest.tip_sets[forest.twin[halves]])
+    halves = forest.lower[forest.is_inner[forest.lower]]
+    keys = split_key(forest.tip_sets[halves], forest.tip_sets[forest.twin[halves]])
     return keys.reshape(len(trees), -1)
-
-
-def _split(one: UInt64, other: UInt64) -> UInt64:
-    return mixed(mixed(one) + mixed(other))

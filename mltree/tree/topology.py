@@ -20,7 +20,7 @@ from typing import NamedTuple, TypeAlias, TypeVar
 import numpy as np
 from numpy.typing import ArrayLike
 
-from mltree.system.arrays import Bool, Float64, Int32, UInt64
+from mltree.system.arrays import Bool, Float64, Index, Int32, UInt64
 
 Half = TypeVar("Half", int, Int32)
 
@@ -149,9 +149,10 @@ class Tree:
         Half-edges of one wave do not depend on each other, only on the next wave and on tips.
         """
         wave = np.flatnonzero(self.edge == edge).astype(np.int32)
+        around = ring(self.twin.size)
         while (wave := wave[wave >= 3 * self.n_tips]).size:
             yield wave
-            wave = self.twin[np.concatenate(siblings(wave))]
+            wave = self.twin[np.concatenate([side.take(wave) for side in around])]
 
     def postorder(self, edge: int) -> Int32:
         """Inner half-edges that face an edge, each after those it is made from, int32 [T-2]."""
@@ -344,6 +345,14 @@ class Forest:
         return np.repeat(np.arange(self.n_trees, dtype=np.int32), self.n_edges)
 
     @cached_property
+    def lower(self) -> Int32:
+        """int32[E of all]: the half-edge of each edge with the lower number."""
+        first = np.flatnonzero(self.twin > np.arange(self.twin.size)).astype(np.int32)
+        lower = np.empty_like(first)
+        lower[self.edge[first]] = first
+        return lower
+
+    @cached_property
     def behind(self) -> tuple[Int32, Int32]:
         """The two half-edges whose CLAs make the CLA of each inner one, int32[3N of all] each."""
         one, other = self.siblings
@@ -379,12 +388,12 @@ class Forest:
 
         ``roots``: a tip's half-edge of every tree that they face instead, int32[n].
         """
-        one, other = (self.twin.take(side) for side in self.siblings)  # twin may have changed
+        behind = self.twin.take(np.stack(self.siblings))  # twin may have changed
         waves = []
         wave = self.twin[self.first_half if roots is None else roots]
         while (wave := wave[self.is_inner.take(wave)]).size:
             waves.append(wave)
-            wave = np.concatenate([one.take(wave), other.take(wave)])
+            wave = behind.take(wave, axis=1).ravel()
         return waves
 
     def facing(self, trees: Int32) -> tuple[Int32, Bool]:
@@ -433,18 +442,10 @@ class Forest:
     def topology_keys(self) -> list[int]:
         """64 bits of every tree that equal topologies share, under any numbering and lengths.
 
-        A hash of the tree rooted at tip 0: key(inner node) = mix(key(left) + key(right)), unmixed
-        where the node is one with that above it.
         Different topologies collide with a probability of about 2^-64 a pair.
         """
-        nodes = self._nodes
-        key = nodes.values(self._tip_keys())
         in_tree = np.arange(self.tree_of_edge.size) - self.first_edge[self.tree_of_edge]
-        is_branch = (in_tree < self.n_branches[self.tree_of_edge])[self.edge[nodes.facing]]
-        for span in reversed(nodes.spans):
-            both = key.take(nodes.first[span]) + key.take(nodes.second[span])
-            key[span] = np.where(is_branch[span], mixed(both), both)
-        return list(map(int, key[nodes.spans[0]]))
+        return self._sums_of_splits(in_tree < self.n_branches[self.tree_of_edge])
 
     @cached_property
     def tip_sets(self) -> UInt64:
@@ -473,15 +474,58 @@ class Forest:
         ``shortest``: for all trees, or float64[n].  A branch with lengths for several parts is as
         long as the longest.
         """
-        longest = self.lengths.reshape(-1, self.lengths.shape[-1]).max(axis=0)
-        sides = mixed(self.tip_sets)
-        inner = self.inner
-        least = np.broadcast_to(shortest, self.n_trees)[self.tree_of_half[inner]]
-        shown = inner[longest[self.edge[inner]] > least]
-        split = mixed(sides[shown] + sides[self.twin[shown]])
+        least = np.broadcast_to(shortest, self.n_trees)[self.tree_of_edge]
+        return self._sums_of_splits(longest_of(self.lengths) > least)
+
+    def _sums_of_splits(self, is_shown: Bool) -> list[int]:
+        """Sums of each tree's keys of the splits by edges that are shown, bool[E of all]."""
+        shown = self.lower[is_shown]
         keys = np.zeros(self.n_trees, np.uint64)
+        split = split_key(self.tip_sets[shown], self.tip_sets[self.twin[shown]])
         np.add.at(keys, self.tree_of_half[shown], split)
         return list(map(int, keys))
+
+    def shape_changes(
+        self, prunes: Int32, targets: Int32, lengths: Float64, shortest: Float64
+    ) -> UInt64:
+        """uint64[M]: keys of what SPRs, each alone, change in their trees' shapes; 0 for nothing.
+
+        Equal changes to a tree lead to equal shapes (:meth:`shape_keys`).
+
+        prunes, targets  int32[M], as :func:`mltree.tree.moves.spr` takes them
+        lengths, shortest  f64[M, 4], the longest of all parts; f64[M]
+        """
+        sets, twin, edge, start = self.tip_sets, self.twin, self.edge, prunes // 3
+        longest, pruned, beyond = longest_of(self.lengths), sets[twin[prunes]], sets[twin[targets]]
+        whole = sets[prunes] + pruned
+
+        def split(tips: UInt64, length: Float64, at: Index | slice = np.s_[:]) -> UInt64:
+            is_shown = length > shortest[at]
+            return np.where(is_shown, split_key(tips, whole[at] - tips), np.uint64(0))
+
+        proximal, distal, pendant, merged = lengths.T
+        change = split(pruned, pendant) - split(pruned, longest[edge[prunes]])
+        change += split(beyond + pruned, proximal) + split(beyond, distal)
+        change -= split(beyond, longest[edge[targets]])
+        up, place = np.zeros((2, twin.size // 3), np.int32)
+        node = self._nodes.facing // 3  # nearest to tip 0 first
+        up[node], place[node] = self._nodes.facing, np.arange(node.size)
+        ends, side = np.stack([start, targets // 3]), np.empty_like(prunes)
+        left = np.arange(prunes.size)
+        while left.size:  # branches on the way: of its ends, the one that is farther climbs
+            climber = np.argmax(place[ends[:, left]], axis=0)
+            half = up[ends[climber, left]]
+            near = np.where(climber, twin[half], half)  # the end of the branch nearer to the start
+            ends[climber, left] = twin[half] // 3
+            side[left] = np.where(near // 3 == start[left], near, side[left])
+            tips, length = sets[twin[near]], longest[edge[half]]
+            change[left] += split(tips + pruned[left], length, left) - split(tips, length, left)
+            left = left[ends[0, left] != ends[1, left]]
+        other = 9 * start + 3 - prunes - side  # half-edge of the branch that is joined to it
+        rest = sets[twin[other]]
+        change += split(rest, merged) - split(rest, longest[edge[other]])
+        change -= split(rest, longest[edge[side]])  # which was on the way
+        return change
 
     @cached_property
     def _nodes(self) -> _Waves:
@@ -529,7 +573,7 @@ Trees: TypeAlias = Sequence[Tree] | Forest
 """Trees side by side: a sequence with their present state, or a forest with an earlier one."""
 
 
-@lru_cache(maxsize=16)
+@lru_cache(maxsize=64)
 def ring(half_edges: int) -> tuple[Int32, Int32]:
     """Next and next-but-one half-edge around its node, for every half-edge; read-only."""
     around = siblings(np.arange(half_edges, dtype=np.int32))
@@ -552,6 +596,16 @@ def mixed(value: UInt64) -> UInt64:
     value *= _MIX_B
     value ^= value >> np.uint64(31)
     return value
+
+
+def split_key(one: UInt64, other: UInt64) -> UInt64:
+    """Keys of splits, from hashes of the sets of tips on their two sides."""
+    return mixed(mixed(one) + mixed(other))
+
+
+def longest_of(lengths: Float64) -> Float64:
+    """float64[E]: branch lengths, the longest of all parts where each has its own."""
+    return np.asarray(lengths.reshape(-1, lengths.shape[-1]).max(axis=0))
 
 
 def random_topology(n_tips: int, rng: np.random.Generator, length: float = DEFAULT_LENGTH) -> Tree:
@@ -653,20 +707,23 @@ def resolved_at_random(tree: Tree, edges: Int32, rng: np.random.Generator) -> Tr
         return tree
     ends = tree.edge_halves // 3
     star = np.arange(tree.n_nodes)
-    for near, far in ends[edges]:
-        star[star == star[far]] = star[near]
-    is_inside = np.zeros(tree.n_edges, np.bool_)
-    is_inside[edges] = True
-    for centre in np.unique(star[ends[edges, 0]]):
-        nodes = np.flatnonzero(star == centre)
-        touching = star[ends] == centre
-        inside = np.flatnonzero(touching[:, 0] & is_inside)
-        rows, sides = np.nonzero(touching & ~is_inside[:, None])
-        joined = np.sort(_random_ends(rows.size, rng), axis=1)
-        is_arm = joined[:, 0] < rows.size
-        arm, node = joined[is_arm].T
-        ends[rows[arm], sides[arm]] = nodes[node - rows.size]
-        ends[inside] = nodes[joined[~is_arm] - rows.size]
+    for here, there in ends[edges].tolist():
+        star[star == star[there]] = star[here]
+    centre, is_inside = star[ends], np.isin(np.arange(tree.n_edges), edges)[:, None]
+    nodes = np.flatnonzero(np.isin(star, centre[edges]))
+    nodes = nodes[np.argsort(star[nodes], kind="stable")]
+    inside = np.flatnonzero(is_inside)
+    inside = inside[np.argsort(centre[inside, 0], kind="stable")]
+    arms = np.flatnonzero(np.isin(centre, centre[edges]) & ~is_inside)
+    arms = arms[np.argsort(centre.ravel()[arms], kind="stable")]
+    _, count = np.unique(centre[inside, 0], return_counts=True)  # n edges, n + 3 arms, n + 1 nodes
+    joined = np.concatenate([_random_ends(n + 3, rng) for n in count.tolist()])
+    number = np.repeat(np.arange(count.size), 2 * count + 3)
+    first_arm, first_node = (np.cumsum(count + n) - count - n for n in (3, 1))
+    near, far = np.sort(joined, axis=1).T
+    is_arm, size = near < count[number] + 3, first_node[number] - count[number] - 3
+    ends.ravel()[arms[(near + first_arm[number])[is_arm]]] = nodes[(far + size)[is_arm]]
+    ends[inside] = nodes[np.stack([near + size, far + size], axis=1)[~is_arm]]
     return tree_from_edges(ends, tree.lengths, tree.n_tips, tree.n_artificial)
 
 

@@ -17,7 +17,6 @@ from collections.abc import Callable, Mapping, Sequence
 from contextlib import suppress
 from copy import deepcopy
 from dataclasses import asdict, dataclass, field, replace
-from functools import cached_property
 from itertools import chain, islice
 from pathlib import Path
 from typing import Any
@@ -31,7 +30,6 @@ from mltree.system.errors import InputError
 from mltree.system.events import CheckpointWritten, Emit, Notice, StartsEnded
 from mltree.system.files import read_own, unusable, write_whole
 from mltree.system.values import Value
-from mltree.tree.splits import topology_key
 from mltree.tree.topology import Forest, Tree
 from mltree.treesearch.move_cache import MoveCache
 
@@ -77,11 +75,8 @@ class PooledTree(Value, eq=False):
 
     lnl: float
     tree: Tree
-
-    @cached_property
-    def key(self) -> int:
-        """Key of the topology; see :func:`mltree.tree.splits.topology_key`."""
-        return topology_key(self.tree)
+    key: int
+    """Key of the topology (:meth:`mltree.tree.topology.Forest.topology_keys`)."""
 
 
 @dataclass
@@ -91,16 +86,15 @@ class Pool:
     limit: int
     trees: list[PooledTree] = field(default_factory=list)
 
-    def add(self, tree: Tree, lnl: float) -> None:
-        """Add a tree, unless its topology is there with a higher lnL."""
-        new = PooledTree(lnl, tree.copy())
-        known = next((entry for entry in self.trees if entry.tree.is_alike(tree)), None)
-        if known is None:  # the same may be numbered in another way; the first has none to be like
-            known = next((entry for entry in self.trees if entry.key == new.key), None)
-        if known is not None and known.lnl >= lnl:
-            return
-        trees = [*(entry for entry in self.trees if entry is not known), new]
-        self.trees = sorted(trees, key=lambda entry: -entry.lnl)[: self.limit]
+    def add(self, trees: Sequence[Tree], lnls: Sequence[float]) -> None:
+        """Add trees, unless their topologies are there with higher lnLs."""
+        keys = Forest(trees).topology_keys() if trees else []
+        for tree, lnl, key in zip(trees, lnls, keys, strict=True):
+            known = next((entry for entry in self.trees if entry.key == key), None)
+            if known is None or known.lnl < lnl:
+                every = [entry for entry in self.trees if entry is not known]
+                every.append(PooledTree(lnl, tree.copy(), key))
+                self.trees = sorted(every, key=lambda entry: -entry.lnl)[: self.limit]
 
 
 @dataclass
@@ -219,7 +213,7 @@ class Saving:
         return not self._is_failing
 
 
-VERSION = 11
+VERSION = 12
 """Raised whenever the file or the state changes its shape or its meaning."""
 
 _FIRST_LINE = re.compile(rb"mltree checkpoint (\d{1,9})\n")
@@ -388,6 +382,8 @@ def _unpack(
         _landscape(kept, {name: arrays[f"{name} {number}"] for name in _CACHE_ARRAYS}, model)
         for number, kept in enumerate(meta["landscapes"])
     ]
+    pool = Pool(meta["pool_limit"])
+    pool.add([x.tree for x in pooled], [x.lnl for x in pooled])
     return SearchState(
         candidates=candidates,
         copies=copies,
@@ -395,7 +391,7 @@ def _unpack(
         ended_starts=ended,
         landscapes=landscapes,
         rng=rng,
-        pool=Pool(meta["pool_limit"], [PooledTree(x.lnl, x.tree) for x in pooled]),
+        pool=pool,
         ended=None if meta["ended"] is None else StartsEnded(**meta["ended"]),
         **meta["counters"],
     )

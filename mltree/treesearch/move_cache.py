@@ -90,9 +90,10 @@ class MoveKeys:
     def open_prunes(self, caches: Sequence[MoveCache]) -> Int32:
         """int32[prunes]: half-edges of subtrees neither rejected nor stalled, rising."""
         prunes, keys = self._forest.inner, self._prune_keys
-        is_rejected = self._known(prunes, keys, [cache.prunes for cache in caches])
-        is_stalled = self._known(prunes, keys, [cache.stalled for cache in caches])
-        return prunes[~(is_rejected | is_stalled)]
+        for known in ([cache.prunes for cache in caches], [cache.stalled for cache in caches]):
+            is_open = ~self._known(prunes, keys, known)
+            prunes, keys = prunes[is_open], keys[is_open]
+        return prunes
 
     def open_moves(
         self, caches: Sequence[MoveCache], prunes: Int32, targets: Int32

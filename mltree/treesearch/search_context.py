@@ -11,7 +11,7 @@ import numpy as np
 from mltree.fit.fits import Fit, distant_starts, starts_of
 from mltree.fit.settings import PerturbationSettings, PhaseSettings, SearchSettings
 from mltree.likelihood.likelihood import PerSiteLikelihood, TreeLikelihood
-from mltree.likelihood.requests import Request, Steps, smoothed, topology_keys
+from mltree.likelihood.requests import Request, Steps, TopologyKeys, smoothed
 from mltree.models.partitioned import Linkage, PartitionModel
 from mltree.models.rates import FittedRates, SiteRates
 from mltree.program.cases import Case
@@ -226,7 +226,7 @@ class SearchContext:
         """
         best: dict[tuple[int, int], CandidateTree] = {}
         trees = [candidate.tree for candidate in candidates]
-        keys = (yield from topology_keys(trees, self.cases(candidates))) if trees else []
+        keys = (yield TopologyKeys(trees, self.cases(candidates))) if trees else []
         for candidate, topology in zip(candidates, keys, strict=True):
             candidate.active = False
             key = candidate.landscape, topology
@@ -275,8 +275,7 @@ class SearchContext:
 
     def pool(self, candidates: Sequence[CandidateTree]) -> None:
         """Offer candidates to the pool of distinct best trees."""
-        for candidate in candidates:
-            self.state.pool.add(candidate.tree, candidate.lnl)
+        self.state.pool.add([one.tree for one in candidates], [one.lnl for one in candidates])
 
     def reached(self, candidates: Sequence[CandidateTree], within: float = 0.0) -> int:
         """Count the starts that led to the best candidate, or ``within`` so much lnL of it."""

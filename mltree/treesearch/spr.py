@@ -18,10 +18,10 @@ from numpy.typing import NDArray
 
 from mltree.fit.settings import PhaseSettings, RoundSettings
 from mltree.likelihood.likelihood import TreeLikelihood, dealt, in_batches
-from mltree.likelihood.requests import Answers, Request, Steps, shape_keys, smoothed
+from mltree.likelihood.requests import Answers, Request, ShapeChanges, Steps, smoothed
 from mltree.program.cases import Case
 from mltree.program.planner import ScanTasks
-from mltree.system.arrays import Bool, Float64, Index, Int32, longest_first, rising
+from mltree.system.arrays import Bool, Float64, Index, Int32, UInt64, longest_first, rising
 from mltree.system.process import parallel_map
 from mltree.tree.moves import SprLengths, apply_sprs, spr
 from mltree.tree.topology import Forest, Tree, Trees
@@ -171,7 +171,7 @@ def better_half(moves: RescoredMoves) -> RescoredMoves:
 
 
 def _applied(tree: Tree, moves: RescoredMoves) -> RescoredMoves:
-    applied, _ = apply_sprs(tree, moves.prune, moves.target, moves.lengths)
+    applied = apply_sprs(tree, moves.prune, moves.target, moves.lengths)
     return moves.at(np.flatnonzero(applied))
 
 
@@ -197,44 +197,35 @@ def fully_smoothed_moves(
     in shape: by more than inner branches up to ``free_length``.  One move is returned for each
     candidate, or none: together, two such moves gained less than either (R_Laurasiatherian).
     """
-    chosen, trees, under = [], [], []
-    for candidate, case, moves in zip(candidates, cases, rescored, strict=True):
-        near = best_moves(moves, candidate.lnl, -settings.smoothing_margin)
-        index, moved = yield from _different(candidate.tree, case, near, limit, free_length)
-        chosen.append(near.at(index))
-        trees += moved
-        under += [case] * len(moved)
-    if not trees:
+    if not candidates:
+        return []
+    chosen = []
+    for candidate, moves in zip(candidates, rescored, strict=True):
+        chosen.append(best_moves(moves, candidate.lnl, -settings.smoothing_margin))
+    moved = [(m.prune, m.target, np.atleast_3d(m.lengths).max(axis=2)) for m in chosen]
+    around = [candidate.tree for candidate in candidates]
+    changes = yield ShapeChanges(around, cases, moved, [free_length] * len(candidates))
+    chosen = [
+        moves.at(_first_unlike(keys)[:limit]) for moves, keys in zip(chosen, changes, strict=True)
+    ]
+    every = [(n, move) for n, moves in enumerate(chosen) for move in range(moves.prune.size)]
+    if not every:
         return chosen
-    counts = [moves.prune.size for moves in chosen]
-    goals = np.array([candidate.lnl + settings.min_gain for candidate in candidates])
-    floors = np.repeat(goals, counts).tolist()
+    trees = [_moved(candidates[n].tree, chosen[n], move) for n, move in every]
+    floors = [candidates[n].lnl + settings.min_gain for n, _ in every]
+    under = [cases[n] for n, _ in every]
     lnls = yield from smoothed(trees, under, settings.full_epsilon, floors)
+    parts = np.split(np.array(lnls), np.cumsum([moves.prune.size for moves in chosen])[:-1])
     return [
         best_moves(moves._replace(lnl=lnl), candidate.lnl, settings.min_gain).at(slice(1))
-        for candidate, moves, lnl in zip(
-            candidates, chosen, np.split(np.array(lnls), np.cumsum(counts)[:-1]), strict=True
-        )
+        for candidate, moves, lnl in zip(candidates, chosen, parts, strict=True)
     ]
 
 
-def _different(
-    tree: Tree, case: Case, moves: RescoredMoves, limit: int, free_length: float
-) -> Steps[tuple[NDArray[np.intp], list[Tree]]]:
-    """Select the first moves that lead to different shapes: their indices, and the trees."""
-    seen: dict[int, tuple[int, Tree]] = {}
-    every = range(moves.prune.size)
-    for first in every[:: 2 * limit]:
-        span = every[first : first + 2 * limit]
-        trees = [_moved(tree, moves, n) for n in span]
-        shape, *keys = yield from shape_keys([tree, *trees], [case] * (1 + len(trees)), free_length)
-        for n, moved, key in zip(span, trees, keys, strict=True):
-            if key != shape:
-                seen.setdefault(key, (n, moved))
-        if len(seen) >= limit:
-            break
-    chosen = list(seen.values())[:limit]
-    return np.array([n for n, _ in chosen], dtype=np.intp), [moved for _, moved in chosen]
+def _first_unlike(keys: UInt64) -> Index:
+    """Indices, rising, of the first of each key but 0."""
+    _, first = np.unique(np.append(np.uint64(0), keys), return_index=True)
+    return np.sort(first)[1:] - 1
 
 
 def _moved(tree: Tree, moves: RescoredMoves, n: int) -> Tree:
@@ -399,7 +390,7 @@ def _in_proportion(loss: float, share: float, lnls: Float64) -> Float64:
     return np.clip(share * np.abs(lnls), LEAST_PART * loss, loss)
 
 
-LEVELS = 64
+LEVELS = 16
 """Levels of s0 by which a shortlist counts: few of a prune's insertions are in the one cut."""
 
 
@@ -484,9 +475,10 @@ class Neighbourhood:
         """The trees as they were when the neighbourhood was begun."""
         prunes = self.forest.inner if prunes is None else prunes
         self._twin = self.forest.twin
-        self._beyond = np.stack(self.forest.behind, axis=1)
-        """int32[half-edges, 2]: far ends of the two other branches of a half-edge's node."""
-        ends = self._beyond[prunes]
+        one, other = self.forest.behind
+        self._far = np.stack([one, other, other, one], axis=1).reshape(-1, 2)
+        """int32[2 half-edges, 2]: far ends of the other branches of a node, in both orders."""
+        ends = self._far[2 * prunes]
         self.prunes: Int32 = prunes
         """int32[prunes]: half-edges that face the pruned subtrees."""
         self.tree_of_prune: Int32 = self.forest.tree_of_half[prunes]
@@ -497,8 +489,8 @@ class Neighbourhood:
         self._side_root: Int32 = ends[:, ::-1].ravel()
         self._layers = [0]
         empty = np.empty(0, dtype=np.int32)
-        self._distal: Int32 = empty
-        """int32[insertions]: half-edge of the target edge, on its distal side."""
+        self._entry: Int32 = empty
+        """int32[pairs]: half-edge by which the node of the two target edges is entered."""
         self.up: Int32 = empty
         """int32[pairs]: the insertion one edge nearer to the pruning point, or -1."""
         self._side: Int32 = empty
@@ -507,7 +499,7 @@ class Neighbourhood:
     @property
     def size(self) -> int:
         """Number of insertions so far."""
-        return int(self._distal.size)
+        return 2 * int(self.up.size)
 
     @property
     def depth_reached(self) -> int:
@@ -527,7 +519,7 @@ class Neighbourhood:
     @property
     def target(self) -> Int32:
         """int32[insertions]: half-edge of the target edge, on its proximal side."""
-        return self._twin.take(self._distal)
+        return self._twin.take(self._far.take(2 * self._entry, axis=0).ravel())
 
     @property
     def tree(self) -> Int32:
@@ -543,7 +535,8 @@ class Neighbourhood:
     def moves(self, selected: Int32) -> tuple[Int32, Int32, Int32]:
         """Number of the prune, its half-edge, and target of some insertions, int32[n] each."""
         number = self._side.take(selected >> 1) >> 1
-        return number, self.prunes.take(number), self._twin.take(self._distal.take(selected))
+        distal = self._far.take(4 * self._entry.take(selected >> 1) + (selected & 1))
+        return number, self.prunes.take(number), self._twin.take(distal)
 
     @property
     def frontier(self) -> slice:
@@ -559,22 +552,22 @@ class Neighbourhood:
         """
         start = first = self.size
         side, up, distal = self._standpoints(alive)
-        sides, ups, distals = [self._side], [self.up], [self._distal]
+        sides, ups, entries = [self._side], [self.up], [self._entry]
         for _ in range(self.depth_reached, depth_limit):
             inner = np.flatnonzero(self.forest.is_inner.take(distal))
             if inner.size == 0:
                 break
             sides.append(side.take(inner))
             ups.append(up.take(inner))
-            distal = self._beyond.take(distal.take(inner), axis=0).ravel()
-            distals.append(distal)
+            entries.append(distal.take(inner))
+            distal = self._far.take(2 * entries[-1], axis=0).ravel()
             side = np.repeat(sides[-1], 2)
             up = np.arange(first, first + distal.size, dtype=np.int32)
             first += distal.size
             self._layers.append(first)
         self._side = np.concatenate(sides)
         self.up = np.concatenate(ups)
-        self._distal = np.concatenate(distals)
+        self._entry = np.concatenate(entries)
         return slice(start, first)
 
     def survivors(self, scores: Float64, thresholds: Float64) -> Bool:
@@ -585,8 +578,8 @@ class Neighbourhood:
         least = thresholds[self.tree_of_prune].take(self._side >> 1)
         pairs = scores.reshape(-1, 2) >= least[:, None]
         alive = pairs.ravel()
-        for layer in self._slices()[1:]:
-            some = slice(layer.start >> 1, layer.stop >> 1)
+        for start, stop in pairwise(self._layers[1:]):
+            some = slice(start >> 1, stop >> 1)
             pairs[some] &= alive.take(self.up[some])[:, None]
         return alive[self.frontier]
 
@@ -598,36 +591,29 @@ class Neighbourhood:
         float64[..., prunes]: lengths of the merged branches, by default the sums of their parts.
         """
         merged = self.merged if merged is None else merged
-        is_walked = np.zeros(self.size, dtype=np.bool_)
-        n_outputs = is_walked[selected].size
-        is_walked[selected] = True
-        walk = self._walk(is_walked)
-        of_sides = walk.below[walk.is_walked.size :]
+        output = np.full(self.size, -1, dtype=np.int32)
+        n_outputs = output[selected].size
+        output[selected] = np.arange(n_outputs, dtype=np.int32)
+        start, stop, _ = selected.indices(self.size) if isinstance(selected, slice) else (0, -1, 1)
+        walk = self._walk(output >= 0, start if stop == self.size else self.size)
+        of_sides = walk.below[2 * walk.pairs.size :]
         sides = longest_first(of_sides)[: np.count_nonzero(of_sides)]
         first_step = np.zeros(sides.size + 1, dtype=np.int32)
         np.cumsum(of_sides[sides], out=first_step[1:])
-        branches, level_in, level_out = walk.ordered(sides, first_step)
+        steps = walk.ordered(sides, first_step, self._entry, output.reshape(-1, 2))
+        levels = steps.view(np.int8)[:, 12:]
         return ScanTasks(
             tree=self.tree_of_prune[sides >> 1],
             prune=self.prunes[sides >> 1],
             root=self._side_root[sides],
             join_length=merged[..., sides >> 1],
             first_step=first_step,
-            far=self._distal.take(branches),
-            level_in=level_in,
-            level_out=level_out,
-            output=self._outputs(selected, branches),
-            outputs=int(n_outputs),
+            far=self._far.take(steps[:, 0], axis=0).T,
+            level_in=levels[:, 0],
+            level_out=levels[:, 1:3].T,
+            output=steps[:, 1:3].T,
+            outputs=n_outputs,
         )
-
-    def _outputs(self, selected: slice | Int32, insertions: Int32) -> Int32:
-        """int32[...]: place of insertions among the selected ones, or -1."""
-        if isinstance(selected, slice) and selected.stop == self.size:  # the last ones
-            of_last: Int32 = np.maximum(insertions - np.int32(selected.start or 0), np.int32(-1))
-            return of_last
-        place = np.full(self.size, -1, dtype=np.int32)
-        place[selected] = np.arange(place[selected].size, dtype=np.int32)
-        return place.take(insertions)
 
     def _standpoints(self, alive: Bool | None) -> tuple[Int32, Int32, Int32]:
         """(side, parent insertion, half-edge by which its node is entered) to go on from."""
@@ -637,79 +623,89 @@ class Neighbourhood:
         index = np.arange(self.size, dtype=np.int32)[self.frontier]
         if alive is not None:
             index = index[alive]
-        return self._side.take(index >> 1), index, self._distal[index]
+        distal = self._far.take(4 * self._entry.take(index >> 1) + (index & 1))
+        return self._side.take(index >> 1), index, distal
 
-    def _slices(self) -> list[slice]:
-        """One slice per depth, shallowest first."""
-        return [slice(*ends) for ends in pairwise(self._layers)]
+    def _walk(self, is_walked: Bool, whole: int) -> _Walk:
+        """Return the walk through the insertions marked; those on the way are marked too.
 
-    def _walk(self, is_walked: Bool) -> _Walk:
-        """Return the walk through the insertions marked; those on the way are marked too."""
+        ``whole``: the insertion from which on all are marked.
+        """
         found, either = [], is_walked.view(np.uint16)  # of the two of a pair
-        for layer in reversed(self._slices()):
-            pairs = np.flatnonzero(either[layer.start >> 1 : layer.stop >> 1]) + (layer.start >> 1)
+        for depth in reversed(range(self.depth_reached)):
+            start, stop = self._layers[depth : depth + 2]
+            pairs = np.arange(start >> 1, stop >> 1)
+            if start < whole:
+                pairs = pairs[either[start >> 1 : stop >> 1] > 0]
             found.append(pairs)
-            if layer.start:
+            if depth and self._layers[depth - 1] < whole:
                 is_walked[self.up.take(pairs)] = True
         spans = [slice(*span) for span in pairwise(np.cumsum([0, *map(len, found[::-1])]).tolist())]
         pairs = np.concatenate(found[::-1])
         place = np.empty(self.size >> 1, dtype=np.intp)
         place[pairs] = np.arange(pairs.size)
-        first, others = pairs[spans[0]], self.up.take(pairs[spans[0].stop :])
-        up = [2 * pairs.size + self._side.take(first), 2 * place.take(others >> 1) + (others & 1)]
-        walked = is_walked.reshape(-1, 2).take(pairs, axis=0)
+        up = self.up.take(pairs)
+        above = place.take(up >> 1)
+        branch = above + pairs.size * (up & 1)
+        branch[spans[0]] = 2 * pairs.size + self._side.take(pairs[spans[0]])
         below = np.zeros(2 * pairs.size + self._side_entry.size, dtype=np.int32)
-        walk = _Walk(spans, pairs, walked, np.concatenate(up), below)
+        left, right = below[: 2 * pairs.size].reshape(2, -1)
         for span in reversed(spans):
-            steps = below[2 * span.start : 2 * span.stop : 2] + 1
-            steps += below[2 * span.start + 1 : 2 * span.stop : 2]
-            below[walk.up[span]] = steps
-        return walk
+            below[branch[span]] = left[span] + right[span] + 1
+        return _Walk(spans, pairs, above, branch, below)
+
+
+LEVEL_BITS = 32
+"""Bits below those of a level, for a number of steps: both are added at once."""
 
 
 class _Walk(NamedTuple):
     """The pairs of insertions that a scan walks through, a step each.
 
-    Their branches are numbered pair by pair, the left one first; sides come behind them.
+    Their left branches have the numbers of the pairs, the right ones follow, then sides.
     """
 
     spans: list[slice]
     """The pairs of each layer."""
     pairs: Index
     """Their numbers, rising."""
-    is_walked: Bool
-    """bool[pairs, 2]: the branches that are scored, or lead to some that are."""
-    up: Index
-    """index[pairs]: the branch, or side, that each pair lies behind."""
+    above: Index
+    """index[pairs]: the place of the pair before each."""
+    branch: Index
+    """index[pairs]: the branch, or side, that each lies behind."""
     below: Int32
     """int32[branches and sides]: steps below each."""
 
-    def ordered(self, sides: Index, first_step: Int32) -> tuple[Int32, Int32, Int32]:
-        """Return the insertions of each step, the first to be walked first, and stack levels.
+    def ordered(self, sides: Index, first_step: Int32, entry: Int32, output: Int32) -> Int32:
+        """int32[steps, 4]: the steps in the order of the walk, the smaller branch before the other.
 
-        ``first_step``: of each of the ``sides``.  The levels are the one that the step reads, and
-        those that its branches write.
+        Twice the half-edge by which a step arrives, or one more where the right branch is walked
+        first; outputs of the first branch and of the other; levels, int8 each, that the step reads
+        and that they write. ``entry``, ``output``: of all pairs; ``first_step``: of the ``sides``.
         """
-        end = self.is_walked.size
-        left, right = self.below[:end:2], self.below[1:end:2]
-        is_left, is_right = self.is_walked.T
-        both = is_left & is_right
-        left_first = np.where(both, left <= right, is_left)
-        below = np.where(left_first, left, right)  # the first branch; below the second lie the rest
-        moves = np.zeros((self.below.size, 2), dtype=np.int32)  # on to a branch: steps, levels
-        moves[:end:2, 0], moves[1:end:2, 0] = 1 + right * ~left_first, 1 + left * left_first
-        moves[:end:2, 1], moves[1:end:2, 1] = both & left_first, both & ~left_first
-        moves[end + sides, 0] = first_step[:-1]
-        at, above = moves.take(self.up, axis=0), self.up >> 1
+        count = self.pairs.size
+        below = self.below[: 2 * count].reshape(2, -1)
+        # No choices here but by arithmetic: a processor guesses half of them wrong.
+        is_later = np.stack([below[1] < below[0], below[1] >= below[0]])
+        moves = np.empty(self.below.size, dtype=np.int64)  # on to a branch: steps, and levels
+        moves[: 2 * count] = ((~is_later).astype(np.int64) << LEVEL_BITS).ravel()
+        moves[: 2 * count] += (below[::-1] * is_later + 1).ravel()
+        moves[2 * count + sides] = first_step[:-1]
+        at = moves.take(self.branch)
         for span in self.spans[1:]:
-            at[span] += at.take(above[span], axis=0)
-        position, level = at.T
-        order = np.empty(len(at), dtype=np.intp)
-        order[position] = np.arange(len(at))
-        rows = np.empty((len(at), 4), dtype=np.int32)  # NumPy takes rows of 4 as fast as numbers
-        rows[:, 0] = 2 * self.pairs + ~left_first
-        rows[:, 1] = level
-        rows[:, 2] = np.where(below > 0, level + both, -1)
-        rows[:, 3] = np.where(left + right > below, level, -1)
-        rows = rows.take(order, axis=0)
-        return np.stack([rows[:, 0], rows[:, 0] ^ 1]), rows[:, 1].copy(), rows[:, 2:].T.copy()
+            at[span] += at.take(self.above[span])
+        outputs, leads_on = output.take(self.pairs, axis=0).T.copy(), below > 0
+        is_left, is_right = (outputs >= 0) | leads_on
+        swap, level = is_right & (is_later[0] | ~is_left), (at >> LEVEL_BITS).astype(np.int8)
+        outputs ^= (outputs[0] ^ outputs[1]) * swap
+        leads_on ^= (leads_on[0] ^ leads_on[1]) & swap
+        rows = np.empty((count, 4), dtype=np.int32)  # NumPy takes rows of 4 as fast as numbers
+        rows[:, 0] = 2 * entry.take(self.pairs) + swap
+        rows[:, 1], rows[:, 2] = outputs
+        levels = rows.view(np.int8)[:, 12:]
+        levels[:, 0] = level
+        levels[:, 1] = leads_on[0] * (level + (is_left & is_right) + np.int8(1)) - np.int8(1)
+        levels[:, 2] = leads_on[1] * (level + np.int8(1)) - np.int8(1)
+        order = np.empty(count, dtype=np.intp)
+        order[at & ((1 << LEVEL_BITS) - 1)] = np.arange(count)
+        return rows.take(order, axis=0)

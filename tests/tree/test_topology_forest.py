@@ -7,9 +7,10 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from mltree.tree.moves import nni
+from mltree.tree.moves import SprLengths, nni, spr
 from mltree.tree.splits import splits
 from mltree.tree.topology import Forest, Tree, random_topology, siblings
+from mltree.treesearch.spr import Neighbourhood
 
 
 def some_trees(n_tips: int, seed: int, count: int = 3) -> list[Tree]:
@@ -143,6 +144,27 @@ def test_shapes_leave_short_branches_out() -> None:
     parted = tree.copy()
     parted.lengths = np.stack([tree.lengths, np.ones_like(tree.lengths)])
     assert Forest([parted]).shape_keys(1e-2) != [first]
+
+
+@pytest.mark.cases(4, 100)
+def test_changes_of_shape_are_those_of_the_keys(case: int) -> None:
+    """Each move alone, of trees with many branches without length."""
+    rng = np.random.default_rng(case)
+    trees = [random_topology(int(rng.integers(4, 30)), rng) for _ in range(3)]
+    for tree in trees:
+        tree.lengths = rng.random((2, tree.n_edges)) * (rng.random(tree.n_edges) < 0.5)
+    region = Neighbourhood(trees)
+    region.extend(20)
+    lengths = rng.random((region.size, 4, 2)) * (rng.random((region.size, 4, 1)) < 0.5)
+    forest, short = region.forest, np.full(region.size, 1e-3)
+    changes = forest.shape_changes(region.prune, region.target, lengths.max(axis=2), short)
+    before = np.array(forest.shape_keys(1e-3), np.uint64)[region.tree]
+    after = [tree.copy() for tree in (trees[n] for n in region.tree)]
+    moves = map(forest.in_tree, (region.prune, region.target))
+    for tree, prune, target, four in zip(after, *moves, lengths, strict=True):
+        spr(tree, int(prune), int(target), SprLengths(*four))
+    assert Forest(after).shape_keys(1e-3) == (before + changes).tolist()
+    assert np.unique(changes).size > 3
 
 
 def test_a_forest_is_what_its_trees_were() -> None:

@@ -56,7 +56,7 @@ def state_of(model: PartitionModel, parts: int) -> SearchState:
     for tree in trees:
         tree.lengths = rng.random((parts, tree.n_edges) if parts > 1 else tree.n_edges)
     pool = Pool(4)
-    pool.add(trees[0], -1 / 3)
+    pool.add(trees[:1], [-1 / 3])
     candidates = [CandidateTree(trees[0], -np.pi, "random 1", False, 3, 2, 1)]
     copies = [CandidateTree(trees[1], -np.inf, "copy 1"), CandidateTree(trees[2], -2.0, "copy 2")]
     keys = np.sort(rng.integers(0, 2**64, (2, 4, 5), np.uint64))
@@ -251,7 +251,7 @@ def test_what_is_kept_is_nobody_elses(state: SearchState, tmp_path: Path) -> Non
         candidate.tree.twin[:] = 0
         candidate.lnl, candidate.active = 0.0, not candidate.active
     state.rng.random()
-    state.pool.add(random_topology(9, state.rng), 0.0)
+    state.pool.add([random_topology(9, state.rng)], [0.0])
     state.candidates.append(state.copies.pop())
     state.step = "finish"
     checkpoint.save(kept)

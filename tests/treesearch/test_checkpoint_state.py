@@ -17,7 +17,7 @@ def test_the_pool_keeps_distinct_trees_best_first() -> None:
     a, b, c = trees(3)
     pool = Pool(2)
     for tree, lnl in ((a, -5.0), (b, -3.0), (a, -4.0), (a, -9.0), (c, -8.0)):
-        pool.add(tree, lnl)
+        pool.add([tree], [lnl])
     assert [entry.lnl for entry in pool.trees] == [-3.0, -4.0]
     a.lengths[:] = 9.0
     assert pool.trees[1].tree.lengths.max() < 9.0

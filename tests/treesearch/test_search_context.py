@@ -154,7 +154,7 @@ def test_rivals_are_pooled_trees_of_other_shapes_that_are_as_good(
     wrong, *others = (candidate.tree for candidate in context.state.candidates)
     best = CandidateTree(wrong.copy(), -np.inf, "x")
     for rank, tree in enumerate([data.tree, wrong, *others]):
-        context.state.pool.add(tree, -float(rank))
+        context.state.pool.add([tree], [-float(rank)])
     rivals = perform(data.likelihood, context.rivals(best))
     first = [tree.copy() for tree in (wrong, data.tree, *others[:2])]
     epsilon = context.settings.final_smooth_epsilon
@@ -171,7 +171,7 @@ def test_a_search_that_ends_on_another_tree_looks_again(
     context = make_context()
     state = context.state
     state.candidates = state.candidates[:1]
-    state.pool.add(data.tree, -9e3)
+    state.pool.add([data.tree], [-9e3])
     cache = state.landscapes[state.best.landscape].cache
     cache.add_converged([1])
     assert perform(data.likelihood, finish(context, looks_again=True))
@@ -227,7 +227,7 @@ def test_a_search_without_a_phase_ends_on_its_tree(data: Simulated, make_context
     context = make_context()
     key = topology_key(context.state.candidates[0].tree)
     context.state.candidates = context.state.candidates[:1]
-    context.state.pool.add(data.tree, -9e3)
+    context.state.pool.add([data.tree], [-9e3])
     assert not perform(data.likelihood, finish(context))
     assert topology_key(context.state.best.tree) == key
 
