@@ -140,7 +140,7 @@ def _advance(optimisers: Sequence[_RateOptimiser]) -> None:
     farthest, steps = concave.summit(low, high, radii)
     gains = quadratics.gain(farthest).tolist()
     for optimiser, gain, step in zip(optimisers, gains, steps, strict=True):
-        optimiser.done = gain < optimiser.epsilon
+        optimiser.done = not gain >= optimiser.epsilon  # or not a number
         if not optimiser.done:
             optimiser.take(step)
 

@@ -143,12 +143,15 @@ class Splines:
             still = self._still[block] - self.peaks[block]
             return still, np.zeros_like(still), np.zeros_like(still)
         at_zero, powers = self._at_zero[block], self._powers[block]
-        moving = (1.0 - at_zero) * exp_of_many(powers * beyond)
+        fall = powers * beyond
+        moving = (1.0 - at_zero) * exp_of_many(fall)
         whole = at_zero + moving
-        share = moving / whole
+        is_lost = whole == 0.0  # patterns of a hundred changes and more
+        share = np.divide(moving, whole, out=np.ones_like(whole), where=~is_lost)
+        logs = np.where(is_lost, fall, log_of_many(np.where(is_lost, 1.0, whole)))
         slope = powers * share
         first = self._values[0, block] - self.peaks[block]
-        return first + log_of_many(whole), slope, powers * slope * (1.0 - share)
+        return first + logs, slope, powers * slope * (1.0 - share)
 
     def _prepare(self, block: slice) -> None:
         """Compute the splines of a block, and the curves below their first rate."""

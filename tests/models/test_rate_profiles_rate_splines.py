@@ -101,3 +101,15 @@ def test_a_sketch_has_the_sites_of_all_in_few_patterns() -> None:
     assert rough == pytest.approx(lnl, rel=0.02)
     assert rough != lnl
     assert RateProfiles(Curves(PROFILED, lnls[:, :16_000], counts[:16_000])).sketch is None
+
+
+def test_patterns_of_many_changes_keep_their_slope_at_the_lowest_rates() -> None:
+    """Their likelihoods there are too small for a number: a tree of hundreds of taxa."""
+    changes = np.array([5.0, 150.0, 600.0])
+    lnls = changes * np.log(PROFILED)[:, None] - 10.0
+    splines = Splines(PROFILED, lnls)
+    rates = np.array([1e-12, 1e-9, 1e-7, 1.0])
+    curves = splines.along(splines.row_weights(rates), slice(0, 3))
+    assert all(np.isfinite(table).all() for table in curves)
+    exact = changes * np.log(rates)[:, None] - 10.0 - splines.peaks
+    np.testing.assert_allclose(curves.logs[1:, 1:], exact[1:, 1:], rtol=0.02)
