@@ -271,8 +271,8 @@ def fit_among_sites(
     """Fit free rates among sites to the parts of each fit; return them by the parts' numbers.
 
     All else stays as it is in the fit, which is not changed; nothing is fitted where stencils take
-    less time. ``epsilon``: natural log units. ``around``: fit gamma distributions too, from starts
-    all over.
+    less time. ``epsilon``: natural log units. ``around``: fit gamma distributions beside invariable
+    sites too, from starts all over.
     """
     under_way = every = [
         _PartRates(n, part, starts, FittedAmongSites(model, 1.0, -np.inf), limits)
