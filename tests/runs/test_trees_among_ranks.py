@@ -17,7 +17,7 @@ from mltree.fit.settings import (
     PhaseSettings,
     SearchSettings,
 )
-from mltree.likelihood.likelihood import TreeLikelihood
+from mltree.likelihood.likelihood import Columns, TreeLikelihood
 from mltree.likelihood.requests import PartLogLikelihoods, Request, SmoothTrees
 from mltree.models.grammar import parse_model
 from mltree.models.partitioned import Linkage, PartitionModel, alone
@@ -100,10 +100,12 @@ def test_a_search_has_the_bits_of_one_process(
     rng = np.random.default_rng([case, 19])
     tips, sites = int(rng.integers(5, 14)), int(rng.integers(40, 300))
     data = make_case(tips, sites, case)
-    model = alone(parse_model("HKY+FE+G2", DNA))
+    text = "HKY+FE+I+G2" if case % 2 else "HKY+FE+G2"
+    model = alone(parse_model(text, DNA))
 
     def open_() -> TreeLikelihood:
-        return TreeLikelihood(open_native(data.patterns, 2), BOUNDS)
+        engine = open_native(data.patterns, max(model.categories))
+        return TreeLikelihood(engine, BOUNDS, Columns.of([data.patterns]))
 
     lone, _ = found_by(1, open_, model, tips, case)
     size = int(rng.integers(2, 6))
