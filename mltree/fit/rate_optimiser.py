@@ -245,7 +245,7 @@ class _PartRates:
     """Number of the fit."""
     part: int
     starts: Sequence[Model]
-    """Where they begin; later on where they ended last."""
+    """Models that optimisers begin with: one, the last end, from the second request on."""
     fitted: FittedAmongSites
     limits: tuple[float, float]
     """Bounds on the log of the part's scale."""

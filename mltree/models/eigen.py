@@ -144,17 +144,18 @@ class Series:
         whole = math.floor(time / self.reach)
         theta = self.rate * (time - whole * self.reach)
         octave = sum(theta <= TERM_REACH * 0.5**n for n in range(1, SERIES_OCTAVES))
-        p = _sum(self.powers, _weights(theta), self.counts[octave])
+        count = self.counts[octave]
+        p = _sum(self.powers, _weights(theta, count), count)
         for n, doubled in enumerate(self.doublings):
             if whole >> n & 1:
                 p = product(p, doubled)
         return p
 
 
-def _weights(theta: float) -> Float64:
-    """f64 [MOST_TERMS + 1]: weights of no change, of one, of two ..."""
+def _weights(theta: float, count: int = MOST_TERMS) -> Float64:
+    """f64 [count + 1]: weights of no change, of one, of two ..."""
     weights = [math.exp(-theta)]
-    for n in range(1, MOST_TERMS + 1):
+    for n in range(1, count + 1):
         weights.append(weights[-1] * (theta / n))
     return np.array(weights)
 

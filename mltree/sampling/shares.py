@@ -126,13 +126,15 @@ class ChainShare:
             engine.load_weights(data.weights[None])
 
     def foresee(self, launch: ChainLaunch) -> None:
-        """Find what is dear in the models of all devices' chains at once, as far as it is kept."""
+        """Find eigen systems and series of all devices' proposed models at once, where dear.
+
+        Each device finds its chains' among the known ones then, if so many are kept.
+        """
         space, proposed = self._data.space, launch.proposed
-        if proposed is None or 2 * len(proposed) > MOST_SERIES:
+        if proposed is None or space.states < MANY_STATES or 2 * len(proposed) > MOST_SERIES:
             return
-        if space.states >= MANY_STATES:
-            for stack in space.stacks(proposed, space.parts_of(launch.group)):
-                stack.series()
+        for stack in space.stacks(proposed, space.parts_of(launch.group)):
+            stack.series()
 
     def load(self, launch: ChainLaunch) -> None:
         """Give the engine the models and weights of a launch."""

@@ -154,7 +154,7 @@ def test_no_number_of_devices_or_ranks_changes_a_bit(devices: int, ranks: int) -
 
 
 def test_dear_models_of_all_devices_are_found_at_once(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Of codons: a launch's eigen systems and series, with the bits of one device."""
+    """Eigen systems and series of a launch of codon models, with the bits of one device."""
     found: list[tuple[str, int]] = []
 
     def counted(formula: Any, *arrays: Any) -> Any:

@@ -193,7 +193,7 @@ def test_random_interchanges(n_tips: int, seed: int, fraction: float) -> None:
 
 @given(SIZES, SEEDS)
 def test_random_interchanges_are_those_made_one_by_one(n_tips: int, seed: int) -> None:
-    """One of the two across each edge, the other ones where they were."""
+    """Every edge gets one of its two interchanges, and nothing else moves."""
     tree, rng = start(n_tips, seed)
     one_by_one = tree.copy()
     for edge in random_nnis(tree, MOST_AT_ONCE, rng).tolist():
