@@ -132,14 +132,13 @@ HINT = "search one alignment, or give the options on the trees afterwards"
 AT_ONCE = 256
 """Loci that are in memory at a time, at most."""
 
-CPU_BYTES, GPU_SHARE = 1 << 25, 0.5
-"""Bytes of CLAs of the loci that are searched at a time, a tree each: on a CPU, where more bring
-little but memory (120 loci of 20 taxa x 350 sites: 263 MB, and as much time as with half or eight
-times as many); and the share of those that a GPU holds, which has work for all."""
+CPU_BYTES, GPU_SHARE = 1 << 27, 0.5
+"""Bytes of CLAs of the loci that are searched at a time, a tree each, on a CPU
+(:data:`mltree.device.memory.CPU_SPREAD`); the share of those that a GPU holds."""
 
 SHARES, LEAST_SHARE = 2, 4
-"""Part that a rank takes next of the loci left for each of several ranks, and loci of the smallest
-such share: what they take gets less towards the end, so that all end at about the same time."""
+"""Part that a rank takes next of the loci left for each of several, and loci of the smallest share:
+what ranks take gets less towards the end, so that all end at about the same time."""
 
 LOCUS_PATTERNS = 512
 """Patterns that layouts are chosen for: the same for all loci, whatever stands beside them."""
@@ -235,8 +234,8 @@ def _is_alike(options: SearchOptions) -> bool:
 
 def _leave(options: SearchOptions, journal: LociJournal, log: RunLog) -> ExitMessage:
     """Say how the run goes on; the loci that are done are kept already."""
-    without = " without --redo" if options.redo else ""
-    text = f"{len(journal.done):,} loci are kept; the same command{without} goes on from here"
+    command = "the same command without --redo" if options.redo else "the same command"
+    text = f"{len(journal.done):,} loci are kept; {command} goes on from here"
     log.close(f"stopped: {text}\n")
     return ExitMessage(text)
 
@@ -275,9 +274,8 @@ def _finish(
         except InputError as error:  # the trees are worth keeping all the same
             wrong = error
     files = by_kind([log.path, *map(workspace.path, (*texts, RESULT))])
-    result = command_result(
-        "search", options.line, values, files, [*options.inputs, *inputs], reporter
-    )
+    sources = [*options.inputs, *inputs]
+    result = command_result("search", options.line, values, files, sources, reporter)
     stale = {NAMES, *OF_ONE_ALIGNMENT, *CONCORDANCE_KINDS} - texts.keys()
     texts |= {RESULT: result_text(result)}
     deliver(workspace, texts, reporter, sorted(stale) if options.redo else ())
@@ -290,15 +288,13 @@ def _finish(
 
 def _next_steps(options: SearchOptions, files: Mapping[str, str]) -> str:
     """Two files to open, and the way to a species tree."""
-    lines = [f"Open {files[TABLE]} in a spreadsheet: column tree has the line of {files[TREES]}"]
-    if options.species_tree is None:
-        lines.append(
-            f"Next, a species tree: astral -i {files[TREES]} -o species.nwk; then this command "
-            "with --species-tree species.nwk adds concordance factors"
-        )
-    else:
-        lines.append(f"Open {files[CONCORDANCE_TREE]} in a tree viewer (FigTree, iTOL)")
-    return "\n".join(lines)
+    table = f"Open {files[TABLE]} in a spreadsheet: column tree has the line of {files[TREES]}\n"
+    if options.species_tree is not None:
+        return f"{table}Open {files[CONCORDANCE_TREE]} in a tree viewer (FigTree, iTOL)"
+    return (
+        f"{table}Next, a species tree: astral -i {files[TREES]} -o species.nwk; then this command "
+        "with --species-tree species.nwk adds concordance factors"
+    )
 
 
 def _sites_of_all(loci: Sequence[Locus], taxa: Sequence[str], emit: Emit) -> Patterns | None:
@@ -306,9 +302,8 @@ def _sites_of_all(loci: Sequence[Locus], taxa: Sequence[str], emit: Emit) -> Pat
 
     None where loci are of several data types, whose sites do not count alike.
     """
-    every = [
-        one.problem.patterns for one in read_loci(loci, range(len(loci))) if isinstance(one, Ready)
-    ]
+    read = read_loci(loci, range(len(loci)))
+    every = [one.problem.patterns for one in read if isinstance(one, Ready)]
     if len({patterns.alphabet.name for patterns in every}) > 1:
         emit(Notice("no sCF: loci are of several data types"))
         return None
@@ -364,24 +359,21 @@ def _loci(options: SearchOptions) -> tuple[list[Locus], list[str]]:
         raise InputError("there is no alignment in it", file=options.alignment)
     odd = next((path for path in paths if not path.isprintable()), None)
     if odd is not None:
-        message = f"{odd!r}: a locus cannot have that name in a table"
-        raise InputError(message, hint="rename the file: no tabs, no line ends")
+        hint = "rename the file: no tabs, no line ends"
+        raise InputError(f"{odd!r}: a locus cannot have that name in a table", hint=hint)
     count = Counter(Path(path).name for path in paths)
     read = partial(
         read_problem, model=None if options.chooses else model, datatype=options.data_type,
         summarises=False, computes=False,
     )  # fmt: skip
+    names = [path if count[Path(path).name] > 1 else Path(path).name for path in paths]
     return [
-        Locus(path if count[Path(path).name] > 1 else Path(path).name, partial(read, path))
-        for path in paths
+        Locus(name, partial(read, path)) for name, path in zip(names, paths, strict=True)
     ], paths
 
 
 def _expanded(paths: Iterable[str]) -> Iterable[str]:
-    """Files, and those in folders in the order of their names, without what mltree has written.
-
-    Links in folders that lead nowhere are among them: files that are missing.
-    """
+    """Files, and those in folders by name, without mltree's; broken links are missing files."""
     for path in paths:
         if not is_folder(path):
             yield path
@@ -575,7 +567,7 @@ class LociSearch:
         work = search, tuple(loci), frozenset(journal.done)
         trees: list[LocusTree | None] = [None] * len(loci)
         done = 0
-        batches = _batches(len(loci), ranks.size)
+        batches = _batches(len(loci), ranks.size, on_gpus=self._on_gpus)
         for ended in ranks.deal(batches, partial(_searched, *work), partial(_helping, mark, *work)):
             if isinstance(ended, Event):
                 emit(ended)
@@ -592,6 +584,10 @@ class LociSearch:
     def _devices(self) -> list[DeviceInfo]:
         return choose_devices(self.resources.device)
 
+    @property
+    def _on_gpus(self) -> bool:
+        return bool(self._devices) and not self._devices[0].is_cpu
+
     def _mark(self) -> str:
         """Digest of all that decides how a locus is searched, and where."""
         return fingerprint(
@@ -605,8 +601,8 @@ class LociSearch:
         """Search loci that have been read, and yield them as they end."""
         kinds: dict[Hashable, list[Ready]] = {}
         for locus in loci:
-            patterns, model = locus.problem.patterns, locus.problem.model
-            kind = patterns.alphabet.name, *model.categories, *model.systems, *self._bounds(locus)
+            name, model = locus.problem.patterns.alphabet.name, locus.problem.model
+            kind = name, *model.categories, *model.systems, *self._bounds(locus)
             kinds.setdefault(kind, []).append(locus)
         for alike in kinds.values():
             layout = self._layout(alike, alike[0].problem.patterns, self.resources)
@@ -619,7 +615,7 @@ class LociSearch:
     def _bytes(self) -> int:
         """Bytes of the CLAs of loci that are searched at a time."""
         devices, limit = self._devices, self.resources.memory_limit
-        if not devices or devices[0].is_cpu:
+        if not self._on_gpus:
             return min(limit or CPU_BYTES, CPU_BYTES)
         return int(GPU_SHARE * cla_memory(devices[0].handle, limit)) // devices[0].sharers
 
@@ -770,8 +766,12 @@ def _searched(
             yield locus.number, locus.mark, tree
 
 
-def _batches(loci: int, ranks: int) -> Iterator[range]:
+def _batches(loci: int, ranks: int, *, on_gpus: bool = False) -> Iterator[range]:
     """Loci by their numbers, those that a rank has in memory at a time."""
+    if on_gpus and ranks > 1:  # a batch takes about as many launches whatever its size
+        batches = ranks * -(-loci // (AT_ONCE * ranks))
+        yield from (range(first, loci, batches) for first in range(min(loci, batches)))
+        return
     first = 0
     while first < loci:
         share = max(LEAST_SHARE, (loci - first) // (SHARES * ranks)) if ranks > 1 else AT_ONCE

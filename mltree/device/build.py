@@ -375,9 +375,22 @@ def build_kernels(context: cl.Context, device: cl.Device, name: str, **values: i
     Raises:
         DeviceError: the driver could not compile them.
     """
+    return _compiled(context, device, *_kernels_build(name, **values), f"{name}.cl")
+
+
+def _kernels_build(name: str, **values: int) -> tuple[str, list[str]]:
+    """Source and options of kernels that know no layout."""
     options = [*_plain_options(), *(f"-D{key}={value}" for key, value in values.items())]
-    source = f'#include "{name}.cl" // {source_hash()}\n'
-    return _compiled(context, device, source, options, f"{name}.cl")
+    return f'#include "{name}.cl" // {source_hash()}\n', options
+
+
+def kernels_mark(device: cl.Device, name: str, **values: int) -> Path:
+    """The file, beside the kernels, that says such kernels were built.
+
+    Raises:
+        DeviceError: there is no folder for it.
+    """
+    return _file_of(BUILT, device, *_kernels_build(name, **values))
 
 
 def _plain_options() -> list[str]:

@@ -13,7 +13,9 @@ import numpy as np
 import pyopencl as cl
 
 from mltree.device.build import build_kernels, context_on
+from mltree.device.discovery import DeviceInfo
 from mltree.device.memory import Memory, NamingDevice
+from mltree.device.worker import BUILDS, Build
 from mltree.models import portable
 from mltree.models.eigen import MOST_DOUBLINGS, MOST_TERMS, SERIES_OCTAVES, uniformised
 from mltree.models.portable import FACTORIALS, LOG_TERMS, Formula, jacobi
@@ -34,8 +36,9 @@ WORTH = 0.1
 class DeviceModels:
     """Computes formulas of models on one OpenCL device, once that is worth it."""
 
-    def __init__(self, device: cl.Device) -> None:
+    def __init__(self, info: DeviceInfo) -> None:
         """Build nothing before it is needed."""
+        self._info, device = info, info.handle
         self._device = device
         self._is_cpu = bool(device.type & cl.device_type.CPU)
         self._naming = NamingDevice(device)
@@ -52,8 +55,7 @@ class DeviceModels:
 
     def __call__(self, formula: Formula, *arrays: Float64) -> tuple[Float64, ...]:
         """Compute one of the formulas; by NumPy at first, and while the device does another."""
-        is_early = self._spent < WORTH or not arrays[0].size
-        if is_early or not self._lock.acquire(blocking=False):
+        if self._is_early(formula, arrays[0]) or not self._lock.acquire(blocking=False):
             began = time.perf_counter()
             found = formula(*arrays)
             self._spent += time.perf_counter() - began
@@ -63,6 +65,16 @@ class DeviceModels:
                 return self._formulas[formula](*arrays)
         finally:
             self._lock.release()
+
+    def _is_early(self, formula: Formula, array: Float64) -> bool:
+        """True while little was computed, or others build the kernels, 2 s on a new GPU."""
+        if self._spent < WORTH or not array.size:
+            return True
+        build = Build("models", items=GROUP if formula is halley else _items(array.shape[-1]))
+        if self._is_cpu or build.items in self._built:
+            return False
+        BUILDS.start(self._info, [build])
+        return BUILDS.is_under_way(self._device, build)
 
     def _eigensystem(self, a: Float64) -> tuple[Float64, Float64]:
         memory, (count, states, _) = self._memory, a.shape
@@ -138,7 +150,7 @@ def _items(states: int) -> int:
     return WIDE_GROUP if states >= WIDE_STATES else GROUP
 
 
-def speed_up_models(device: cl.Device) -> None:
+def speed_up_models(device: DeviceInfo) -> None:
     """Have a device that knows doubles compute formulas of models, from now on."""
-    if portable.on_device is None and device.double_fp_config:
+    if portable.on_device is None and device.has_fp64:
         portable.on_device = DeviceModels(device)

@@ -16,7 +16,7 @@ from mltree.device.build import build_kernels, context_on, is_nvidia, worker_of
 from mltree.device.layout import Blocks, Layout, add_lanes, chain_room, longest_walk, splits_lanes
 from mltree.device.memory import LEAST, Memory, NamingDevice, raise_fault, room_on
 from mltree.device.timing import Breakdown, DeviceTimes
-from mltree.device.worker import BUFFERS, BackgroundBuild, Dispatch, Launch, Plan, Worker
+from mltree.device.worker import BUFFERS, BUILDS, Build, Dispatch, Launch, Plan, Worker
 from mltree.models.eigen import ModelArrays, ModelStack
 from mltree.program.contract import (
     CONTROL_WORDS,
@@ -80,7 +80,6 @@ class Session:
         slots: int = 0,
         reduction_lanes: int = 0,
         apart: bool = False,
-        background: BackgroundBuild | None = None,
     ) -> None:
         """``slots``: CLAs to make room for at once, so that none move later.
 
@@ -88,7 +87,6 @@ class Session:
                          whole sums
         apart            CLAs have the patterns of a program's parts alone, and are lost to programs
                          on other parts
-        background       processes that build workers already
         """
         self.device = device
         self.parts = len(patterns.parts)
@@ -98,7 +96,6 @@ class Session:
         self.name = f"{device.name.strip()}, {layout}"
         self.times = DeviceTimes(from_events=not is_nvidia(device))
         self._naming = NamingDevice(device)
-        self._background = background
         self._context = context_on(device)
         profiling = cl.command_queue_properties.PROFILING_ENABLE
         properties = (profiling,) if self.times.from_events else ()
@@ -350,8 +347,7 @@ class Session:
     def _worker(self, name: str) -> Worker:
         if name not in self._workers:
             with self.times.building:
-                if self._background is not None:
-                    self._background.wait(name)
+                BUILDS.wait(self.device, Build(name, self.layout))
                 worker = Worker(self._context, self.device, name, self.layout.of_worker(name))
             words = Mark.BOOKS + worker.most_groups * len(Function)
             self.memory.put(f"marks.{name}", np.zeros(words, np.uint64))

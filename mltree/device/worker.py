@@ -17,10 +17,13 @@ import numpy as np
 import pyopencl as cl
 
 from mltree.device.build import (
+    BUILT,
     COMPILED,
+    build_kernels,
     build_worker,
     context_on,
     is_nvidia,
+    kernels_mark,
     local_memory,
     mark,
     resident_groups,
@@ -34,6 +37,7 @@ from mltree.program.ops.operation import LaunchShape, kernels
 from mltree.program.program import Program
 from mltree.system.errors import DeviceError
 from mltree.system.process import isolated_command, threads
+from mltree.system.ranks import local_rank
 from mltree.system.values import Value
 
 Dispatch = Literal["auto", "persistent", "launch"]
@@ -240,77 +244,126 @@ class Worker:
 #
 # Drivers do one build at a time in a process, whatever its threads. What one process has built, the
 # next finds in the driver's cache or ours; a mark beside them says that it is there, so that
-# nothing is started for nothing. There are as many processes as the run has threads. A process that
-# fails leaves its builds to whoever needs them.
+# nothing is started for nothing. There are as many processes as the run has threads, and of ranks
+# on a host the first starts them, for all. A process that fails leaves its builds to whoever needs
+# them.
 
 LOOK = 0.01
 """Seconds between two looks for a build's mark."""
+MOST_BUILDERS = 8
+"""Processes at a time: each takes half a GB where it builds for a GPU."""
+
+SEARCHING = ("sites", "walk", "scan", "triplet")
+"""Workers of a search, in the order in which it needs them."""
 
 
-class BackgroundBuild:
-    """Builds of workers for one device and layout, in processes of their own."""
+class Build(NamedTuple):
+    """A build that will be needed."""
 
-    def __init__(self, device: DeviceInfo, layout: Layout, workers: Sequence[str]) -> None:
-        """Start the builds that no process has done before; none where there is one thread only."""
-        self._device, self._layout = device, layout
-        self._running: dict[str, subprocess.Popen[bytes]] = {}
-        weakref.finalize(self, _end, self._running)
-        with suppress(OSError, DeviceError):
-            for names in _shared_out(device, layout, workers):
-                self._running.update(dict.fromkeys(names, _start(device, layout, names)))
+    name: str
+    """The front file."""
+    layout: Layout | None = None
+    """A worker's layout; None for kernels that know none."""
+    items: int = 0
+    """Work-items in a group of those kernels."""
 
-    def wait(self, worker: str) -> None:
-        """Return when no process builds the worker any more."""
-        process = self._running.get(worker)
-        while process and process.poll() is None:
-            if _mark(self._device, self._layout, worker).exists():
-                return
-            time.sleep(LOOK)
+    def mark(self, device: cl.Device) -> Path:
+        """File that says that it is done; CPUs compile a worker when it first runs."""
+        if self.layout is None:
+            return kernels_mark(device, self.name, ITEMS=self.items)
+        kind = COMPILED if device.type & cl.device_type.CPU else BUILT
+        return mark(kind, device, self.name, self.layout.of_worker(self.name))
 
-
-def search_workers(layout: Layout) -> tuple[str, ...]:
-    """The workers that every search needs, in the order in which it does."""
-    return ("sites", "triplet", "scan", *(["walk"] * (layout.lanes > 1)))
-
-
-def builders(device: DeviceInfo, layout: Layout) -> int:
-    """Processes that a search would start to build its workers."""
-    try:
-        return len(_shared_out(device, layout, search_workers(layout)))
-    except (OSError, DeviceError):
-        return 0
+    def build(self, context: cl.Context, device: cl.Device) -> None:
+        """Build it, and leave the mark."""
+        if self.layout is None:
+            build_kernels(context, device, self.name, ITEMS=self.items)
+        else:
+            layout = self.layout.of_worker(self.name)
+            Worker(context, device, self.name, layout).rehearse(context)
+        self.mark(device).touch()
 
 
-def _shared_out(device: DeviceInfo, layout: Layout, workers: Sequence[str]) -> list[list[str]]:
-    """Share the missing builds out among as many processes as threads; none for one thread."""
-    most = threads().number
-    if most < 2 or not sys.executable:
-        return []
-    missing = [name for name in workers if not _mark(device, layout, name).exists()]
-    return [missing[first::most] for first in range(min(most, len(missing)))]
-
-
-def build(index: int, workers: Sequence[str], numbers: dict[str, Any]) -> None:
-    """Build workers for a device and a layout's fields, and leave their marks."""
-    device, layout = choose_device(str(index)), Layout(**numbers)
-    context = context_on(device.handle)
-    for worker in workers:
-        built = Worker(context, device.handle, worker, layout.of_worker(worker))
-        built.rehearse(context)
-        _mark(device, layout, worker).touch()
-
-
-def _start(device: DeviceInfo, layout: Layout, workers: Sequence[str]) -> subprocess.Popen[bytes]:
-    command = isolated_command(build, device.index, workers, asdict(layout))
-    silent = subprocess.DEVNULL
-    return subprocess.Popen(command, stdin=silent, stdout=silent, stderr=silent)
-
-
-def _mark(device: DeviceInfo, layout: Layout, worker: str) -> Path:
-    return mark(COMPILED, device.handle, worker, layout.of_worker(worker))
-
-
-def _end(running: dict[str, subprocess.Popen[bytes]]) -> None:
+def _end(running: dict[Path, subprocess.Popen[bytes]]) -> None:
     for process in set(running.values()):
         process.kill()
         process.wait()
+
+
+class BackgroundBuilds:
+    """The builds of this process's workers that others do."""
+
+    def __init__(self) -> None:
+        """Begin without a build."""
+        self._running: dict[Path, subprocess.Popen[bytes]] = {}
+        """The process of each build, by its mark."""
+        weakref.finalize(self, _end, self._running)
+
+    def start(self, device: DeviceInfo, wanted: Sequence[Build]) -> None:
+        """Start the builds that no process has done before, the first ones first.
+
+        None where there is one thread only, or as many processes as threads.
+        """
+        with suppress(OSError, DeviceError):
+            for builds in self._shared_out(device, wanted):
+                process = _start(device, list(builds.values()))
+                self._running.update(dict.fromkeys(builds, process))
+
+    def wait(self, device: cl.Device, build: Build) -> None:
+        """Return when no process is at work on a build any more."""
+        while self.is_under_way(device, build):
+            time.sleep(LOOK)
+
+    def is_under_way(self, device: cl.Device, build: Build) -> bool:
+        """True while a process is at work on a build."""
+        if not self._running:
+            return False
+        path = build.mark(device)
+        process = self._running.get(path)
+        return process is not None and process.poll() is None and not path.exists()
+
+    def processes(self, device: DeviceInfo, wanted: Sequence[Build]) -> int:
+        """Processes at work once these were started."""
+        try:
+            return len(self._at_work) + len(self._shared_out(device, wanted))
+        except (OSError, DeviceError):
+            return 0
+
+    @property
+    def _at_work(self) -> set[subprocess.Popen[bytes]]:
+        return {process for process in self._running.values() if process.poll() is None}
+
+    def _shared_out(self, device: DeviceInfo, wanted: Sequence[Build]) -> list[dict[Path, Build]]:
+        """Share the missing builds out among as many processes as may be started."""
+        most = threads().number
+        if most < 2 or not sys.executable or local_rank()[0] > 0:
+            return []
+        free = min(most, MOST_BUILDERS) - len(self._at_work)
+        marks = {one.mark(device.handle): one for one in wanted}
+        missing = [path for path in marks if not (path in self._running or path.exists())]
+        shares = (missing[first::free] for first in range(min(free, len(missing))))
+        return [{path: marks[path] for path in own} for own in shares]
+
+
+BUILDS = BackgroundBuilds()
+"""Those that this process has started."""
+
+
+def is_used(worker: str, layout: Layout) -> bool:
+    """True unless it is a walk's of a CPU, which takes trees level by level."""
+    return layout.lanes > 1 or worker != "walk"
+
+
+def build(index: int, wanted: Sequence[tuple[str, dict[str, Any] | None, int]]) -> None:
+    """Do builds for a device, given by the fields of each, and of its layout."""
+    device = choose_device(str(index)).handle
+    context = context_on(device)
+    for name, numbers, items in wanted:
+        Build(name, Layout(**numbers) if numbers else None, items).build(context, device)
+
+
+def _start(device: DeviceInfo, wanted: Sequence[Build]) -> subprocess.Popen[bytes]:
+    fields = [(one.name, one.layout and asdict(one.layout), one.items) for one in wanted]
+    command = isolated_command(build, device.index, fields)
+    silent = subprocess.DEVNULL
+    return subprocess.Popen(command, stdin=silent, stdout=silent, stderr=silent)

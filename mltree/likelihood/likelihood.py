@@ -83,16 +83,18 @@ def trees_at_once(
     parts   parts of the engine
     beside  slots needed beside the trees'
     Trees on different parts share slots, since a slot is a row over all patterns. The rows that an
-    engine works on best at a time are divided among the parts; trees on the same parts take no more
-    of them than all, or the largest tree, need.
+    engine works on best at a time are divided among the parts, some times over, for each part is
+    gone through by itself; trees on the same parts take no more of them than all, or the largest
+    tree, need.
     """
     share = cases.parts / parts
-    most = 1 + int(room.trees / (share * max(1, slots.min())))
+    best = room.trees * min(parts // cases.parts, room.spread)
+    most = 1 + int(best / (share * max(1, slots.min())))
     slots, number = slots[:most], number[:most]
     needed = np.maximum.accumulate(cases.before(number, slots) + slots)
     rows = _rows(needed, cases.records["first_part"][number], cases.parts, room)
     fits = rows <= room.most - beside
-    fits &= np.cumsum(slots) * share <= room.trees
+    fits &= np.cumsum(slots) * share <= best
     fits &= rows <= max(room.trees, slots.max())
     return max(1, int(np.count_nonzero(fits)))
 
@@ -384,8 +386,9 @@ class TreeLikelihood:
         lnl, lengths = np.empty(count), np.empty((*lead, count, 3))
         if floors is None or lead:  # parts with lengths of their own are optimised one by one
             floors = np.full(count, -np.inf)
-        alike = room.near_at_once(base)
-        most = alike * self.engine.parts // table.parts
+        sets = self.engine.parts // table.parts
+        alike = room.near_at_once(base, sets)
+        most = alike * sets
         for part, at in split(scan, most, alike, table, room.most - base):
             lnl[at], lengths[..., at, :] = self._refine(trees, cases, part, base, floors[at])
         return lnl, lengths

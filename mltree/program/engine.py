@@ -56,6 +56,8 @@ class Room(NamedTuple):
     """Cells of a launch that has many for each of few sums."""
     scores: int = 1 << 30
     """Insertions on the same parts that are scored at a time, a cell each."""
+    spread: int = 1
+    """Times as many slots of either kind, at most, where trees are on different parts."""
     starts: tuple[float, ...] = ()
     """Shares of a whole slot that lie before each part, and 1 at the end, where the slots of a
     program have the patterns of its parts alone. () where a slot is whole."""
@@ -79,9 +81,12 @@ class Room(NamedTuple):
                 ends.append(end - 1)
         return [range(first, end) for first, end in pairwise([*ends, parts])]
 
-    def near_at_once(self, base: int) -> int:
-        """Number of near vectors best made at once beside ``base`` slots of trees; at least 1."""
-        return max(1, min(self.near, self.most - base))
+    def near_at_once(self, base: int, sets: int = 1) -> int:
+        """Number of near vectors best made at once beside ``base`` slots of trees; at least 1.
+
+        ``sets``: of parts that the trees are on.
+        """
+        return max(1, min(min(sets, self.spread) * self.near, self.most - base))
 
 
 class Engine(Protocol):

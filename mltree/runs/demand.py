@@ -140,10 +140,13 @@ class Demand(NamedTuple):
     """Branch lengths of the largest launch."""
 
     @classmethod
-    def of(cls, n_tips: int, room: Room, trees: int | None, tests: bool = False) -> Demand:
+    def of(
+        cls, n_tips: int, room: Room, trees: int | None, tests: bool = False, sets: int = 1
+    ) -> Demand:
         """Demand of a search of so many trees, or of the evaluation of one where None.
 
-        ``tests``: neighbours of the tree are optimised, across every inner branch.
+        ``tests``: neighbours of the tree are optimised, across every inner branch; ``sets``: of
+        parts that the trees are on.
 
         Trees have as many prunes as slots, and a shortlist has so many insertions of each. A scan
         has every length, its half, and the join of both sides of every prune; re-scoring has three
@@ -156,7 +159,7 @@ class Demand(NamedTuple):
             return cls(1, slots, near, max(edges, BRANCHES * near // SLOTS))
         side_by_side = min(trees, room.trees_at_once(slots, beside=LEAST_BATCH))
         tree_slots = side_by_side * slots
-        near = min(room.near_at_once(tree_slots), PRESETS["default"].rounds.keep * tree_slots)
+        near = min(room.near_at_once(tree_slots, sets), PRESETS["default"].rounds.keep * tree_slots)
         lengths = max(side_by_side * 2 * (edges + slots), 3 * near)
         return cls(side_by_side, tree_slots, near, lengths)
 

@@ -35,7 +35,7 @@ from mltree.device.rate_groups import RateGroupEngine, unrated
 from mltree.device.session import Session
 from mltree.device.shards import ShardedEngine, device_specs, remote_group
 from mltree.device.speed import measured_speeds, occupied
-from mltree.device.worker import BackgroundBuild, builders, search_workers
+from mltree.device.worker import BUILDS, SEARCHING, Build, is_used
 from mltree.fit.settings import REPLICATE, SearchSettings, preset
 from mltree.likelihood.ascertainment import AscertainedLikelihood
 from mltree.likelihood.joint import JointEngine
@@ -192,6 +192,8 @@ class EnginePlan(Value, kw_only=True):
     """Rows over all patterns that supports or tests take."""
     apart: int = 0
     """Patterns of the largest part where every tree is of a single part of several; 0 elsewhere."""
+    sets: int = 1
+    """Sets of parts on which trees stand, apart from each other."""
     among: Ranks = LONE
     """Ranks that have a share of the patterns each, on devices like these."""
     slot_sizes: tuple[int, ...] = ()
@@ -249,6 +251,7 @@ class EnginePlan(Value, kw_only=True):
             trees=work.trees,
             rows=work.rows,
             apart=max(span.stop - span.start for span in patterns.parts) if apart else 0,
+            sets=len(patterns.parts) if work.parted else 1,
             among=work.among if pays else LONE,
         )
 
@@ -267,7 +270,7 @@ class EnginePlan(Value, kw_only=True):
         """
         sizes = _as_many_chunks(self.layouts[0], patterns, sizes)
         few = self._slots(patterns, sizes, min(2, most), trees)
-        rows = min(few.room.trees, few.room.most - 1)
+        rows = min(few.room.spread * few.room.trees, few.room.most - 1)
         count = max(1, min(most, rows * few.replicate_slots // (trees * slots_of(patterns.n_tips))))
         return self._slots(patterns, sizes, count, trees)
 
@@ -283,6 +286,7 @@ class EnginePlan(Value, kw_only=True):
             replicate_slots=count,
             slot_sizes=tuple(sizes),
             chunked_as=patterns.n_patterns,
+            sets=count,
             among=self.among,
         )
 
@@ -323,15 +327,28 @@ class EnginePlan(Value, kw_only=True):
     @property
     def _host_load(self) -> HostLoad:
         device, layout = self.devices[0], self.layouts[0]
-        searches = self.trees is not None
-        workers = search_workers(layout) if searches else ("sites",)
+        workers = [build.name for build in self.of_search] or ["sites"]
         return HostLoad(
             compiles=device.is_cpu and not is_built(device.handle, layout, workers),
             launches=not has_programs(),
-            builders=builders(device, layout) if searches and not self.is_sharded else 0,
+            builders=BUILDS.processes(device, self.of_search),
             ranks=local_rank()[1],
             resident=resident_bytes(),
         )
+
+    @property
+    def of_search(self) -> list[Build]:
+        """Workers of the search, in the order in which it needs them; none where it has none."""
+        if self.trees is None:
+            return []
+        return self.wanted(*SEARCHING, *["rell"] * (self.rows.drawn > 0))
+
+    def wanted(self, *workers: str) -> list[Build]:
+        """Those of some workers that its session uses; none where it is not a lone one."""
+        if not self.devices or self.is_sharded:
+            return []
+        layout = self.layouts[0]
+        return [Build(worker, layout) for worker in workers if is_used(worker, layout)]
 
     def show(self, emit: Emit) -> None:
         """Tell the user what matters before the engine is opened."""
@@ -365,7 +382,7 @@ class EnginePlan(Value, kw_only=True):
         else:
             engine = self._open_session(patterns)
         for device in self.devices[:1]:
-            speed_up_models(device.handle)
+            speed_up_models(device)
         emit(DeviceChosen(engine.name))
         if isinstance(engine, ShardedEngine):
             emit(Notice(engine.notice))
@@ -390,14 +407,13 @@ class EnginePlan(Value, kw_only=True):
 
     def _open_session(self, patterns: Patterns) -> Session:
         (device,), (layout,) = self.devices, self.layouts
-        workers = search_workers(layout)
+        BUILDS.start(device, self.of_search)
         return Session(
             device.handle, patterns, layout, self.bounds,
             memory_limit=self._limit,
             chunk_blocks=layout.chunk_blocks(self.chunked_as or self.n_patterns),
             slots=self._demand.tree_slots + self._demand.near_slots,
             apart=self.apart > 0,
-            background=None if self.trees is None else BackgroundBuild(device, layout, workers),
         )  # fmt: skip
 
     def _open_shards(self, patterns: Patterns) -> ShardedEngine:
@@ -450,7 +466,7 @@ class EnginePlan(Value, kw_only=True):
 
     @property
     def _demand(self) -> Demand:
-        return Demand.of(self.n_tips, self.room, self.trees, self.rows.tests > 0)
+        return Demand.of(self.n_tips, self.room, self.trees, self.rows.tests > 0, self.sets)
 
 
 def _as_many_chunks(layout: Layout, patterns: Patterns, sizes: Sequence[int]) -> Sequence[int]:
@@ -574,6 +590,12 @@ class Engines:
         """Tell the user what matters before engines are opened."""
         for plan in self.plans:
             plan.show(emit)
+
+    def build_ahead(self, further: Sequence[Build] = ()) -> None:
+        """Have other processes build what a search needs, and ``further`` workers after that."""
+        wanted = [one for plan in self.plans for one in plan.of_search]
+        for device in self.devices[:1]:
+            BUILDS.start(device, [*wanted, *further])
 
     @property
     def likelihood(self) -> TreeLikelihood:

@@ -23,6 +23,7 @@ import numpy as np
 
 from mltree.data.alphabet import Alphabet
 from mltree.data.patterns import Patterns
+from mltree.device.worker import SEARCHING, Build
 from mltree.fit.coordinate_ascent import RateScreening, ascend, ascend_promising, within_reach
 from mltree.fit.fits import Fit, starting_models
 from mltree.fit.rate_optimiser import FittedAmongSites
@@ -389,6 +390,36 @@ def choose_models(
     return chooser.choices
 
 
+def fitting_engines(
+    patterns: Patterns, categories: int, sites: int, resources: Resources
+) -> Engines:
+    """Plan the engines that candidates with so many categories are fitted on, part by part.
+
+    ``sites``: of the largest part.
+
+    Raises:
+        DeviceError: a device cannot be found.
+    """
+    bounds = FITTING.branches.bounds(sites)
+    work = Workload.of_patterns(patterns, categories, bounds, apart=True, among=current_ranks())
+    return Engines(resources, work)
+
+
+def usual_builds(patterns: Patterns, resources: Resources) -> list[Build]:
+    """List the workers that most choices need after +G4's, and a search under +I+G4 after those.
+
+    Raises:
+        DeviceError: a device cannot be found.
+    """
+    sites = int(patterns.weights.sum())
+    five, free = (
+        fitting_engines(patterns, categories, sites, resources).plans[0]
+        for categories in PADDED_CATEGORIES[1:3]
+    )
+    fits_free = free.wanted("walk") or free.wanted("sites")
+    return [*five.wanted("sites", "walk"), *fits_free, *five.wanted("scan", "triplet")]
+
+
 class _FitStart(Value):
     """The start of a candidate's fit to a part."""
 
@@ -435,6 +466,15 @@ class _Chooser:
         while any(candidates := [self._next_free(part) for part in range(len(self.choices))]):
             self._screen_rates(candidates)
         self._fit_near(0.0)
+        self._build_for_search()
+
+    def _build_for_search(self) -> None:
+        """Have the workers of a search under the best rates built, if it has only one part."""
+        if len(self.choices) == 1:
+            categories = self.choices[0].best.model.arrays().n_categories
+            sites = max(self._sites)
+            engines = fitting_engines(self.patterns, categories, sites, self.resources)
+            engines.build_ahead(engines.plans[0].wanted(*SEARCHING))
 
     def compare_matrices(self) -> None:
         """Compare all matrices under the best rates, and the best one under rates near the best."""
@@ -629,11 +669,8 @@ class _Chooser:
             DeviceError: a device cannot be found or used.
         """
         if categories not in self._likelihoods:
-            bounds = FITTING.branches.bounds(max(self._sites))
-            work = Workload.of_patterns(
-                self.patterns, categories, bounds, apart=True, among=current_ranks()
-            )
-            self._likelihoods[categories] = Engines(self.resources, work).likelihood
+            engines = fitting_engines(self.patterns, categories, max(self._sites), self.resources)
+            self._likelihoods[categories] = engines.likelihood
         return self._likelihoods[categories]
 
     def _curvature(self, start: _FitStart) -> Float64 | None:

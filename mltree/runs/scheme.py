@@ -16,7 +16,7 @@ from __future__ import annotations
 import math
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field, replace
-from itertools import accumulate, islice
+from itertools import accumulate, chain, islice
 
 import numpy as np
 from numpy.typing import NDArray
@@ -35,7 +35,7 @@ from mltree.models.partitioned import SCALER_MAX, SCALER_MIN, Linkage, part_mode
 from mltree.models.portable import exp
 from mltree.models.substitution import Model
 from mltree.program.cases import Case
-from mltree.runs.engines import ANY_DEVICE, Engines, Resources, Workload, open_engines
+from mltree.runs.engines import ANY_DEVICE, Engines, Resources, Workload
 from mltree.runs.model_choice import (
     FITTING,
     REFIT_MARGIN,
@@ -46,6 +46,7 @@ from mltree.runs.model_choice import (
     choose_models,
     matrices_near,
     padded_categories,
+    usual_builds,
 )
 from mltree.runs.problem import Problem, in_parts
 from mltree.runs.trees import TreeResult, with_own_lengths
@@ -246,7 +247,11 @@ def _quick_tree(problem: Problem, resources: Resources, seed: int, emit: Emit) -
     near, far = fast.nni_only(), fast.phases[0]
     settings = replace(near, phases=(near.phases[0], far))
     pooled = _as_one(problem) if _is_much(problem, resources, settings) else problem
-    engines = open_engines(resources, Workload.of(pooled, settings, trees=1), emit)
+    engines = Engines(resources, Workload.of(pooled, settings, trees=1))
+    further = [usual_builds(patterns, resources) for patterns in problem.groups]
+    engines.build_ahead(list(chain(*further)))
+    engines.show(emit)
+    engines.open(emit)
     rng = np.random.default_rng(seed)
     sites = pack_sites(*pooled.groups)
     (start,) = parsimony_trees(sites, 1, rng, engine=engines.parsimony)

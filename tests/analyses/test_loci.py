@@ -176,6 +176,16 @@ def test_batches_have_every_locus_once_and_get_smaller(count: int, ranks: int) -
         assert all(size <= own for size, own in zip(sizes, fair, strict=True))
 
 
+@pytest.mark.parametrize("count", [0, 1, 3, 24, 1000, 10_000])
+def test_batches_on_gpus_are_as_large_as_each_other(count: int) -> None:
+    batches = list(module._batches(count, 8, on_gpus=True))
+    assert sorted(n for batch in batches for n in batch) == list(range(count))
+    sizes = list(map(len, batches))
+    assert max(sizes, default=0) - min(sizes, default=0) <= 1
+    assert max(sizes, default=0) <= module.AT_ONCE
+    assert len(batches) % 8 == 0 or count < 8
+
+
 def test_a_journal_without_a_locus_goes(tmp_path: Path) -> None:
     searched([], tmp_path / "journal")
     assert not (tmp_path / "journal").exists()

@@ -268,7 +268,8 @@ def test_concordance_is_that_of_the_trees_and_the_supermatrix(run: Run, genes: P
 
 
 @pytest.mark.parametrize(
-    ("worth", "cpus", "ranks"), [(8, 16, 8), (8, 64, 8), (4, 16, 4), (8, 2, 1), (0, 16, 1)]
+    ("worth", "cpus", "ranks"),
+    [(8, 16, 8), (20, 16, 14), (8, 64, 8), (8, 4, 3), (8, 2, 1), (0, 16, 1)],
 )
 def test_a_gpu_gets_as_many_ranks_as_it_is_worth(worth: int, cpus: int, ranks: int) -> None:
     (cpu,) = choose_devices("cpu")

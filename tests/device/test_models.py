@@ -21,7 +21,7 @@ from mltree.system.arrays import Float64
 @pytest.fixture(params=DEVICES, ids=lambda device: device.name)
 def models(request: pytest.FixtureRequest) -> DeviceModels:
     """Models of a device whose kernels are loaded at once."""
-    made = DeviceModels(request.param.handle)
+    made = DeviceModels(request.param)
     made._spent = WORTH
     return made
 

@@ -13,6 +13,7 @@ from mltree.device import discovery
 from mltree.device.discovery import REFERENCE, choose_device, find_devices
 from mltree.device.session import Session
 from mltree.device.shards import ShardedEngine
+from mltree.device.worker import BUILDS
 from mltree.program.engine import Engine, ReferenceEngine
 from mltree.runs import engines as module
 from mltree.runs.demand import (
@@ -279,7 +280,7 @@ def test_the_plan_has_what_compiles_and_who_else_is_there(
     plans = []
     for built, number, ranks in ((True, 0, 1), (False, 2, 1), (True, 0, 3)):
         monkeypatch.setattr(module, "is_built", lambda *_, built=built: built)
-        monkeypatch.setattr(module, "builders", lambda *_, number=number: number)
+        monkeypatch.setattr(BUILDS, "processes", lambda *_, number=number: number)
         monkeypatch.setattr(module, "local_rank", lambda ranks=ranks: (0, ranks))
         plan = engines.memory
         assert plan is not None

@@ -11,7 +11,7 @@ import pytest
 
 from mltree.data.patterns import drawn, usual_sizes
 from mltree.device.discovery import REFERENCE
-from mltree.device.memory import CPU_BATCH
+from mltree.device.memory import CPU_BATCH, CPU_SPREAD
 from mltree.device.session import Session
 from mltree.device.shards import ShardedEngine
 from mltree.fit.settings import REPLICATE
@@ -83,7 +83,7 @@ def test_there_are_as_many_as_work_suits(problem: Problem) -> None:
     whole, few = planned(problem), planned(problem, limit=1 << 22)
     one = STARTS * slots_of(TAXA) * whole.layouts[0].cla_bytes(250)
     assert whole.with_replicate_slots(problem.patterns, [250], 1, STARTS).replicate_slots == 1
-    for plan, limit in ((whole, CPU_BATCH), (few, 1 << 22)):
+    for plan, limit in ((whole, CPU_SPREAD * CPU_BATCH), (few, 1 << 22)):
         if not plan.devices[0].is_cpu:
             continue
         count = plan.with_replicate_slots(problem.patterns, [250], 1000, STARTS).replicate_slots
