@@ -368,7 +368,7 @@ def _worker_build(device: cl.Device, name: str, layout: Layout) -> tuple[str, li
 
 
 def build_kernels(context: cl.Context, device: cl.Device, name: str, **values: int) -> cl.Program:
-    """The kernels of a file that knows no layout, ``parsimony`` or ``widen``.
+    """The kernels of a file that knows no layout, such as ``parsimony`` or ``models``.
 
     values  of its ``-D``s
 

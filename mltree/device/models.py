@@ -38,10 +38,9 @@ class DeviceModels:
 
     def __init__(self, info: DeviceInfo) -> None:
         """Build nothing before it is needed."""
-        self._info, device = info, info.handle
-        self._device = device
-        self._is_cpu = bool(device.type & cl.device_type.CPU)
-        self._naming = NamingDevice(device)
+        self._info, self._device = info, info.handle
+        self._is_cpu = info.is_cpu
+        self._naming = NamingDevice(info.handle)
         self._lock = Lock()
         self._spent = 0.0
         """Seconds that NumPy took until now."""

@@ -346,7 +346,7 @@ class BackgroundBuilds:
 
 
 BUILDS = BackgroundBuilds()
-"""Those that this process has started."""
+"""Builds that this process has started."""
 
 
 def is_used(worker: str, layout: Layout) -> bool:

@@ -344,7 +344,7 @@ class EnginePlan(Value, kw_only=True):
         return self.wanted(*SEARCHING, *["rell"] * (self.rows.drawn > 0))
 
     def wanted(self, *workers: str) -> list[Build]:
-        """Those of some workers that its session uses; none where it is not a lone one."""
+        """Select the workers that a lone session uses; none where there are several sessions."""
         if not self.devices or self.is_sharded:
             return []
         layout = self.layouts[0]
@@ -592,7 +592,7 @@ class Engines:
             plan.show(emit)
 
     def build_ahead(self, further: Sequence[Build] = ()) -> None:
-        """Have other processes build what a search needs, and ``further`` workers after that."""
+        """Have other processes build the workers of a search, and then ``further`` ones."""
         wanted = [one for plan in self.plans for one in plan.of_search]
         for device in self.devices[:1]:
             BUILDS.start(device, [*wanted, *further])

@@ -108,7 +108,7 @@ def test_processes_end_with_whoever_started_them(job: tuple[DeviceInfo, Layout])
 def test_no_more_processes_than_threads_are_at_work(
     job: tuple[DeviceInfo, Layout], marks: Path, started: list[list[str]]
 ) -> None:
-    """What finds no free thread is left to whoever needs it."""
+    """A build that finds no free thread is left to whoever needs it."""
     device, layout = job
     builds = BackgroundBuilds()
     builds._running[marks / "one"] = builds._running[marks / "other"] = _Running()
