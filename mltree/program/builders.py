@@ -245,7 +245,7 @@ def traversal(
     """
     cases = cases or Cases.alike(len(trees))
     sums, forest = sums_of(_numbers(trees), 1, cases), Forest(trees)
-    ends = planner.branch_records(forest, cases)[forest.first_edge]
+    ends = planner.branch_records(forest, cases, forest.first_edge)
     ends["cell"] = sums.cells
     pieces = [
         planner.sharing_slots(piece, forest, cases)
@@ -270,7 +270,7 @@ def classes(trees: Sequence[Tree], cases: Cases) -> Program:
     (tree,) = trees
     forest, number = Forest([tree]), np.arange(len(cases.records), dtype=np.int32)
     sums = sums_of(number, 1, cases)
-    ends = np.repeat(planner.branch_records(forest, cases)[:1], len(number))
+    ends = np.repeat(planner.branch_records(forest, cases, number[:1]), len(number))
     cases.fill(ends, number)
     ends["cell"] = sums.cells
     pieces = [planner.newviews_towards([tree], 0, cases), _at_edges(EvaluateSites, ends)]

@@ -17,7 +17,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from mltree.program import contract
-from mltree.program.cases import Cases
+from mltree.program.cases import Cases, offsets
 from mltree.program.contract import NO_CELL, ROOT_LEVEL, Control, GroupKind
 from mltree.program.ops.edges import EDGE
 from mltree.program.ops.newview import NEWVIEW, PMATRIX, Newview, PMatrices
@@ -317,13 +317,12 @@ def operand_table(forest: Forest, cases: Cases) -> Int32:
 
 @lru_cache(maxsize=32)
 def _operand_table(n_tips: tuple[int, ...], first_slot: tuple[int, ...]) -> Int32:
-    operands = np.concatenate(
-        [
-            part
-            for tips, slot in zip(n_tips, first_slot, strict=True)
-            for part in (~(np.arange(3 * tips) // 3), np.arange(slot, slot + 3 * (tips - 2)))
-        ]
-    ).astype(np.int32)
+    tips, slot = np.array([n_tips, first_slot], np.int32)
+    halves = 6 * tips - 6
+    within = np.arange(halves.sum(), dtype=np.int32) - np.repeat(offsets(halves), halves)
+    operands: Int32 = within + np.repeat(slot - 3 * tips, halves)
+    is_tip = within < np.repeat(3 * tips, halves)
+    operands[is_tip] = ~(within[is_tip] // 3)
     operands.setflags(write=False)
     return operands
 
@@ -394,10 +393,11 @@ def _newviews(forest: Forest, halves: Int32, level: Int32, cases: Cases) -> Piec
     return Piece(Newview, records, number, level)
 
 
-def branch_records(forest: Forest, cases: Cases) -> Records:
-    """EVALUATE or DERIVE at every branch of every tree, in order; cells are not given yet."""
-    operand, number, lower = operand_table(forest, cases), forest.tree_of_edge, forest.lower
-    p = cases.matrices(np.arange(lower.size, dtype=np.int32), number)
+def branch_records(forest: Forest, cases: Cases, branches: Int32 | None = None) -> Records:
+    """EVALUATE or DERIVE at branches of the trees, or at all in order; cells are not given yet."""
+    branches = np.arange(forest.tree_of_edge.size, dtype=np.int32) if branches is None else branches
+    operand, number = operand_table(forest, cases), forest.tree_of_edge.take(branches)
+    lower, p = forest.lower.take(branches), cases.matrices(branches, number)
     x, y = operand.take(forest.twin.take(lower)), operand.take(lower)  # y, across P, may be a tip
     records = table(EDGE, lower.size, x=x, y=y, p=p)
     cases.fill(records, number)

@@ -237,10 +237,10 @@ def _moved(tree: Tree, moves: RescoredMoves, n: int) -> Tree:
 
 # Scoring the moves around trees: s0 of all insertions, then joint scores of a shortlist.
 
-LEAST_SHARE = 8192
-"""Prunes of a share at least: enough to pay for a launch. Searches on an H200 with its 16
-cores, seconds as a whole / in shares of 8,192 / of 512 prunes: 1,288 taxa 8.1 / 7.5 / 17.2, 218
-taxa 4.3 / 3.7 / 6.3, 50 replicates of 47 taxa 4.8 / 5.5 / 9.7."""
+LEAST_SHARE = 4096
+"""Prunes of a share at least: enough to pay for a launch. Searches on an H200 with its 16 cores,
+seconds in shares of 8,192 / 4,096 / 1,024 prunes: 1,000 taxa 8.5 / 6.9 / 7.6, 714 taxa 14.7 / 15.1
+/ 16.1, 218 taxa 4.3 / 4.5 / 4.2; replicates as long in shares of 8,192 as of 4,096."""
 
 
 class MoveRules(NamedTuple):
