@@ -20,6 +20,7 @@ def _how(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> Non
     """Sites are drawn one by one; or most as Poisson counts, which sum to less, or to more."""
     if request.param != "one by one":
         monkeypatch.setattr(resampling, "MANY", 4)
+        monkeypatch.setattr(resampling, "MANY_IN_BLOCKS", 4)
         monkeypatch.setattr(resampling, "RESERVE", 1.0 if request.param == "by counts" else -1.0)
 
 
@@ -133,7 +134,7 @@ def test_rows_below_those_of_the_data(most: float, kind: type) -> None:
 
 def test_few_sites_are_drawn_one_by_one_at_a_time() -> None:
     """Beside a part that is drawn by counts too: those of short parts may be many more."""
-    weights = np.array([20_000.0, *[9_000.0] * 20])
+    weights = np.array([20_000.0, *[250.0] * 300])
     parts = [slice(n, n + 1) for n in range(weights.size)]
     drawn = Resampling(weights, parts, 1, "trees", in_blocks=True)
     assert drawn._counts is not None
