@@ -7,7 +7,7 @@ import time
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import asdict, replace
 from functools import partial
-from itertools import zip_longest
+from itertools import repeat, zip_longest
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -231,7 +231,8 @@ def starting_trees(
     starts = []
     for kind, number in terms:
         if kind == "pars":
-            starts += _start_named("parsimony", parsimony_trees(sites, number, rng, parsimony))
+            grown = parsimony_trees(sites, number, rng, parsimony)
+            starts += _start_named("parsimony", constraint.or_drawn(grown, repeat(rng)))
         else:
             drawn = [constrained_start(constraint, rng) for _ in range(number)]
             starts += _start_named(RANDOM, drawn)

@@ -15,7 +15,7 @@ which for all prunes and edges is one product of 0/1 matrices.  Letters: T tips,
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from pathlib import Path
 
 import numpy as np
@@ -63,9 +63,11 @@ class Constraint(Value, eq=False):
 
         A change of a character weighs more than all changes of ``most`` sites, so that trees by
         parsimony satisfy the constraint; the one change that each needs is left out of the scores.
+        Sums of all characters stay within 31 bits: where that is too little, :meth:`or_drawn`.
         """
         sites = InformativeSites.of(*groups)
-        weight = 1 << (int(most) * sites.n_tips).bit_length()
+        bits = (int(most) * sites.n_tips).bit_length()
+        weight = 1 << min(bits, 30 - self.n_splits.bit_length())
         first = len(sites.weights)
         return InformativeSites(
             np.hstack([sites.sets, (3 - 2 * self.one - self.other).T.astype(sites.sets.dtype)]),
@@ -74,6 +76,13 @@ class Constraint(Value, eq=False):
             np.append(sites.weights, np.full(self.n_splits, weight)),
             np.append(sites.constant, np.full(self.n_splits, -1)),
         )
+
+    def or_drawn(self, trees: Iterable[Tree], rngs: Iterable[np.random.Generator]) -> list[Tree]:
+        """Return the trees, with a random one by its rng for each that breaks the constraint."""
+        return [
+            tree if self.satisfied(tree) else constrained_start(self, rng)
+            for tree, rng in zip(trees, rngs, strict=False)
+        ]
 
     def forbidden(self, tree: Tree, prunes: Int32) -> Bool:
         """bool[prunes, E]: regrafting what the prune faces onto the edge breaks a split.

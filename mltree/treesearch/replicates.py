@@ -217,7 +217,8 @@ class Replicates(Value):
             splits = np.tile(sites.weights[count:], (len(weights), 1))
             weights = np.hstack([weights, splits])
         improved = number == 0 or self.settings.improves_all_starts
-        return reweighted_trees(sites, weights, rngs, engine=self.parsimony, improved=improved)
+        trees = reweighted_trees(sites, weights, rngs, engine=self.parsimony, improved=improved)
+        return trees if self.constraint is None else self.constraint.or_drawn(trees, rngs)
 
     def rng(self, number: int) -> np.random.Generator:
         """Return the random stream of a replicate, for all but its weights."""

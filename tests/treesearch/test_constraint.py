@@ -103,9 +103,14 @@ def test_trees_by_parsimony_satisfy_the_constraint_and_score_as_without_it(case:
     characters = rng.choice(np.frombuffer(b"ACGT-", np.uint8), (len(TAXA), 40))
     patterns = compress(Alignment(TAXA, characters, "random", DNA))
     constraint = read_constraint(TEXT, TAXA)
-    sites = constraint.parsimony_sites([patterns], patterns.n_sites).packed()
+    most = (patterns.n_sites, 10**9)[case % 2]
+    sites = constraint.parsimony_sites([patterns], most).packed()
+    assert sites.word_weights.max() * constraint.n_splits < 2**31
     trees = parsimony_trees(sites, 2, rng)
     assert all(constraint.satisfied(tree) for tree in trees)
+    others = constraint.or_drawn([*trees, random_topology(len(TAXA), rng)], [rng] * 3)
+    assert all(constraint.satisfied(tree) for tree in others)
+    assert others[:2] == trees
     scores = [parsimony_score(tree, patterns) for tree in trees]
     assert [parsimony_score(tree, sites) for tree in trees] == scores
     assert min(scores) <= parsimony_score(constrained_start(constraint, rng), patterns)
