@@ -7,7 +7,7 @@ import time
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import asdict, replace
 from functools import partial
-from itertools import chain, zip_longest
+from itertools import repeat, zip_longest
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -42,7 +42,12 @@ from mltree.system.ranks import ALIKE_HINT, LONE, Ranks
 from mltree.system.values import Value
 from mltree.tree.fitch import find_conflict
 from mltree.tree.newick import read_newick, read_newicks, text_of, write_newick
-from mltree.tree.parsimony import REFERENCE, ParsimonyEngine, parsimony_trees_of_each
+from mltree.tree.parsimony import (
+    REFERENCE,
+    ParsimonyEngine,
+    parsimony_trees,
+    parsimony_trees_of_each,
+)
 from mltree.tree.splits import lengths_in, mean_distance
 from mltree.tree.topology import Tree, random_topology
 from mltree.treesearch.checkpoint import Checkpoint, fingerprint
@@ -210,8 +215,7 @@ def starting_trees(
 ) -> list[StartingTree]:
     """The starting trees of ``--tree``, in its order, over the distinct sequences.
 
-    ``taxa``: all taxa; trees in a file have all of them. Under a constraint, parsimony and random
-    trees alike are random trees that satisfy it.
+    ``taxa``: all taxa; trees in a file have all of them. Under a constraint all satisfy it.
 
     Raises:
         InputError: not a specification, no such file, or a tree of other taxa.
@@ -222,8 +226,17 @@ def starting_trees(
     if constraint is None:
         (starts,) = starting_trees_of_each([terms], [distinct], [rng], parsimony)
         return starts
-    made = ([constrained_start(constraint, rng) for _ in range(number)] for _, number in terms)
-    return list(chain.from_iterable(_start_named("constrained", trees) for trees in made))
+    n_sites = sum(patterns.n_sites for patterns in distinct.groups)
+    sites = constraint.parsimony_sites(distinct.groups, n_sites).packed()
+    starts = []
+    for kind, number in terms:
+        if kind == "pars":
+            grown = parsimony_trees(sites, number, rng, parsimony)
+            starts += _start_named("parsimony", constraint.or_drawn(grown, repeat(rng)))
+        else:
+            drawn = [constrained_start(constraint, rng) for _ in range(number)]
+            starts += _start_named(RANDOM, drawn)
+    return starts
 
 
 def starting_trees_of_each(
@@ -440,8 +453,12 @@ def prepare_search(
     grown = starting_trees(
         starts or usual_terms(fitting), distinct, taxa, groups, rng, emit, engines.parsimony
     )
-    if starts is None and groups is None:
-        fitting, grown = _for_hard_data(fitting, grown, distinct, rng, emit, engines.parsimony)
+    if starts is None:
+        more = partial(
+            starting_trees, distinct=distinct, taxa=taxa, constraint=groups, emit=emit,
+            parsimony=engines.parsimony,
+        )  # fmt: skip
+        fitting, grown = _for_hard_data(fitting, grown, groups, rng, emit, more)
     start_text = "\n".join(write_newick(distinct.restore(start.tree), taxa) for start in grown)
     return TreeSearch(
         problem=problem,
@@ -464,10 +481,10 @@ def prepare_search(
 def _for_hard_data(
     settings: SearchSettings,
     starts: list[StartingTree],
-    distinct: Collapsed,
+    constraint: Constraint | None,
     rng: np.random.Generator,
     emit: Emit,
-    parsimony: ParsimonyEngine,
+    make: Callable[..., list[StartingTree]],
 ) -> tuple[SearchSettings, list[StartingTree]]:
     """Return settings and starts for the data: random trees in place of some, where those differ.
 
@@ -479,14 +496,15 @@ def _for_hard_data(
         settings.hard_starts
     ):
         number = max(0, UNSURE_STARTS - len(trees))
-        (more,) = parsimony_trees_of_each([distinct.groups], [number], rng.spawn(1), parsimony)
-        trees += more
+        trees += [start.tree for start in make([StartSpec("pars", number)], rng=rng.spawn(1)[0])]
     fitting = settings.for_spread(mean_distance(trees))
     if fitting is settings:
         return settings, starts
-    drawn = [random_topology(trees[0].n_tips, rng) for _ in range(fitting.random_starts)]
+    kept = grown[: fitting.parsimony_starts] if constraint is None else grown
+    number = fitting.parsimony_starts + fitting.random_starts - len(kept)
+    drawn = make([StartSpec("rand", number)], rng=rng)
     emit(Notice("parsimony trees differ much: random starting trees join the search"))
-    return fitting, [*grown[: fitting.parsimony_starts], *_start_named(RANDOM, drawn)]
+    return fitting, [*kept, *drawn]
 
 
 def search_workload(

@@ -15,15 +15,17 @@ which for all prunes and edges is one product of 0/1 matrices.  Letters: T tips,
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from pathlib import Path
 
 import numpy as np
 
+from mltree.data.patterns import Patterns
 from mltree.data.source import TaxonNumbers
 from mltree.system.arrays import Bool, Float32, Int32
 from mltree.system.errors import InputError, did_you_mean
 from mltree.system.values import Value
+from mltree.tree.fitch import InformativeSites
 from mltree.tree.newick import listed, parsed_trees, text_of
 from mltree.tree.splits import splits
 from mltree.tree.topology import DEFAULT_LENGTH, Tree, siblings, tree_from_edges
@@ -55,6 +57,32 @@ class Constraint(Value, eq=False):
         one, other, ones, others = self._counts(tips_behind_edges(tree))
         shown: Bool = ((one == ones) & (other == 0)) | ((one == 0) & (other == others))
         return shown
+
+    def parsimony_sites(self, groups: Sequence[Patterns], most: float) -> InformativeSites:
+        """The informative sites of patterns, and behind them a character for every split.
+
+        A change of a character weighs more than all changes of ``most`` sites, so that trees by
+        parsimony satisfy the constraint; the one change that each needs is left out of the scores.
+        Sums of all characters stay within 31 bits: where that is too little, :meth:`or_drawn`.
+        """
+        sites = InformativeSites.of(*groups)
+        bits = (int(most) * sites.n_tips).bit_length()
+        weight = 1 << min(bits, 30 - self.n_splits.bit_length())
+        first = len(sites.weights)
+        return InformativeSites(
+            np.hstack([sites.sets, (3 - 2 * self.one - self.other).T.astype(sites.sets.dtype)]),
+            np.append(sites.states, np.full(self.n_splits, 2)),
+            np.append(sites.pattern, np.arange(first, first + self.n_splits)),
+            np.append(sites.weights, np.full(self.n_splits, weight)),
+            np.append(sites.constant, np.full(self.n_splits, -1)),
+        )
+
+    def or_drawn(self, trees: Iterable[Tree], rngs: Iterable[np.random.Generator]) -> list[Tree]:
+        """Return the trees, with a random one by its rng for each that breaks the constraint."""
+        return [
+            tree if self.satisfied(tree) else constrained_start(self, rng)
+            for tree, rng in zip(trees, rngs, strict=False)
+        ]
 
     def forbidden(self, tree: Tree, prunes: Int32) -> Bool:
         """bool[prunes, E]: regrafting what the prune faces onto the edge breaks a split.

@@ -26,7 +26,7 @@ from mltree.tree.fitch import InformativeSites
 from mltree.tree.parsimony import REFERENCE, ParsimonyEngine, reweighted_trees
 from mltree.tree.topology import Tree, resolved_at_random
 from mltree.treesearch.checkpoint import CandidateTree
-from mltree.treesearch.constraint import Constraint, constrained_start
+from mltree.treesearch.constraint import Constraint
 from mltree.treesearch.duplicates import Collapsed
 from mltree.treesearch.search import StartingTree, beginning, replicate_search
 from mltree.treesearch.search_context import SearchContext, group_patterns
@@ -205,15 +205,20 @@ class Replicates(Value):
     def _starts(
         self, weights: Float64, rngs: Sequence[np.random.Generator], number: int
     ) -> list[Tree]:
-        """Make a start for every row of weights f64[n, L]: by parsimony, or to fit a constraint.
+        """Make a start by parsimony for every row of weights f64[n, L], to fit a constraint too.
 
         A tree depends on its rng, not on the other trees.
         """
-        if self.constraint is not None:
-            return [constrained_start(self.constraint, rng) for rng in rngs]
-        sites = InformativeSites.of(*self.distinct.groups)
+        groups, count = self.distinct.groups, weights.shape[1]
+        if self.constraint is None:
+            sites = InformativeSites.of(*groups)
+        else:
+            sites = self.constraint.parsimony_sites(groups, weights.sum(axis=1).max())
+            splits = np.tile(sites.weights[count:], (len(weights), 1))
+            weights = np.hstack([weights, splits])
         improved = number == 0 or self.settings.improves_all_starts
-        return reweighted_trees(sites, weights, rngs, engine=self.parsimony, improved=improved)
+        trees = reweighted_trees(sites, weights, rngs, engine=self.parsimony, improved=improved)
+        return trees if self.constraint is None else self.constraint.or_drawn(trees, rngs)
 
     def rng(self, number: int) -> np.random.Generator:
         """Return the random stream of a replicate, for all but its weights."""

@@ -102,7 +102,7 @@ LINES = {
     ),
     "-s a --mset GTR --date d": (
         f"are {IQ}",
-        "search a --model-set GTR --model auto; --date: trees are not dated: LSD2",
+        "search a --model-set GTR --dates d --model auto",
     ),
     "evaluate -s a -mset HKY": ("-mset are", "mltree model a --model-set HKY --model auto"),
     "-s a -m MFP+ASC": ("IQ-TREE", "mltree search a --model auto+ASC"),

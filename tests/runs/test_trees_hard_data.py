@@ -69,20 +69,26 @@ def test_where_parsimony_trees_agree_nothing_changes(tmp_path: Path) -> None:
     assert not search.settings.perturbation.resolves
 
 
-@pytest.mark.parametrize("choice", ["pars{3}", "constraint", "fast"])
-def test_users_who_choose_starts_speed_or_a_constraint_get_no_random_ones(
-    hard: Problem, tmp_path: Path, choice: str
-) -> None:
-    constraint = tmp_path / "constraint.nwk"
-    constraint.write_text("((t0,t1),(t2,t3),t4);")
+@pytest.mark.parametrize("choice", ["pars{3}", "fast"])
+def test_users_who_choose_starts_or_speed_get_no_random_ones(hard: Problem, choice: str) -> None:
     search = prepare_search(
         hard,
         preset("fast") if choice == "fast" else DEFAULT,
         starts=choice if choice.startswith("pars") else None,
-        constraint=constraint if choice == "constraint" else None,
     )
     assert search.starts
-    assert all(start.origin.startswith(("parsimony", "constrained")) for start in search.starts)
+    assert not any(start.is_random for start in search.starts)
+
+
+def test_parsimony_starts_stay_beside_random_ones_under_a_constraint(
+    hard: Problem, tmp_path: Path
+) -> None:
+    path = tmp_path / "constraint.nwk"
+    path.write_text("((t0,t1),(t2,t3),t4);")
+    search = prepare_search(hard, DEFAULT, constraint=str(path))
+    drawn = [start.is_random for start in search.starts]
+    usual = DEFAULT.parsimony_starts
+    assert drawn == [False] * usual + [True] * (sum(DEFAULT.hard_starts) - usual)
 
 
 class Killed(Exception):

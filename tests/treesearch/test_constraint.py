@@ -9,9 +9,13 @@ from contextlib import suppress
 import numpy as np
 import pytest
 
+from mltree.data.alignments import Alignment
+from mltree.data.alphabet import DNA
+from mltree.data.patterns import compress
 from mltree.fit.settings import PerturbationSettings
 from mltree.system.errors import InputError
 from mltree.tree.moves import spr
+from mltree.tree.parsimony import parsimony_score, parsimony_trees
 from mltree.tree.splits import same_topology
 from mltree.tree.topology import random_topology
 from mltree.treesearch.checkpoint import CandidateTree
@@ -91,6 +95,25 @@ def test_starts_satisfy_the_constraint(seed: int) -> None:
     tree = constrained_start(constraint, np.random.default_rng(seed))
     tree.validate()
     assert constraint.satisfied(tree)
+
+
+@pytest.mark.cases(10, 200)
+def test_trees_by_parsimony_satisfy_the_constraint_and_score_as_without_it(case: int) -> None:
+    rng = np.random.default_rng(case)
+    characters = rng.choice(np.frombuffer(b"ACGT-", np.uint8), (len(TAXA), 40))
+    patterns = compress(Alignment(TAXA, characters, "random", DNA))
+    constraint = read_constraint(TEXT, TAXA)
+    most = (patterns.n_sites, 10**9)[case % 2]
+    sites = constraint.parsimony_sites([patterns], most).packed()
+    assert sites.word_weights.max() * constraint.n_splits < 2**31
+    trees = parsimony_trees(sites, 2, rng)
+    assert all(constraint.satisfied(tree) for tree in trees)
+    others = constraint.or_drawn([*trees, random_topology(len(TAXA), rng)], [rng] * 3)
+    assert all(constraint.satisfied(tree) for tree in others)
+    assert others[:2] == trees
+    scores = [parsimony_score(tree, patterns) for tree in trees]
+    assert [parsimony_score(tree, sites) for tree in trees] == scores
+    assert min(scores) <= parsimony_score(constrained_start(constraint, rng), patterns)
 
 
 @pytest.mark.parametrize("seed", range(3))
