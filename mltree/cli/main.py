@@ -92,7 +92,7 @@ def _parameter(options: type[Options], name: str, option: Option) -> inspect.Par
         "help": option.help,
         "metavar": option.metavar,
         "rich_help_panel": option.panel,
-        "parser": None if option.parse is None else _parser(option.parse),
+        "parser": None if option.parse is None else _parser(option.parse, option.least),
         "min": option.least,
         "is_eager": option.is_eager,
         "case_sensitive": not option.any_case,
@@ -105,14 +105,17 @@ def _enumeration(name: str, choices: tuple[str, ...]) -> Any:
     return Enum(name, {choice: choice for choice in choices}, type=str)
 
 
-def _parser(parse: Callable[[str], Any]) -> Callable[[str], Any]:
-    """A parser whose message typer shows as it is."""
+def _parser(parse: Callable[[str], Any], least: int | None) -> Callable[[str], Any]:
+    """A parser whose message typer shows as it is; beside one, typer takes no least value."""
 
     def read(text: str) -> Any:
         try:
-            return parse(text)
+            value = parse(text)
         except ValueError as error:
             raise typer.BadParameter(str(error)) from None
+        if least is not None and value < least:
+            raise typer.BadParameter(f"{value} is not in the range x>={least}")
+        return value
 
     return read
 

@@ -384,10 +384,11 @@ class Metadata(Value):
             known = ", ".join(self.columns)
             raise InputError(f"the metadata have no column {column!r}", hint=f"there are {known}")
         values = self.columns[column]
-        missing = [name for name in ids if name not in values]
+        missing = [name for name in ids if not values.get(name)]
         if missing:
-            problem = f"{len(missing)} samples are not in the metadata: {few(missing)}"
-            raise InputError(problem, hint="add a line for each")
+            have = "has" if len(missing) == 1 else "have"
+            problem = f"{len(missing)} of {len(ids)} samples {have} no {column!r} in the metadata"
+            raise InputError(f"{problem}: {few(missing)}", hint="write it, or leave them out")
         return [values[name] for name in ids]
 
 

@@ -283,10 +283,11 @@ def test_metadata(tmp_path: Path) -> None:
     path.write_text("id\tsite\tpH\n#q2:types\tcategorical\tnumeric\ns1\tgut\t7\ns2\tskin\n")
     metadata = read_metadata(str(path))
     assert metadata.values("site", ["s2", "s1"]) == ["skin", "gut"]
-    assert metadata.values("pH", ["s2", "s1"]) == ["", "7"]
+    with pytest.raises(InputError, match=r"1 of 2 samples has no 'pH' in the metadata: 's2'"):
+        metadata.values("pH", ["s2", "s1"])
     with pytest.raises(InputError, match="no column 'colour'"):
         metadata.values("colour", ["s1"])
-    with pytest.raises(InputError, match="1 samples are not in the metadata: 's3'"):
+    with pytest.raises(InputError, match="1 of 2 samples has no 'site' in the metadata: 's3'"):
         metadata.values("site", ["s1", "s3"])
     path.write_text("nothing\n")
     with pytest.raises(InputError, match="not a table of metadata"):
