@@ -124,7 +124,7 @@ def _idle(options: Options) -> Iterator[str]:
     """Notes on options that are typed and do nothing, for want of others."""
     for name, option in options.described().items():
         known = [other for other in option.only_with if other in options.origins]
-        is_idle = known and all(options.origins[other][0] is None for other in known)
+        is_idle = known and not any(options.origins[other][0] for other in known)
         if is_idle and options.origins.get(name, (None, "default"))[1] == "typed":
             shown, needed = (text.replace("_", "-") for text in (name, known[0]))
             yield f"--{shown} does nothing without --{needed}"
