@@ -275,7 +275,8 @@ def _tsv(text: str, file: str) -> CountTable:
     lines = [line for line in text.splitlines() if line.strip()]
     if not lines:
         raise InputError("the file is empty", file=file)
-    head = max((i for i, line in enumerate(lines) if line.startswith("#")), default=-1)
+    lines = [line for line in lines if "\t" in line or line[0] != "#"] or lines  # no comments
+    head = 0 if lines[0].startswith("#") else -1
     rows = [line.split("\t") for line in lines[head + 1 :]]
     is_plain = head < 0 and all(len(row) == 3 for row in rows)
     if is_plain and _is_number(rows[0][2]) and not _is_number(rows[0][1]):

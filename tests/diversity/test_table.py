@@ -278,6 +278,15 @@ def test_fractions_become_integers() -> None:
     assert integer_counts(np.array([1.0, 7.0]), 8.0)[1] == 0
 
 
+@pytest.mark.parametrize("head", ["# a comment\n#OTU ID", "#OTU ID", "# a comment\nid", "id"])
+def test_features_and_samples_may_begin_with_a_hash(tmp_path: Path, head: str) -> None:
+    path = tmp_path / "table.tsv"
+    path.write_text(f"{head}\t#s\tt\n#f\t4\t1\ng\t0\t3\n#h\t5\t6\n")
+    table = read_table(str(path))
+    assert (table.ids, table.features) == (("#s", "t"), ("#f", "g", "#h"))
+    assert table.totals.tolist() == [9.0, 10.0]
+
+
 def test_metadata(tmp_path: Path) -> None:
     path = tmp_path / "metadata.tsv"
     path.write_text("id\tsite\tpH\n#q2:types\tcategorical\tnumeric\ns1\tgut\t7\ns2\tskin\n")
