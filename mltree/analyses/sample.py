@@ -266,22 +266,13 @@ def _expect(options: SampleOptions, problem: Problem) -> None:
         )
 
 
-OF_TIME = ("calibrate", "dates", "skygrid", "skyline", "tree_prior")
-"""Options of trees in time."""
-
-
 def _time_space(
     options: SampleOptions, problem: Problem, priors: Priors, emit: Emit
 ) -> TimeSpace | None:
     """The space of time trees that options ask for; None for unrooted trees. Raises: InputError."""
-    given = {name for name in OF_TIME if getattr(options, name) != getattr(SampleOptions, name)}
+    options.expect_time()
     if not options.is_timed:
-        if given:
-            name = f"--{min(given)}".replace("_", "-")
-            raise InputError(f"{name} is of trees in time", hint="add --clock")
         return None
-    if lost := given & {"skygrid", "skyline"} - {options.tree_prior}:
-        raise InputError(f"--{min(lost)} is of --tree-prior {min(lost)}")
     data, notice = time_data(problem.taxa, options.dates, options.calibrate, ages=options.ages)
     if notice:
         emit(Notice(notice))

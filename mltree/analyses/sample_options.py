@@ -153,6 +153,16 @@ class SampleOptions(SeedOptions, ExactOptions, kw_only=True):
         """True for trees with a time axis."""
         return self.clock != "none"
 
+    def expect_time(self) -> None:
+        """Make sure that no option of other trees, or priors, is given. Raises: InputError."""
+        of_time = "calibrate", "dates", "skygrid", "skyline", "tree_prior"
+        given = {name for name in of_time if getattr(self, name) != getattr(type(self), name)}
+        if given and not self.is_timed:
+            name = f"--{min(given)}".replace("_", "-")
+            raise InputError(f"{name} is of trees in time", hint="add --clock")
+        if lost := given & {"skygrid", "skyline"} - {self.tree_prior}:
+            raise InputError(f"--{min(lost)} is of --tree-prior {min(lost)}")
+
     @property
     def cells(self) -> tuple[int, float]:
         """Numbers of sizes that change in time, and the width of a skygrid's; 0 where that is open.
