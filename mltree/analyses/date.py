@@ -253,7 +253,7 @@ def date_tree(tree: WrittenTree, options: DateOptions, emit: Emit) -> DatedTree:
     if text := missing_text(taxa, known.tips):
         emit(Notice(text))
     _expect_signal(known)
-    tree, is_free = _rooted(tree, known, options, sites)
+    tree, is_free = _rooted(tree, known, options, sites, emit)
     line_of = _regression(tree, known)
     outliers = [tip for tip, far in zip(tree.tips, line_of.is_outlier, strict=True) if far]
     names = tuple(tree.labels[tip] for tip in outliers)
@@ -333,9 +333,14 @@ def _bounds(tree: WrittenTree, known: _Known) -> Bounds:
     for tip in tree.tips:
         lower[tip], upper[tip] = known.tips.get(tree.labels[tip], ANY)
     for one in known.calibrations:
-        node = tree.clade_of(tree.tips_named(one.taxa))
+        group, tips = ",".join(one.taxa), set(tree.tips_named(one.taxa))
+        node = tree.clade_of(tips)
+        if one.is_monophyletic and tree.n_below[node] > len(tips):
+            raise InputError(f"{group} are not monophyletic: the tree has other taxa among them")
+        if one.is_stem and node == 0:
+            raise InputError(f"the tree has no stem of {group}: its root is theirs")
         if one.is_stem:
-            node = max(int(tree.parent[node]), 0)
+            node = int(tree.parent[node])
         lower[node] = max(lower[node], one.span.lower)
         upper[node] = min(upper[node], one.span.upper)
     earliest, latest = lower.copy(), upper.copy()
@@ -349,7 +354,8 @@ def _bounds(tree: WrittenTree, known: _Known) -> Bounds:
         node = int(wrong[-1])
         _, taxa = _node_name(tree, node)
         problem = f"dates contradict each other: the ancestor of {taxa} cannot be both after"
-        raise InputError(f"{problem} {earliest[node]:.6g} and before {latest[node]:.6g}")
+        after, before = earliest[node] + 0.0, latest[node] + 0.0  # no sign in front of zero
+        raise InputError(f"{problem} {after:.6g} and before {before:.6g}")
     return Bounds.of(lower, upper)
 
 
@@ -380,7 +386,7 @@ def _clocked(
 
 
 def _rooted(
-    tree: WrittenTree, known: _Known, options: DateOptions, sites: int
+    tree: WrittenTree, known: _Known, options: DateOptions, sites: int, emit: Emit
 ) -> tuple[WrittenTree, bool]:
     """The tree with its root, and True if the root's place on its branch is to be estimated."""
     is_unrooted = len(tree.children[0]) > 2
@@ -388,9 +394,18 @@ def _rooted(
     if root == "keep":
         return tree, False
     if root != "best":
-        rooted, _ = tree.rooted_beside([name.strip() for name in root.split(",")])
+        rooted, stands_together = tree.rooted_beside([name.strip() for name in root.split(",")])
+        if not stands_together:
+            emit(Notice("the outgroup does not stand together: rooted next to its first taxon"))
         return rooted, len(rooted.children[0]) == 2
-    best, least = None, np.inf
+    return _best_root(tree, known, options, sites)
+
+
+def _best_root(
+    tree: WrittenTree, known: _Known, options: DateOptions, sites: int
+) -> tuple[WrittenTree, bool]:
+    """The tree with the root that suits the clock best."""
+    best, least, wrong = None, np.inf, None
     quick = replace(options, method="least-squares", clock="strict")
     dates = _tip_dates(tree, known)
     if np.unique(dates[np.isfinite(dates)]).size < 2:
@@ -402,7 +417,11 @@ def _rooted(
         rooted = WrittenTree(rooted.parent, lengths, rooted.labels)
         if len(rooted.children[0]) != 2:
             continue
-        problem = _clocked(rooted, known, quick, sites, True)
+        try:
+            problem = _clocked(rooted, known, quick, sites, True)
+        except InputError as error:  # no root for the calibrations
+            wrong = error
+            continue
         fit = problem.fit(problem.lengths[:, None], problem.bounds, 0.0)
         if fit.rate[0] > 0.0 and fit.objective[0] < least:
             best, least = rooted, float(fit.objective[0])
@@ -412,6 +431,8 @@ def _rooted(
             lengths[problem.levels.order[1:3]] = parts
             best = WrittenTree(rooted.parent, lengths, rooted.labels)
     if best is None:
+        if wrong is not None:
+            raise wrong
         hint = "are the dates of one kind? --root keep takes the tree's own root"
         raise InputError("no temporal signal: no root lets distances rise with dates", hint=hint)
     return best, True

@@ -270,9 +270,8 @@ def _time_space(
     options: SampleOptions, problem: Problem, priors: Priors, emit: Emit
 ) -> TimeSpace | None:
     """The space of time trees that options ask for; None for unrooted trees. Raises: InputError."""
+    options.expect_time()
     if not options.is_timed:
-        if options.dates is not None or options.calibrate is not None:
-            raise InputError("--dates and --calibrate are of trees in time", hint="add --clock")
         return None
     data, notice = time_data(problem.taxa, options.dates, options.calibrate, ages=options.ages)
     if notice:

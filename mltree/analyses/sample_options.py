@@ -70,7 +70,6 @@ class SampleOptions(SeedOptions, ExactOptions, kw_only=True):
             "Prior of time trees: births, births and deaths, or a coalescent of constant size, of "
             "exponential growth, of sizes in cells of time, or in groups of the tree's events.",
             choices=("yule", "bd", "coalescent", "expgrowth", "skygrid", "skyline"),
-            only_with=("clock",),
         ),
     ] = "coalescent"
     dates: Annotated[
@@ -80,7 +79,6 @@ class SampleOptions(SeedOptions, ExactOptions, kw_only=True):
             "Dates of the tips: in their names, a table (name, tab, date), or a regular expression "
             "whose group is the date; intervals are sampled.",
             reads="file",
-            only_with=("clock",),
         ),
     ] = None
     ages: Annotated[
@@ -94,7 +92,6 @@ class SampleOptions(SeedOptions, ExactOptions, kw_only=True):
             "Ages of groups: a line each, a name, taxa with commas, an interval or a distribution, "
             "and stem or monophyletic.",
             reads="file",
-            only_with=("clock",),
         ),
     ] = None
     skygrid: Annotated[
@@ -103,7 +100,6 @@ class SampleOptions(SeedOptions, ExactOptions, kw_only=True):
             "--skygrid CELLS[,WIDTH]",
             "Cells of --tree-prior skygrid, and the time that each takes, the last one having no "
             "end. Default: 20, over twice the span of dates.",
-            only_with=("tree_prior",),
         ),
     ] = None
     skyline: Annotated[
@@ -112,7 +108,6 @@ class SampleOptions(SeedOptions, ExactOptions, kw_only=True):
             "--skyline GROUPS",
             "Groups of events of --tree-prior skyline, in each of which the size is constant.",
             least=1,
-            only_with=("tree_prior",),
         ),
     ] = GROUPS
     runs: Annotated[
@@ -157,6 +152,16 @@ class SampleOptions(SeedOptions, ExactOptions, kw_only=True):
     def is_timed(self) -> bool:
         """True for trees with a time axis."""
         return self.clock != "none"
+
+    def expect_time(self) -> None:
+        """Make sure that no option of other trees, or priors, is given. Raises: InputError."""
+        of_time = "calibrate", "dates", "skygrid", "skyline", "tree_prior"
+        given = {name for name in of_time if getattr(self, name) != getattr(type(self), name)}
+        if given and not self.is_timed:
+            name = f"--{min(given)}".replace("_", "-")
+            raise InputError(f"{name} is of trees in time", hint="add --clock")
+        if lost := given & {"skygrid", "skyline"} - {self.tree_prior}:
+            raise InputError(f"--{min(lost)} is of --tree-prior {min(lost)}")
 
     @property
     def cells(self) -> tuple[int, float]:

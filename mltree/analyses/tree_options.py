@@ -183,7 +183,8 @@ class DateOptions(SeedOptions, TreesOptions, kw_only=True):
         Option("--alignment FILE", "Alignment of the tree, for its number of sites.", reads="file"),
     ] = None
     sites: Annotated[
-        int | None, Option("--sites N", "Number of sites, without --alignment.", parse=whole_of)
+        int | None,
+        Option("--sites N", "Number of sites, without --alignment.", parse=whole_of, least=1),
     ] = None
     clock: Annotated[
         str,

@@ -30,9 +30,11 @@ from mltree.diversity.matrix import (
     tsv_lines,
 )
 from mltree.diversity.statistics import (
+    DISPERSION_AXES,
     Ordination,
     TestOfGroups,
     anosim,
+    coded,
     mantel,
     pcoa,
     permanova,
@@ -78,7 +80,7 @@ SAID = 1_000_000_000
 """Bytes of a matrix from which on the plan for it is said."""
 
 PAGE_AXES = 10
-"""Axes that a page has, and a test of dispersion looks at, where none are asked for."""
+"""Axes that a page has where none are asked for."""
 
 
 def engines_of(problem: UnifracProblem, device: str | None) -> list[UnifracEngine]:
@@ -179,7 +181,10 @@ class UnifracRun:
         if self._metadata is None:
             raise InputError("--group needs --metadata")
         names = [name.strip() for name in options.group.split(",")]
-        return {name: self._metadata.values(name, self._first.ids) for name in names}
+        groups = {name: self._metadata.values(name, self._first.ids) for name in names}
+        for values in groups.values():
+            coded(values)  # before the distances, which may take hours
+        return groups
 
     def results(self, metrics: Sequence[Metric]) -> tuple[dict[str, str], dict[str, Any]]:
         """The texts of small files by their kinds, and values for JSON; matrices are written."""
@@ -348,17 +353,20 @@ class UnifracRun:
         values: dict[str, Any] = {}
         texts: dict[str, str] = {}
         arrays: dict[str, Any] = {}
-        ordination = None
+        ordination = shown = None
         if options.pcoa or options.page or "permdisp" in self._tests:
-            ordination = pcoa(blocks, options.pcoa or PAGE_AXES, options.seed)
-        if options.pcoa and ordination is not None:
-            texts[f"{label}.pcoa"] = "".join(ordination_lines(ordination, problem.samples.ids))
-            values["explained"] = ordination.explained.tolist()
+            axes = options.pcoa or PAGE_AXES
+            least = DISPERSION_AXES if "permdisp" in self._tests else 0
+            ordination = pcoa(blocks, max(axes, least), options.seed)
+            shown = ordination.first(axes)
+        if options.pcoa and shown is not None:
+            texts[f"{label}.pcoa"] = "".join(ordination_lines(shown, problem.samples.ids))
+            values["explained"] = shown.explained.tolist()
             arrays = {
                 "pcoa_method": np.array([b"FSVD"]),
-                "pcoa_eigvals": ordination.eigenvalues.astype(problem.kind),
-                "pcoa_samples": ordination.coordinates.astype(problem.kind),
-                "pcoa_proportion_explained": ordination.explained.astype(problem.kind),
+                "pcoa_eigvals": shown.eigenvalues.astype(problem.kind),
+                "pcoa_samples": shown.coordinates.astype(problem.kind),
+                "pcoa_proportion_explained": shown.explained.astype(problem.kind),
             }
         tests = [
             (column, self._test(name, blocks, ordination, groups))
@@ -376,10 +384,8 @@ class UnifracRun:
             values["mantel"] = asdict(correlation)
             numbers = correlation.r, correlation.p_value, correlation.r**2
             self._emit(UnifracTested(label, options.mantel, "Mantel", "r", *numbers))
-        if options.page and ordination is not None:
-            self._pages.append(
-                MetricPage.of(problem.metric, ordination, blocks, self._groups, tests)
-            )
+        if options.page and shown is not None:
+            self._pages.append(MetricPage.of(problem.metric, shown, blocks, self._groups, tests))
         return values, texts, arrays
 
     def _test(
@@ -609,7 +615,7 @@ class UnifracResult:
         self, groups: Sequence[str] | Mapping[str, str], permutations: int = 999, seed: int = 1
     ) -> TestOfGroups:
         """Test of equal dispersion. Raises: InputError: there are not two groups."""
-        axes = self.pcoa(len(self.ids), seed)
+        axes = self.pcoa(DISPERSION_AXES, seed)
         return permdisp(axes, self._in_order(groups), permutations, seed)
 
     def anosim(

@@ -92,7 +92,7 @@ def _parameter(options: type[Options], name: str, option: Option) -> inspect.Par
         "help": option.help,
         "metavar": option.metavar,
         "rich_help_panel": option.panel,
-        "parser": None if option.parse is None else _parser(option.parse),
+        "parser": None if option.parse is None else _parser(option.parse, option.least),
         "min": option.least,
         "is_eager": option.is_eager,
         "case_sensitive": not option.any_case,
@@ -105,14 +105,17 @@ def _enumeration(name: str, choices: tuple[str, ...]) -> Any:
     return Enum(name, {choice: choice for choice in choices}, type=str)
 
 
-def _parser(parse: Callable[[str], Any]) -> Callable[[str], Any]:
-    """A parser whose message typer shows as it is."""
+def _parser(parse: Callable[[str], Any], least: int | None) -> Callable[[str], Any]:
+    """A parser whose message typer shows as it is; beside one, typer takes no least value."""
 
     def read(text: str) -> Any:
         try:
-            return parse(text)
+            value = parse(text)
         except ValueError as error:
             raise typer.BadParameter(str(error)) from None
+        if least is not None and value < least:
+            raise typer.BadParameter(f"{value} is not in the range x>={least}")
+        return value
 
     return read
 
@@ -121,7 +124,7 @@ def _idle(options: Options) -> Iterator[str]:
     """Notes on options that are typed and do nothing, for want of others."""
     for name, option in options.described().items():
         known = [other for other in option.only_with if other in options.origins]
-        is_idle = known and all(options.origins[other][0] is None for other in known)
+        is_idle = known and not any(options.origins[other][0] for other in known)
         if is_idle and options.origins.get(name, (None, "default"))[1] == "typed":
             shown, needed = (text.replace("_", "-") for text in (name, known[0]))
             yield f"--{shown} does nothing without --{needed}"

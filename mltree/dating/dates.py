@@ -139,6 +139,7 @@ class CalibrationDate(NamedTuple):
     taxa: tuple[str, ...]
     span: Span
     is_stem: bool = False
+    is_monophyletic: bool = False
 
 
 class Dated(NamedTuple):

@@ -25,6 +25,9 @@ OVERSAMPLING, POWER_ROUNDS = 10, 3
 EXACT = 300
 """Samples up to which all axes are computed, without random numbers."""
 
+DISPERSION_AXES = 10
+"""Axes that PERMDISP looks at, as scikit-bio's does: no matter how many are written."""
+
 BATCH = 64
 """Permutations that pass over the distances together."""
 
@@ -38,6 +41,10 @@ class Ordination(NamedTuple):
     """float64 [axes]"""
     explained: Float64
     """float64 [axes]: shares of the sum of all eigenvalues."""
+
+    def first(self, axes: int) -> Ordination:
+        """The first axes alone."""
+        return Ordination(self.coordinates[:, :axes], *(values[:axes] for values in self[1:]))
 
 
 def _times(blocks: DistanceBlocks, matrix: Float64) -> tuple[Float64, float]:
@@ -100,7 +107,7 @@ class TestOfGroups(Value):
     """Share of the sum of squares that the groups explain."""
 
 
-def _coded(groups: Sequence[str]) -> tuple[Index, int]:
+def coded(groups: Sequence[str]) -> tuple[Index, int]:
     """The number of each sample's group. Raises: InputError: there are not two, or too many."""
     names, codes = np.unique(np.array(groups, dtype=str), return_inverse=True)
     if len(names) < 2:
@@ -129,7 +136,7 @@ def permanova(
     Raises:
         InputError: there are not two groups of several samples.
     """
-    codes, n_groups = _coded(groups)
+    codes, n_groups = coded(groups)
     n_samples = blocks.n_samples
     within = np.zeros(permutations + 1)
     every = _permuted(codes, permutations, seed)
@@ -162,8 +169,8 @@ def permdisp(
     Raises:
         InputError: there are not two groups of several samples.
     """
-    codes, n_groups = _coded(groups)
-    points = ordination.coordinates
+    codes, n_groups = coded(groups)
+    points = ordination.coordinates[:, :DISPERSION_AXES]
     statistics = np.array(
         [_dispersion(points, one, n_groups) for one in _permuted(codes, permutations, seed)]
     )
@@ -208,7 +215,7 @@ def anosim(
     Raises:
         InputError: there are not two groups of several samples.
     """
-    codes, n_groups = _coded(groups)
+    codes, n_groups = coded(groups)
     ranked = ranks(_condensed(blocks))
     one, two = np.triu_indices(blocks.n_samples, 1)
     divisor = ranked.size / 2

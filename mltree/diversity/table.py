@@ -275,7 +275,8 @@ def _tsv(text: str, file: str) -> CountTable:
     lines = [line for line in text.splitlines() if line.strip()]
     if not lines:
         raise InputError("the file is empty", file=file)
-    head = max((i for i, line in enumerate(lines) if line.startswith("#")), default=-1)
+    lines = [line for line in lines if "\t" in line or line[0] != "#"] or lines  # no comments
+    head = 0 if lines[0].startswith("#") else -1
     rows = [line.split("\t") for line in lines[head + 1 :]]
     is_plain = head < 0 and all(len(row) == 3 for row in rows)
     if is_plain and _is_number(rows[0][2]) and not _is_number(rows[0][1]):
@@ -384,10 +385,11 @@ class Metadata(Value):
             known = ", ".join(self.columns)
             raise InputError(f"the metadata have no column {column!r}", hint=f"there are {known}")
         values = self.columns[column]
-        missing = [name for name in ids if name not in values]
+        missing = [name for name in ids if not values.get(name)]
         if missing:
-            problem = f"{len(missing)} samples are not in the metadata: {few(missing)}"
-            raise InputError(problem, hint="add a line for each")
+            have = "has" if len(missing) == 1 else "have"
+            problem = f"{len(missing)} of {len(ids)} samples {have} no {column!r} in the metadata"
+            raise InputError(f"{problem}: {few(missing)}", hint="write it, or leave them out")
         return [values[name] for name in ids]
 
 

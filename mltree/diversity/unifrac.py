@@ -152,6 +152,8 @@ class UnifracProblem(Value):
             shares = self.samples.totals / self.divisors
             bound *= max(1.0, float(shares.max()))
         bits = SINGLE_BITS if self.is_short else DOUBLE_BITS - (not metric.is_plain)
+        if metric.adjusted:  # no root of m_b (m - m_b) is below the smallest count
+            bits += int(np.frexp(float(self.samples.counts.min()))[1]) - 1
         return bits - int(np.frexp(max(bound, 1e-300))[1])
 
     @property
@@ -168,7 +170,7 @@ class UnifracProblem(Value):
     @cached_property
     def unit(self) -> float:
         """Length of a unit of the sums."""
-        return math.ldexp(1.0, -self.exponent)
+        return math.ldexp(1.0, self.samples.shift * self.metric.adjusted - self.exponent)
 
     @property
     def kind(self) -> type[np.floating[Any]]:

@@ -216,7 +216,7 @@ def read_names(path: str) -> dict[str, str]:
     names: dict[str, str] = {}
     for number, line in enumerate(read_text(path).decode(errors="replace").split("\n"), 1):
         before, tab, after = line.partition("\t")
-        if line.strip() and (not tab or not before or "\t" in after):
+        if line.strip() and (not before or not after.strip() or "\t" in after):
             hint = "a line is a name, a tab, and the name in its place"
             raise InputError("not two columns", file=path, line=number, hint=hint)
         if before in names:

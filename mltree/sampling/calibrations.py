@@ -175,11 +175,12 @@ def bounds_of(row: CalibrationRow, *, ages: bool = False) -> CalibrationDate:
     Raises: InputError: the line cannot be read.
     """
     if not row.text or "(" not in row.text or row.text[:2].lower() in ("l(", "u(", "b("):
-        return CalibrationDate(row.taxa, span_of(row, ages=ages), row.is_stem)
+        span = span_of(row, ages=ages)
+        return CalibrationDate(row.taxa, span, row.is_stem, row.is_monophyletic)
     height = _read(row, ages)(0.0)
     low, high = height.support if isinstance(height, Uniform) else (
         height.quantile(TAIL), height.quantile(1.0 - TAIL))  # fmt: skip
-    return CalibrationDate(row.taxa, Span(-high, -low), row.is_stem)
+    return CalibrationDate(row.taxa, Span(-high, -low), row.is_stem, row.is_monophyletic)
 
 
 # Contradictions.

@@ -318,10 +318,17 @@ class WrittenTree(Value, eq=False):
         return np.array([_number(label) if below else math.nan for label, below in labelled])
 
     def renamed(self, names: Mapping[str, str]) -> WrittenTree:
-        """A copy with other names of tips; tips that ``names`` lacks keep theirs."""
-        labels = list(self.labels)
+        """A copy with other names of tips; tips that ``names`` lacks keep theirs.
+
+        Raises: InputError: tips of two names have one then.
+        """
+        labels, before = list(self.labels), dict[str, str]()
         for tip in self.tips:
             labels[tip] = names.get(labels[tip], labels[tip])
+            if before.setdefault(labels[tip], self.labels[tip]) != self.labels[tip]:
+                raise InputError(
+                    f"two tips would be called {labels[tip]!r}", taxon=self.labels[tip]
+                )
         return WrittenTree(self.parent, self.lengths, tuple(labels))
 
     @cached_property

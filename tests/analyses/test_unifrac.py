@@ -104,6 +104,37 @@ def test_ranks_make_the_bits_of_one_process(tmp_path: Path) -> None:
         assert one == three
 
 
+def test_dispersion_does_not_depend_on_the_axes_written(tmp_path: Path) -> None:
+    group = ("--metadata", METADATA, "--group", "habitat", "--tests", "permdisp", "--redo")
+    found = set()
+    for axes in ("0", "2", "24"):
+        run(tmp_path, *group, "--pcoa", axes)
+        result = json.loads((tmp_path / "x.mltree.unifrac.json").read_text())
+        found.add(result["metrics"]["unweighted"]["tests"][0]["statistic"])
+    python = mltree.unifrac(TABLE, TREE)
+    found.add(python.permdisp([name.partition("_")[0] for name in python.ids]).statistic)
+    assert len(found) == 1
+
+
+@pytest.mark.parametrize(
+    ("arguments", "message"),
+    [
+        (("--depth", "0"), "0 is not in the range x>=1"),
+        (("--depth", "9", "--subsamples", "0"), "0 is not in the range x>=1"),
+        (("--merge", "0"), "0 is not in the range x>=1"),
+        (("--nearest", "0"), "0 is not in the range x>=1"),
+        (("--permutations", "0"), "0 is not in the range x>=1"),
+        (("--metadata", METADATA, "--group", "sample-id"), "the metadata have no column"),
+    ],
+)
+def test_bad_options_are_refused_before_distances(
+    arguments: tuple[str, ...], message: str, tmp_path: Path
+) -> None:
+    text = run(tmp_path, *arguments, code=2)
+    assert message in text
+    assert "UniFrac  24 samples" not in text
+
+
 def test_ordination_is_read_by_scikit_bio(tmp_path: Path) -> None:
     skbio = pytest.importorskip("skbio")
     run(tmp_path, "--pcoa", "4", "--matrix", "none")

@@ -17,6 +17,9 @@ from mltree.tree.clades import read_written
 
 Run = Callable[..., Result]
 
+SIX = "((A:0.1,B:0.12):0.05,((C:0.13,D:0.14):0.02,(E:0.2,F:0.16):0.01):0.03);"
+SIX_DATES = "A\t2000\nB\t2003\nC\t2004\nD\t2006\nE\t2007\nF\t2009\n"
+
 
 @pytest.fixture
 def tree(tmp_path: Path) -> Path:
@@ -113,6 +116,8 @@ def test_outlier_is_reported_and_left_out(tree: Path) -> None:
         ("((a:1,b:1):1,c:1);", "z\t1\n", (), "no line is of a tip"),
         ("((a:1,b:1):1,c:1);", "a\t1\nb\t2\nc\t3\n", ("c,z\t0",), "no taxon 'z'"),
         ("((a:1,b:1):1,c:1);", "a\t1\nb\t2\nc\t3\n", ("a,b\t5",), " and before "),
+        ("((a:1,b:1):1,c:1);", "a\t1\nb\t2\nc\t3\n", ("a,c\t0\tmono",), "a,c are not monophyletic"),
+        ("((a:1,b:1):1,c:1);", "a\t1\nb\t2\nc\t3\n", ("a,c\t0\tstem",), "no stem of a,c"),
         ("((a:1,b:1):1,a:1);", "a\t1\nb\t2\n", (), "two tips are called 'a'"),
         ("(a:1,b:1);", "a\t1\nb\t2\n", (), "too few to date"),
     ],
@@ -131,10 +136,30 @@ def test_refused(run: Run, tmp_path: Path, tree_text: str, table: str, more: tup
     assert not list(tmp_path.glob("*.mltree.*"))
 
 
+@pytest.mark.parametrize("outgroup", ["A", "A,B", "A,C"])
+def test_an_outgroup_that_does_not_stand_together_is_told_of(
+    run: Run, tmp_path: Path, outgroup: str
+) -> None:
+    (tmp_path / "t.nwk").write_text(SIX)
+    (tmp_path / "d.tsv").write_text(SIX_DATES)
+    result = run("date", "t.nwk", "--dates", "d.tsv", "--sites", "500", "--root", outgroup)
+    assert result.exit_code == 0
+    assert ("does not stand together" in result.stderr) == (outgroup == "A,C")
+
+
+def test_roots_that_contradict_calibrations_are_passed_over(run: Run, tmp_path: Path) -> None:
+    (tmp_path / "t.nwk").write_text(SIX)
+    (tmp_path / "d.tsv").write_text(SIX_DATES)
+    (tmp_path / "c.tsv").write_text("C,D\t[2001,2003]\tmonophyletic\n")
+    asked = ("--dates", "d.tsv", "--sites", "500", "--root", "best", "--calibrate", "c.tsv")
+    assert run("date", "t.nwk", *asked).exit_code == 0
+
+
 def test_number_of_sites_is_needed(run: Run, tree: Path) -> None:
-    result = run("date", "dated.nwk", "--dates", "names")
-    assert result.exit_code == 2
-    assert "number of sites" in result.stderr
+    for more, message in (((), "number of sites"), (("--sites", "0"), "0 is not in the range")):
+        result = run("date", "dated.nwk", "--dates", "names", *more)
+        assert result.exit_code == 2
+        assert message in result.stderr
 
 
 def test_search_ends_with_dates(run: Run, tmp_path: Path) -> None:

@@ -54,6 +54,7 @@ def test_a_command_runs_its_analysis(name: str) -> None:
         ("support none --trees none --metric tbe", ""),
         ("bootstrap none --metric tbe", ""),
         ("simulate -m JC -o x.fa --tree none --mean-length 3", "--mean-length does nothing"),
+        ("summarize none --prior-sample none", "--prior-sample does nothing without --report"),
         ("concordance none --gene-trees none --quartets 3", "--quartets does nothing"),
     ],
 )

@@ -73,7 +73,10 @@ def test_trees_are_read_by_everybody_and_a_table_leads_back(run: Run) -> None:
 @pytest.mark.usefixtures("_alignment")
 def test_a_table_of_names_has_two_columns(run: Run) -> None:
     Path("t.nwk").write_text("(a,b,(c,d));")
-    for text, told in (("a b\n", "not two columns"), ("a\tb\na\tc\n", "a is there twice")):
+    for text, told in (
+        ("a b\n", "not two columns"), ("a\t\n", "not two columns"),
+        ("a\tb\na\tc\n", "a is there twice"), ("a\tb\n", "two tips would be called 'b'"),
+    ):  # fmt: skip
         Path("names").write_text(text)
         result = run("convert", "t.nwk", "--rename", "names", "-o", "u.nwk")
         assert result.exit_code == 2

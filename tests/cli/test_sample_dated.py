@@ -155,6 +155,8 @@ TABLES = {
 CLOCK = ("--clock", "strict", "--model", "JC")
 REFUSED = [
     (("--model", "JC", "--dates", "names"), "add --clock"),
+    (("--model", "JC", "--tree-prior", "yule"), "--tree-prior is of trees in time"),
+    ((*CLOCK, "--skygrid", "9"), "--skygrid is of --tree-prior skygrid"),
     ((*CLOCK, "--dates", "none.tsv"), "nobody"),
     ((*CLOCK, "--dates", "future.tsv", "--ages"), "after the present"),
     ((*CLOCK, "--dates", "names", "--calibrate", "young.tsv"), "no older than"),

@@ -278,15 +278,25 @@ def test_fractions_become_integers() -> None:
     assert integer_counts(np.array([1.0, 7.0]), 8.0)[1] == 0
 
 
+@pytest.mark.parametrize("head", ["# a comment\n#OTU ID", "#OTU ID", "# a comment\nid", "id"])
+def test_features_and_samples_may_begin_with_a_hash(tmp_path: Path, head: str) -> None:
+    path = tmp_path / "table.tsv"
+    path.write_text(f"{head}\t#s\tt\n#f\t4\t1\ng\t0\t3\n#h\t5\t6\n")
+    table = read_table(str(path))
+    assert (table.ids, table.features) == (("#s", "t"), ("#f", "g", "#h"))
+    assert table.totals.tolist() == [9.0, 10.0]
+
+
 def test_metadata(tmp_path: Path) -> None:
     path = tmp_path / "metadata.tsv"
     path.write_text("id\tsite\tpH\n#q2:types\tcategorical\tnumeric\ns1\tgut\t7\ns2\tskin\n")
     metadata = read_metadata(str(path))
     assert metadata.values("site", ["s2", "s1"]) == ["skin", "gut"]
-    assert metadata.values("pH", ["s2", "s1"]) == ["", "7"]
+    with pytest.raises(InputError, match=r"1 of 2 samples has no 'pH' in the metadata: 's2'"):
+        metadata.values("pH", ["s2", "s1"])
     with pytest.raises(InputError, match="no column 'colour'"):
         metadata.values("colour", ["s1"])
-    with pytest.raises(InputError, match="1 samples are not in the metadata: 's3'"):
+    with pytest.raises(InputError, match="1 of 2 samples has no 'site' in the metadata: 's3'"):
         metadata.values("site", ["s1", "s3"])
     path.write_text("nothing\n")
     with pytest.raises(InputError, match="not a table of metadata"):

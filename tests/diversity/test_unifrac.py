@@ -166,6 +166,20 @@ def test_definitions(metric: Metric, seed: int) -> None:
     assert (np.diag(ours) == 0).all()
 
 
+@pytest.mark.parametrize(
+    "metric", [one for one in EVERY if one.adjusted], ids=lambda one: one.label
+)
+def test_fractions_of_counts_are_adjusted_as_counts_are(metric: Metric) -> None:
+    rng = np.random.default_rng(1)
+    counts, tree = random_counts(rng, 6, 12), random_tree(rng, 12)
+    whole, thirds = (
+        matrix_of(table_of((some, range(6), names_of(12))), tree, metric)
+        for some in (counts, counts / 3)
+    )
+    scale = 1 if metric.is_normalised else 3
+    assert thirds == pytest.approx(scale * whole, rel=1e-11)
+
+
 def test_powers() -> None:
     base = np.random.default_rng(1).uniform(1e-7, 2.0, 10_000)
     for exponent in (0.0, 0.1, 0.3, 0.5, 0.77, 1.0):
