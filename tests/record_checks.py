@@ -91,7 +91,8 @@ class TableChecks:
             ~wanted | (operand < slots),
             lambda n: f"reads cla[{operand[n]}], but there are {slots}",
         )
-        known = np.cumsum(np.pad(self.slots, ((1, 0), (0, 0))), axis=0)
+        none = np.zeros((1, slots), np.intp)
+        known = np.concatenate([none, np.cumsum(self.slots, axis=0)])
         column = np.where(wanted, operand, 0)
         first, count = parts
         there = (

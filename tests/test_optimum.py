@@ -270,7 +270,7 @@ def assert_none_ends_above(task: Task, seed: int, tolerance: float, kind: str) -
     return events
 
 
-@pytest.mark.cases(40, 300)
+@pytest.mark.cases(20, 300)
 def test_no_random_start_ends_above_the_default_one(case: int) -> None:
     assert not warnings_in(assert_none_ends_above(random_task(case), case, TOLERANCE, "default"))
 

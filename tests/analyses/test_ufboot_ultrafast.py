@@ -30,7 +30,7 @@ DATASETS = Path(__file__).parents[2] / "datasets"
 MODEL = "HKY{1/8}+FC+G4{0.4}"
 ASCERTAINED = {"+ASC_LEWIS": 60, "+ASC_STAM{40/20/10/30}": 60}
 """Corrections, and how many sites that vary they are tried with."""
-REPLICATES = 1000
+REPLICATES, FEWER = 1000, 300
 TOPOLOGIES = 105
 """Of six taxa."""
 
@@ -102,10 +102,10 @@ def test_weights_that_come_a_few_at_a_time_change_no_bit(
     searched: tuple[TreeSearch, SearchOutcome], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     ready, found = searched
-    expected = ultrafast(ready, found, REPLICATES, seed=2)
+    expected = ultrafast(ready, found, FEWER, seed=2)
     monkeypatch.setattr("mltree.analyses.ufboot.keeps_drawn", lambda *_: False)
     monkeypatch.setattr("mltree.likelihood.site_rows.RESAMPLED_BYTES", 8 * 140 * 130)
-    outcome = ultrafast(ready, found, REPLICATES, seed=2)
+    outcome = ultrafast(ready, found, FEWER, seed=2)
     newicks = [
         [write_newick(tree, ready.problem.taxa) for tree in one.trees]
         for one in (expected, outcome)
@@ -166,10 +166,10 @@ def test_climbing_replicates_get_better_under_their_weights(
 ) -> None:
     ready, found = searched
     likelihood = ready.engines.likelihood
-    weights = Resampling.of(ready.distinct.groups, 1, NAME).below_data(REPLICATES)
-    plain = ultrafast(ready, found, REPLICATES, seed=1).trees
-    climbed = ultrafast(ready, found, REPLICATES, 1, ready.settings.nni_only()).trees
-    some = range(0, REPLICATES, 40)
+    weights = Resampling.of(ready.distinct.groups, 1, NAME).below_data(FEWER)
+    plain = ultrafast(ready, found, FEWER, seed=1).trees
+    climbed = ultrafast(ready, found, FEWER, 1, ready.settings.nni_only()).trees
+    some = range(0, FEWER, 10)
     likelihood.load_weights(weights)
     cases = [Case(found.model.arrays(), 1 + n) for n in some]
     lnls = [

@@ -55,11 +55,14 @@ def measured(device: DeviceInfo, tell: Callable[[str], None]) -> Calibration:
 
 @pytest.fixture(autouse=True)
 def quick(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Few models to choose among, and devices as measured: those would take most of the time."""
+    """Few models, devices as measured, and few samples: those would take most of the time."""
     monkeypatch.setattr("mltree.analyses.check.calibrate", measured)
     monkeypatch.setattr("mltree.runs.model_choice.matrices", lambda *_: ("HKY+FC", "GTR+FC"))
     monkeypatch.setattr("mltree.runs.model_choice.REFERENCE_RATES", ("+G4",))
     monkeypatch.setattr("mltree.runs.model_choice.free_rates", lambda _: "+G4")
+    monkeypatch.setattr("mltree.analyses.sample.FIRST_CHECK", 40)
+    for name, bound in (("LEAST_ESS", 20.0), ("MOST_RHAT", 1.5), ("MOST_ASDSF", 0.2)):
+        monkeypatch.setattr(f"mltree.sampling.diagnostics.{name}", bound)
 
 
 # test_run.py runs that of `run`, and looks at all that it does.

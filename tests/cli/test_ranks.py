@@ -160,7 +160,7 @@ SEARCH = ("search", "x.fa", "--model", "HKY+G2", "--tree", "pars{2},rand{1}", "-
 def searched(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """A folder with ``x.fa``, which takes some seconds, and the results of one process."""
     folder = tmp_path_factory.mktemp("searched")
-    make_alignment(folder / "x.fa", 30, 1000)
+    make_alignment(folder / "x.fa", 20, 500)
     alone(folder, *SEARCH)
     return folder
 

@@ -41,7 +41,7 @@ def few_models(monkeypatch: pytest.MonkeyPatch) -> None:
 def data(tmp_path: Path) -> str:
     """Eight taxa with a tree behind them."""
     rng = random.Random(1)
-    rows = ["".join(rng.choices("ACGT", k=300))]
+    rows = ["".join(rng.choices("ACGT", k=120))]
     while len(rows) < 8:
         parent = rng.choice(rows)
         rows.append("".join(rng.choice("ACGT") if rng.random() < 0.1 else x for x in parent))
@@ -196,6 +196,7 @@ def test_replicates_that_told_the_time_are_not_left(
     assert "UFBoot2" in Path("x.mltree.log").read_text()
     monkeypatch.setattr("mltree.analyses.search.CHEAP", 1e9)
     monkeypatch.setattr("mltree.analyses.run.CHEAP", 1e9)
+    monkeypatch.setattr("mltree.analyses.bootstrap.MOST", 10)
     result = fine(run("run", data, *options, "--redo"))
     assert "supports: the standard bootstrap" in result.stderr
     assert Path("x.mltree.replicates").exists()

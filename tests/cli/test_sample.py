@@ -107,7 +107,7 @@ def test_a_later_stop_adds_samples(run: Run, data: str) -> None:
     assert first["run1.p"] == "".join(samples("whole")["run1.p"].splitlines(True)[:12])
 
 
-@pytest.mark.cases(2, 20)
+@pytest.mark.cases(1, 20)
 def test_a_killed_run_goes_on_with_the_same_bytes(
     run: Run, data: str, case: int, monkeypatch: pytest.MonkeyPatch
 ) -> None:

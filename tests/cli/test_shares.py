@@ -35,7 +35,7 @@ EVALUATED = ("evaluate", "x.fa", "--tree", "x.mltree.startTree", "--model", "HKY
 def shared(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """A folder with ``x.fa`` and the results of one process."""
     folder = tmp_path_factory.mktemp("shared")
-    make_alignment(folder / "x.fa", 12, 1500)
+    make_alignment(folder / "x.fa", 10, 800)
     alone(folder, *SHARED)
     alone(folder, *EVALUATED)
     return folder

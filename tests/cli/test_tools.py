@@ -63,8 +63,11 @@ def test_a_report_takes_what_there_is(run: Run, tmp_path: Path) -> None:
     assert "5 taxa" in (tmp_path / "x.mltree.report.html").read_text()
 
 
-def test_a_report_as_text_has_all_of_an_analysis(run: Run, tmp_path: Path, primates: str) -> None:
-    options = ("--model", "auto", "--preset", "fast", "--device", "reference", "--prefix", "x")
+def test_a_report_as_text_has_all_of_an_analysis(
+    run: Run, tmp_path: Path, primates: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("mltree.runs.model_choice.matrices", lambda *_: ("HKY+FC", "GTR+FC"))
+    options = ("--model", "auto", "--preset", "fast", "--prefix", "x")
     fine(run("search", primates, *options, "--abayes"))
     fine(run("report", "x", "--text"))
     assert "already exists (--redo" in run("report", "x", "--text").stderr

@@ -183,8 +183,8 @@ def test_insertions_and_their_optima(
     own: bool,
 ) -> None:
     problem = make_problem(
-        9, 300 if states == 4 else 40, states=states, categories=categories, trees=2,
-        own_frequencies=own,
+        9, (300 if states == 4 else 40) // (3 if own else 1), states=states,
+        categories=categories, trees=2, own_frequencies=own,
     )  # fmt: skip
     found = Neighbourhood(problem.tree)
     scan = found.scan(found.extend(4))

@@ -174,7 +174,7 @@ def test_replicate_slots(
                 used.load_patterns(2 * number, drawn(whole, rows[row], sizes))
             cases = [Case((problem.models[n],) * 2, first_part=2 * n + 2) for n in (0, 1)]
             trees = [tree.copy() for tree in problem.trees]
-            results += [used.part_log_likelihoods(trees, cases), used.smooth(trees, cases, 1e-3)]
+            results += [used.part_log_likelihoods(trees, cases), used.smooth(trees, cases, 0.1)]
             results.append(used.part_log_likelihoods(trees, cases[::-1]))
             used.close()
         found.append(results)

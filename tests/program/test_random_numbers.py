@@ -85,14 +85,14 @@ def test_kernels_draw_the_same_bits(info) -> None:
 def test_draws_have_their_distributions() -> None:
     stream = Stream(1, 2, 3, 4, 5)
     draws = {
-        "uniform": [stream.uniform() for _ in range(4000)],
-        "norm": [stream.normal() for _ in range(4000)],
-        "gumbel_r": [stream.gumbel() for _ in range(4000)],
+        "uniform": [stream.uniform() for _ in range(2000)],
+        "norm": [stream.normal() for _ in range(2000)],
+        "gumbel_r": [stream.gumbel() for _ in range(2000)],
     }
     for name, drawn in draws.items():
         assert stats.kstest(drawn, name).pvalue > 1e-3, name
     for shape in (1.0, 1.5, 40.0):
-        drawn = [stream.gamma(shape) for _ in range(4000)]
+        drawn = [stream.gamma(shape) for _ in range(2000)]
         assert stats.kstest(drawn, "gamma", args=(shape,)).pvalue > 1e-3
 
 

@@ -117,9 +117,9 @@ def test_a_search_has_the_bits_of_one_process(
 
 @pytest.mark.parametrize("linkage", list(Linkage))
 def test_parts_too(linkage: Linkage, make_parts: Callable[..., Simulated]) -> None:
-    data = make_parts(6, (50, 30), 4, linkage)
-    lone, _ = found_by(1, lambda: data.likelihood, data.model, 6, 1)
-    among, _ = found_by(2, lambda: data.likelihood, data.model, 6, 1)
+    data = make_parts(5, (25, 15), 4, linkage, texts=("JC+G2m{0.6}", "K80{2}"))
+    lone, _ = found_by(1, lambda: data.likelihood, data.model, 5, 1)
+    among, _ = found_by(2, lambda: data.likelihood, data.model, 5, 1)
     assert_same(lone, among)
 
 
@@ -135,7 +135,7 @@ def test_what_takes_no_time_is_answered_alone(
 def test_a_search_goes_on_from_where_a_rank_has_died(
     make_case: Callable[..., Simulated], tmp_path: Path
 ) -> None:
-    data = make_case(7, 60)
+    data = make_case(6, 40)
 
     class Mortal(Crew):
         lives = 12
@@ -148,7 +148,7 @@ def test_a_search_goes_on_from_where_a_rank_has_died(
 
     def found(ask: AmongRanks | None, path: Path) -> SearchOutcome:
         rng = np.random.default_rng(1)
-        starts = [StartingTree(random_topology(7, rng), f"random {n}") for n in range(3)]
+        starts = [StartingTree(random_topology(6, rng), f"random {n}") for n in range(3)]
         checkpoint = Checkpoint(path, "a mark", CheckpointSettings(first=1e9))
         return search(
             data.likelihood, starts, data.model, SETTINGS, rng, checkpoint=checkpoint, ask=ask

@@ -42,7 +42,7 @@ from mltree.system.arrays import Float64
 
 BOUNDS = (1e-8, 100.0)
 TIPS, SITES = (5, 25) if FUZZING else (4, 15)
-CHAINS, ITERATIONS, DRAWS = (96, 2000, 50_000) if FUZZING else (40, 40, 3_000)
+CHAINS, ITERATIONS, DRAWS = (96, 2000, 50_000) if FUZZING else (40, 40, 1_000)
 FURTHEST = 4.0
 """Largest difference of a mean from the prior's, in standard errors."""
 

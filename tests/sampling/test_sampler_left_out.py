@@ -237,7 +237,7 @@ def test_posterior_and_ln_z_of_three_taxa_in_time(
 # Geweke's joint test: parameters keep their prior while variable sites are drawn under them.
 
 TIPS, SITES = 5, 20
-CHAINS, ITERATIONS, DRAWS = (96, 1500, 20_000) if FUZZING else (48, 60, 3_000)
+CHAINS, ITERATIONS, DRAWS = (96, 1500, 20_000) if FUZZING else (48, 60, 1_000)
 FURTHEST = 4.0
 PRIORS = Priors(branch_lengths=ExponentialLengths(6.0), alpha=GammaDistribution(3.0, 2.0))
 

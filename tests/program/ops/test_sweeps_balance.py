@@ -37,9 +37,12 @@ GRID = (0.04, 0.1, 0.17, 0.35)
 """Branch lengths of the states, expected substitutions per site."""
 PLACES = (0.2, 0.5, 0.85)
 """Places within an edge, as shares of its length."""
-TARGETS = [(heat, prior) for heat in (1.0, 0.3) for prior in (
-    ExponentialLengths(10.0), GammaDirichletLengths(1.0, 0.1, 0.8, 0.5),
-)]  # fmt: skip
+TARGETS = [
+    (1.0, ExponentialLengths(10.0)),
+    (0.3, GammaDirichletLengths(1.0, 0.1, 0.8, 0.5)),
+    (1.0, GammaDirichletLengths(1.0, 0.1, 0.8, 0.5)),
+    (0.3, ExponentialLengths(10.0)),
+][: 4 if FUZZING else 2]
 BALANCED, EXACT = 1e-12, 1e-8
 """Largest differences of the logs of two flows, and of a ratio from one by finite differences."""
 
