@@ -164,7 +164,7 @@ def _watch(command: Sequence[str], folder: Path, cpu: float) -> tuple[list[Watch
     if is_stopped:
         process.send_signal(signal.SIGTERM)
         with suppress(subprocess.TimeoutExpired):
-            process.wait(60)
+            process.wait(10)  # MrBayes takes no notice
     with suppress(ProcessLookupError):
         os.killpg(process.pid, signal.SIGKILL)
     process.wait()

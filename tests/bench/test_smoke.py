@@ -22,12 +22,8 @@ def smoke(command: str, folder: Path, *more: str) -> Run:
 
 
 @pytest.mark.parametrize("command", COMMANDS)
-def test_a_smoke_run_measures_and_renders(
-    command: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_a_smoke_run_measures_and_renders(command: str, tmp_path: Path) -> None:
     more = ("--threads", "1", "--rivals", "none") if command in RACES else ()
-    if command == "sample":  # no rivals here either: MrBayes is waited for, for a minute
-        monkeypatch.setattr("bench.sample.shutil.which", lambda _: None)
     run = smoke(command, tmp_path, *more)
     assert run.rows
     assert all(row.get("status", "done") == "done" for row in run.rows), run.rows
