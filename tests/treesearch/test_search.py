@@ -265,7 +265,7 @@ def test_goes_on_with_the_same_bits_from_every_step(
 def test_starts_in_turn_go_on_with_the_same_bits_from_every_step(
     make_case: Callable[..., Simulated], tmp_path: Path
 ) -> None:
-    """The last time that each step comes in each turn; two turns that end alike are enough."""
+    """The last time that a step of five comes in each turn; two turns that end alike are enough."""
     events: list[Event] = []
     tiny = make_case(5, 60, 2)
     turns = replace(SETTINGS, starts_in_turn=1)
@@ -285,8 +285,9 @@ def test_starts_in_turn_go_on_with_the_same_bits_from_every_step(
     assert 2 <= len(ended) <= 3
     assert robinson_foulds(whole.tree, tiny.tree) == 0
     names = {path.name for path in tmp_path.iterdir()} - {"own"}
+    at = "phase 1", "end starts", "accept", "next turn", "finish"
     assert {"2 phase 2", "2 accept", "1 phase 1", "1 next turn"} < names
-    for name in names:
+    for name in (name for name in names if name[2:] in at):
         resumed = run(tiny, turns, 3, checkpoint=Checkpoint(tmp_path / name, "data", never))
         assert resumed.lnl == whole.lnl
         assert (resumed.tree.twin == whole.tree.twin).all()
