@@ -95,6 +95,14 @@ def _evolved(
     model = _model(options.model, options.frequencies_from)
     if isinstance(model.heterogeneity, SiteRates):
         raise ModelError("+PSR has no rates before there are data", hint="use +G4{0.5}")
+    if model.branch_scaler is not None:
+        raise ModelError("+B scales the branches of one of several parts", hint="leave it out")
+    varies = model.ascertainment is not None
+    if varies and options.gaps_from is not None:
+        hint = "leave +ASC or --gaps-from out"
+        raise InputError(
+            "gaps may hide all that varies at a site, as none does under +ASC", hint=hint
+        )
     arrays = model.arrays()
     emit(Notice(f"evolves under {format_model(model)}"))
     _refuse_large(options)
@@ -105,7 +113,7 @@ def _evolved(
     tree, taxa = _tree(options, rng, emit)
     is_gap = None if real is None else gaps_like(real, taxa, count * width)
     evolve = sites if options.unique is None else distinct_sites
-    characters = letters(evolve(tree, arrays, count, rng), model.alphabet)
+    characters = letters(evolve(tree, arrays, count, rng, varies), model.alphabet)
     if is_gap is not None:
         characters[is_gap] = ord("-")
     return model, tree, taxa, characters
@@ -174,13 +182,34 @@ def _count(options: SimulateOptions, real_sites: int | None) -> int:
     return count
 
 
-def sites(tree: Tree, arrays: ModelArrays, count: int, rng: np.random.Generator) -> UInt8:
-    """u8 [T, count]: states of the tips at as many sites as asked for."""
-    batches = [evolve(tree, arrays, FEW_SITES, rng) for _ in range(-(-count // FEW_SITES))]
+def sites(
+    tree: Tree, arrays: ModelArrays, count: int, rng: np.random.Generator, varies: bool = False
+) -> UInt8:
+    """u8 [T, count]: states of the tips at as many sites; ``varies``: at none all have the same.
+
+    Raises: InputError: hardly any site varies.
+    """
+    batches: list[UInt8] = []
+    found = barren = 0
+    while found < count:
+        batches.append(_batch(tree, arrays, FEW_SITES, rng, varies))
+        found += batches[-1].shape[1]
+        barren = 0 if batches[-1].size else barren + 1
+        if barren == MAX_BARREN_BATCHES:
+            raise InputError(f"only {found:,} sites vary", hint="a longer tree allows more")
     return np.concatenate(batches, axis=1)[:, :count]
 
 
-def distinct_sites(tree: Tree, arrays: ModelArrays, count: int, rng: np.random.Generator) -> UInt8:
+def _batch(
+    tree: Tree, arrays: ModelArrays, count: int, rng: np.random.Generator, varies: bool
+) -> UInt8:
+    states = evolve(tree, arrays, count, rng)
+    return states[:, (states != states[0]).any(axis=0)] if varies else states
+
+
+def distinct_sites(
+    tree: Tree, arrays: ModelArrays, count: int, rng: np.random.Generator, varies: bool = False
+) -> UInt8:
     """The first so many different columns, in the order of their appearance.
 
     Raises:
@@ -194,7 +223,7 @@ def distinct_sites(tree: Tree, arrays: ModelArrays, count: int, rng: np.random.G
             problem = f"only {len(columns):,} distinct columns were found"
             raise InputError(problem, hint="a longer tree or more taxa allow more")
         before = len(columns)
-        batch = evolve(tree, arrays, BATCH_SITES, rng)
+        batch = _batch(tree, arrays, BATCH_SITES, rng, varies)
         columns = _without_repeats(np.concatenate((columns, batch.T)))
         barren = barren + 1 if len(columns) == before else 0
     return np.ascontiguousarray(columns[:count].T)

@@ -9,9 +9,10 @@
 
 Values are separated by ``/`` or ``,``; braces may be square brackets; case does not matter. A
 value in braces is fixed, everything else is estimated. What follows the first comma outside the
-braces (``, noname = 1-603``) is a partition's name and is ignored. RAxML-NG's defaults: frequencies
-of nucleotide models are equal or estimated as the model says, of protein models the model's own;
-+F is +FC; +G is four categories, mean rates. Terms may come in any order.
+braces may only be the name and sites that a .bestModel without parts has (``, noname = 1-603``).
+RAxML-NG's defaults: frequencies of nucleotide models are equal or estimated as the model says, of
+protein models the model's own; +F is +FC; +G is four categories, mean rates. Terms may come in any
+order.
 
 Of codons, ``GY{omega/kappa}``, ``MG{omega}`` and ``MGK{omega/kappa}``, as IQ-TREE has it.
 
@@ -481,7 +482,13 @@ def parse_model(text: str, alphabet: Alphabet) -> Model:
     Raises: ModelError naming the term that is wrong and, for a name, the nearest known; InputError
     where a user's matrix cannot be used.
     """
-    head, *terms = outside_braces(outside_braces(text, ",")[0], "+")
+    whole, *behind = outside_braces(text, ",")
+    if behind and re.fullmatch(rf"{NO_NAME}\s*=.*", ",".join(behind)) is None:
+        raise ModelError(
+            f"model {text.strip()!r}: no model has {', '.join(behind)!r} behind a comma",
+            hint="a file has the parts, a line for each, such as GTR+G4, name = 1-900",
+        )
+    head, *terms = outside_braces(whole, "+")
     term = ModelTerm.read(head, text)
     if term.key == "MIX":
         return _with_terms(_mixed(term, alphabet), terms)

@@ -26,7 +26,7 @@ from mltree.data.patterns import (
 from mltree.data.source import expect_file, read_text
 from mltree.models.empirical import is_matrix
 from mltree.models.grammar import parse_model
-from mltree.models.names import PROTEIN_GTR, default_model_name
+from mltree.models.names import PROTEIN_GTR, default_model_name, outside_braces
 from mltree.models.partitioned import (
     Linkage,
     PartitionModel,
@@ -279,7 +279,7 @@ def model_text(text: str) -> str:
     lines = [line for line in content.split("\n") if line.strip()]
     if len(lines) != 1:
         raise InputError("a model file has one model", file=text, hint="as in .bestModel files")
-    return lines[0]
+    return outside_braces(lines[0], ",")[0] if "=" in lines[0] else lines[0]
 
 
 def _is_file(text: str) -> bool:

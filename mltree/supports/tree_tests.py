@@ -406,7 +406,8 @@ def tree_tests(
 #     aLRT       L0 - max(L1, L2)             (Anisimova & Gascuel 2006)
 #     SH-aLRT    share of replicates in which aLRT exceeds by 0.05 or more the lead of the best of
 #                L0* - L0, L1* - L1 and L2* - L2 over the second        (Guindon et al. 2010)
-#     LBP        share of replicates in which L0* is the largest (Adachi & Hasegawa 1996)
+#     LBP        share of replicates in which L0* is the largest (Adachi & Hasegawa 1996); tied ones
+#                split a replicate, as do the three at a branch of length 0
 #     aBayes     1 / (1 + e^(L1 - L0) + e^(L2 - L0))               (Anisimova et al. 2011)
 #     aLRT's p   of 2 aLRT under half a chi square with a degree of freedom and half a point mass,
 #                Bonferroni-corrected for three topologies (PhyML)
@@ -415,6 +416,8 @@ def tree_tests(
 
 MARGIN = 0.05
 """lnL by which aLRT has to exceed the resampled lead: PhyML's and IQ-TREE's."""
+TIED = 1e-3
+"""lnL within which resampled trees are tied: branches that collapse differ by some 1e-5."""
 
 TOPOLOGIES = 3
 """Ways to join four subtrees."""
@@ -451,7 +454,8 @@ def local_tests(
     for drawn in resampling.batches(replicates):
         again = _triples(resampled(drawn))
         passed += sh_alrt(observed, again).sum(axis=1)
-        won += (again[:, 0] > again[:, 1:].max(axis=1)).sum(axis=1)
+        is_best = again > again.max(axis=1, keepdims=True) - TIED
+        won += (is_best[:, 0] / is_best.sum(axis=1)).sum(axis=1)
     return BranchTests(
         lnl=observed,
         sh_alrt=passed / max(replicates, 1),

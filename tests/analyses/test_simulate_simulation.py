@@ -114,6 +114,22 @@ def test_invariant_sites_and_fast_sites_are_as_many_as_they_should_be() -> None:
     assert constant == pytest.approx(0.25, abs=5 * np.sqrt(0.25 * 0.75 / SITES))
 
 
+def test_sites_that_vary_are_those_of_all() -> None:
+    tree = uniform_tree(5, 0.1, np.random.default_rng(1))
+    arrays = parse_model("JC+G4{0.5}+ASC_LEWIS", DNA).arrays()
+    every, varied, distinct = (
+        draw(tree, arrays, count, np.random.default_rng(2), *varies)
+        for draw, count, varies in (
+            (sites, 2000, ()),
+            (sites, 300, (True,)),
+            (distinct_sites, 99, (True,)),
+        )
+    )
+    varies = (every != every[0]).any(axis=0)
+    np.testing.assert_array_equal(varied, every[:, varies][:, :300])
+    assert (distinct != distinct[0]).any(axis=0).all()
+
+
 def test_the_same_seed_is_the_same_sites_and_the_start_of_more() -> None:
     tree = uniform_tree(5, 0.2, np.random.default_rng(1))
     arrays = parse_model("JC+G4{0.5}", DNA).arrays()

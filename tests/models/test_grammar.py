@@ -83,7 +83,7 @@ def test_given_rates(text: str, rates: list[float]) -> None:
     assert model.rates_fixed
 
 
-def test_terms_come_in_any_order_and_the_partition_is_ignored() -> None:
+def test_terms_come_in_any_order_and_the_sites_of_a_best_model_are_ignored() -> None:
     model = parse_model(" gtr+g4+i+fe , noname = 1-603\n", DNA)
     assert format_model(model) == format_model(parse_model("GTR+FE+I+G4m", DNA))
 
@@ -213,6 +213,9 @@ def test_every_protein_matrix() -> None:
         ("GTR++G4", "cannot read"),
         ("GTR{1/2/3", "brace is not closed"),
         ("GTR1/2}", "brace"),
+        ("GTR, foo bar", "no model has 'foo bar' behind a comma"),
+        ("GTR,a=1-60,b=61-90", "no model has 'a=1-60, b=61-90'"),
+        ("GTR+G4,", "no model has ''"),
         ("GTR{}", "expected numbers"),
         ("GTR{1/2/x/4/5/6}", "expected numbers"),
         ("GTR{1/2/nan/4/5/6}", "expected numbers"),

@@ -13,7 +13,7 @@ import pytest
 from mltree.data.alphabet import DNA, PROTEIN, Alphabet
 from mltree.models.partitioned import Linkage
 from mltree.report.tables import warning_lines
-from mltree.runs.problem import Problem, load_problem, read_problem
+from mltree.runs.problem import Problem, load_problem, read_model, read_problem
 from mltree.system.errors import InputError, MltreeError, ModelError
 from mltree.system.events import AlignmentLoaded, Event, Notice, ignore
 
@@ -65,6 +65,8 @@ def test_a_model_file(tmp_path: Path) -> None:
     file = tmp_path / "x.bestModel"
     file.write_text("\ufeffHKY{2.5}+FE, noname = 1-10\r\n\n")
     assert read_problem(saved(tmp_path), str(file)).model.lone.name == "HKY"
+    file.write_text("HKY{2.5}+FE, a = 1-10\n")
+    assert read_model(str(file)).name == "HKY"
 
 
 @pytest.mark.parametrize(

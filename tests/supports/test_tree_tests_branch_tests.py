@@ -37,6 +37,14 @@ def test_supports_are_those_of_the_definitions(case: int) -> None:
         assert tested.alrt[branch] == pytest.approx(l0 - max(l1, l2))
 
 
+def test_tied_neighbours_split_a_replicate() -> None:
+    weights = np.full(20, 3.0)
+    sites = np.full((3, 20), -2.0) - np.array([[1e-7], [0.0], [2e-7]])
+    resampling = Resampling(weights, [slice(0, 20)], 1, "local tests")
+    tested = local_tests(sites @ weights, lambda rows: sites @ rows.T, resampling, 50)
+    assert tested.lbp == pytest.approx([1 / 3])
+
+
 def test_probabilities_do_not_overflow() -> None:
     observed = np.array([[-1e5, -2e5, -3e5], [-3e5, -1e5, -2e5], [-1e5, -1e5, -1e5]])
     np.testing.assert_allclose(abayes(observed), [1, 0, 1 / 3])
