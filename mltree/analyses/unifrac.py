@@ -152,6 +152,8 @@ class UnifracRun:
             raise InputError("--part and --merge exclude each other")
         if options.subsamples > 1 and (options.depth is None or options.part or options.merge):
             raise InputError("--subsamples needs --depth, and no --part or --merge")
+        if options.group is not None and options.metadata is None:
+            raise InputError("--group needs --metadata")
         self._options, self._workspace, self._tests = options, workspace, tests
         self._emit = emit
         self._table = read_table(options.table)
@@ -176,10 +178,8 @@ class UnifracRun:
     def _grouped(self) -> dict[str, list[str]]:
         """The groups of every column that is compared, sample by sample."""
         options = self._options
-        if options.group is None:
+        if options.group is None or self._metadata is None:
             return {}
-        if self._metadata is None:
-            raise InputError("--group needs --metadata")
         names = [name.strip() for name in options.group.split(",")]
         groups = {name: self._metadata.values(name, self._first.ids) for name in names}
         for values in groups.values():
