@@ -40,7 +40,7 @@ from mltree.device.layout_choice import KeptLayouts
 from mltree.fit.settings import SearchSettings, preset
 from mltree.models.partitioned import PartitionModel
 from mltree.report.lines import NAMES
-from mltree.report.record import expect_record, facts_of
+from mltree.report.record import SEARCHED, Facts, expect_record, facts_of
 from mltree.runs.calls import Call, taking
 from mltree.runs.demand import RowCounts
 from mltree.runs.inputs import file_of
@@ -322,16 +322,19 @@ class SearchOutput:
     def decided(self, result: TreeResult) -> SupportPlan:
         """The plan, with one bootstrap of two by the time that the standard one would take."""
         if self.plan.is_open:
-            searched = self._searched_seconds
-            least = LEAST_SHARE * searched * MOST
-            at_least = least > CHEAP
-            seconds = least if at_least else MOST * self._seconds_of_one(result)
-            self.emit(BootstrapChosen(seconds <= CHEAP, seconds, at_least, MOST))
-            self.plan = self.plan.with_one(seconds <= CHEAP)
+            choice = self._choice(result)
+            self.emit(choice)
+            self.plan = self.plan.with_one(choice.is_standard)
             if self.plan.ultrafast:
-                rest = LOOKED_AROUND * searched + CHEAP
+                rest = LOOKED_AROUND * self._searched_seconds + CHEAP
                 self.emit(TimeLeft("supports", rest, at_most=True))
         return self.plan
+
+    def _choice(self, result: TreeResult) -> BootstrapChosen:
+        least = LEAST_SHARE * self._searched_seconds * MOST
+        at_least = least > CHEAP
+        seconds = least if at_least else MOST * self._seconds_of_one(result)
+        return BootstrapChosen(seconds <= CHEAP, seconds, at_least, MOST)
 
     @property
     def _searched_seconds(self) -> float:
@@ -489,11 +492,21 @@ class FileOutput(SearchOutput):
     def _searched_seconds(self) -> float:
         """Seconds of the search, those before it was stopped included."""
         seconds = super()._searched_seconds
-        if self._resumes:
-            record = self._workspace.path(EVENTS).read_text(errors="replace")
-            points = facts_of(record.splitlines()).points
-            seconds = max([seconds, *(point.seconds - points[0].seconds for point in points[-1:])])
-        return seconds
+        points = self._record().points if self._resumes else []
+        ended = [point for point in points if point.what == SEARCHED] or points[-1:]
+        return max([seconds, *(point.seconds - points[0].seconds for point in ended[:1])])
+
+    def _record(self) -> Facts:
+        text = self._workspace.path(EVENTS).read_text(errors="replace")
+        return facts_of(text.splitlines())
+
+    def _choice(self, result: TreeResult) -> BootstrapChosen:
+        """The choice, which stands once it is made, however long the run has stood still."""
+        before = self._record().chosen if self._resumes else None
+        if before is None:
+            return super()._choice(result)
+        names = "is_standard", "seconds", "at_least", "replicates"
+        return BootstrapChosen(*(before[name] for name in names))
 
     def _seconds_of_one(self, result: TreeResult) -> float:
         """Seconds of a replicate; 0 where there are many, as the bootstrap was chosen before.

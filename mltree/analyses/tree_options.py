@@ -302,7 +302,6 @@ class UnifracOptions(SeedOptions, WrittenOptions, kw_only=True):
             "Rarefy N times: the matrix is the mean, and a second one has the standard deviations.",
             parse=whole_of,
             least=1,
-            only_with=("depth",),
         ),
     ] = 1
     precision: Annotated[
@@ -403,7 +402,6 @@ class UnifracOptions(SeedOptions, WrittenOptions, kw_only=True):
         Option(
             "--group COLUMN[,COLUMN...]",
             "Columns of the metadata whose groups are compared.",
-            only_with=("metadata",),
             panel=STATISTICS,
         ),
     ] = None

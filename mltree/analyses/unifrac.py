@@ -7,6 +7,7 @@ from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import asdict
 from functools import cached_property, partial
 from itertools import chain
+from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -152,6 +153,8 @@ class UnifracRun:
             raise InputError("--part and --merge exclude each other")
         if options.subsamples > 1 and (options.depth is None or options.part or options.merge):
             raise InputError("--subsamples needs --depth, and no --part or --merge")
+        if options.group is not None and options.metadata is None:
+            raise InputError("--group needs --metadata")
         self._options, self._workspace, self._tests = options, workspace, tests
         self._emit = emit
         self._table = read_table(options.table)
@@ -160,6 +163,7 @@ class UnifracRun:
         self._first = self._drawn(0)
         self._groups = self._grouped()
         self._pages: list[MetricPage] = []
+        self._unfinished: list[tuple[Callable[[], Path], str]] = []
         self._faith: Float64 | None = None
 
     def _drawn(self, number: int) -> Samples:
@@ -176,10 +180,8 @@ class UnifracRun:
     def _grouped(self) -> dict[str, list[str]]:
         """The groups of every column that is compared, sample by sample."""
         options = self._options
-        if options.group is None:
+        if options.group is None or self._metadata is None:
             return {}
-        if self._metadata is None:
-            raise InputError("--group needs --metadata")
         names = [name.strip() for name in options.group.split(",")]
         groups = {name: self._metadata.values(name, self._first.ids) for name in names}
         for values in groups.values():
@@ -209,6 +211,10 @@ class UnifracRun:
             if options.page:
                 largest = largest_branches(samples, self._groups)
                 texts[PAGE] = page(self._pages, samples, self._metadata, self._groups, largest)
+        for finish, reader in self._unfinished:  # all at once, for a run to go on
+            path = finish()
+            if reader:
+                self._emit(ResultWritten(str(path), reader))
         return texts, {
             "samples": samples.n_samples,
             "features": len(samples.branches.tip),
@@ -224,7 +230,8 @@ class UnifracRun:
         engines = engines_of(problem, self._options.device)
         for _, block in computed(engines, file.tiles[file.done :]):
             file.add(block)
-        return {"tiles": len(file.tiles), "file": str(file.finish())}
+        self._unfinished.append((file.finish, ""))
+        return {"tiles": len(file.tiles), "file": str(file.path)}
 
     def _metric(self, problem: UnifracProblem) -> tuple[dict[str, Any], dict[str, str]]:
         """All that is asked for of one metric."""
@@ -257,9 +264,9 @@ class UnifracRun:
         if nearest is not None:
             texts[f"{label}.nearest"] = "".join(nearest.lines(problem.samples.ids))
         if draft is not None:
-            values["file"] = str(draft.finish(arrays))
+            values["file"] = str(draft.path)
             reader = "unifrac" if draft.kind == "hdf5" else "NumPy"
-            self._emit(ResultWritten(values["file"], reader))
+            self._unfinished.append((partial(draft.finish, arrays), reader))
         elif options.matrix == "tsv" and matrix is not None:
             texts[f"{label}.tsv"] = "".join(tsv_lines(matrix, problem.samples.ids))
         if spread is not None:
@@ -331,7 +338,7 @@ class UnifracRun:
             kind = f"{label}.sd.{FORMATS[options.matrix]}"
             draft = Draft(self._workspace.path(kind), options.matrix, problem)
             draft.matrix[...] = spread
-            draft.finish({})
+            self._unfinished.append((partial(draft.finish, {}), ""))
 
     def _blocks(
         self, problem: UnifracProblem, draft: Draft | None, matrix: Distances | None,

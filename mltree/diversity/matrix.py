@@ -344,6 +344,7 @@ class Draft:
             if self.kind == "hdf5" and more:
                 with h5py().File(self.draft, "r+") as store:
                     for name, array in more.items():
+                        store.pop(name, None)  # of a run that was killed here
                         store[name] = array
             self.draft.replace(self.path)
             self._journal.unlink(missing_ok=True)

@@ -129,6 +129,8 @@ class Facts:
     """The best candidates of each part's model choice."""
     supports: list[Fields] = field(default_factory=list)
     """Supports in the order in which the tree got them."""
+    chosen: Fields | None = None
+    """The bootstrap that the time has chosen."""
     bootstrap: Fields | None = None
     """Number of replicates, and the last verdict of autoMRE."""
     notices: list[str] = field(default_factory=list)
@@ -165,16 +167,19 @@ _KEPT = {
     "TimeSpent": "time",
     "ResourcesSpent": "spent",
     "RunFinished": "finished",
+    "BootstrapChosen": "chosen",
     "BootstrapFinished": "bootstrap",
 }
 """Events of which the latest is kept, and their field of :class:`Facts`."""
+
+SEARCHED = "search done"
 
 _STEPS = {
     "StartTree": "start: {origin}",
     "RoundDone": "SPR round {round}",
     "ModelOptimised": "model optimised",
     "TreePerturbed": "perturbation {batch}",
-    "SearchFinished": "search done",
+    "SearchFinished": SEARCHED,
 }
 """Events with an lnL, and the steps that they end."""
 

@@ -45,16 +45,18 @@ class Clade(Value):
     def read(cls, text: str) -> Clade:
         """A clade from ``NAME=TAXON,TAXON:#rrggbb``; name and colour may be left out.
 
-        Raises: InputError: no taxon is named.
+        Raises: InputError: no taxon is named, or the colour is none.
         """
-        match = re.fullmatch(r"\s*(?:([^=]*)=)?(.*?)(?::(#[0-9a-fA-F]{6}))?\s*", text, re.DOTALL)
+        match = re.fullmatch(r"\s*(?:([^=]*)=)?(.*?)(?::(#[^:,]*))?\s*", text, re.DOTALL)
         assert match is not None
         name, members, colour = match.groups()
         taxa = tuple(filter(None, (taxon.strip() for taxon in members.split(","))))
+        hint = "write NAME=TAXON,TAXON or NAME=TAXON,TAXON:#0072b2"
         if not taxa:
-            hint = "write NAME=TAXON,TAXON or NAME=TAXON,TAXON:#0072b2"
             raise InputError(f"{text.strip()!r} names no taxon of a clade", hint=hint)
-        return cls(taxa, (name or "").strip(), colour or "")
+        if colour and not re.fullmatch("#[0-9a-fA-F]{6}", colour.strip()):
+            raise InputError(f"{colour.strip()!r} of {text.strip()!r} is not a colour", hint=hint)
+        return cls(taxa, (name or "").strip(), (colour or "").strip())
 
 
 Steps = tuple[tuple[float, str], ...]

@@ -20,6 +20,7 @@ from mltree.diversity.branches import place
 from mltree.diversity.matrix import read_matrix
 from mltree.diversity.table import read_table, table_of
 from mltree.diversity.unifrac import Metric, ReferenceUnifrac, UnifracProblem
+from mltree.report.progress import Reporter, Verbosity, progress_terminal
 from mltree.runs.workspace import Workspace
 from mltree.system.errors import InputError
 from mltree.system.events import Notice
@@ -198,6 +199,35 @@ def test_mantel(tmp_path: Path) -> None:
         "--permutations", "99", "--redo",
     )  # fmt: skip
     assert "Mantel" in text
+
+
+@pytest.mark.filterwarnings("ignore::pytest.PytestUnraisableExceptionWarning")  # open files
+@pytest.mark.parametrize("asked", [{"matrix": "npy"}, {"matrix": "hdf5"}, {"part": "1/2"}])
+def test_a_run_killed_at_its_second_metric_goes_on(
+    asked: dict[str, str], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """No file has its name before all have theirs, by which the command would be refused."""
+    reporter = Reporter(progress_terminal(), Verbosity.QUIET)
+
+    def run_to(prefix: str, metrics: int) -> dict[str, bytes]:
+        left = iter(range(metrics))
+        engines = module.engines_of
+        monkeypatch.setattr(module, "engines_of", lambda *of: (next(left), engines(*of))[1])
+        options = UnifracOptions(
+            table=TABLE, tree=TREE, metric="unweighted,weighted", prefix=f"{tmp_path}/{prefix}",
+            device="reference", line="", **asked,
+        )  # fmt: skip
+        try:
+            module.run_unifrac(options, reporter)
+        finally:
+            monkeypatch.undo()
+        files = tmp_path.glob(f"{prefix}.mltree.*")
+        return {file.name[1:]: file.read_bytes() for file in files if file.suffix != ".json"}
+
+    whole = run_to("a", 9)
+    with pytest.raises(StopIteration):
+        run_to("b", 1)
+    assert run_to("b", 9) == whole
 
 
 @pytest.mark.parametrize(

@@ -55,6 +55,8 @@ def test_a_command_runs_its_analysis(name: str) -> None:
         ("bootstrap none --metric tbe", ""),
         ("simulate -m JC -o x.fa --tree none --mean-length 3", "--mean-length does nothing"),
         ("summarize none --prior-sample none", "--prior-sample does nothing without --report"),
+        ("unifrac none -t none --group a", ""),  # an error says it
+        ("unifrac none -t none --subsamples 2", ""),
         ("concordance none --gene-trees none --quartets 3", "--quartets does nothing"),
     ],
 )

@@ -8,6 +8,7 @@ import re
 import shlex
 from collections.abc import Callable
 from contextlib import suppress
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -201,6 +202,17 @@ def test_replicates_that_told_the_time_are_not_left(
     assert "supports: the standard bootstrap" in result.stderr
     assert Path("x.mltree.replicates").exists()
     assert not Path("x.mltree.ufboot").exists()
+
+
+@pytest.mark.usefixtures("run")
+def test_the_bootstrap_stays_that_was_chosen(data: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    """However long a run that is gone on with has taken or stood still."""
+    asked = replace(options(data, "x", None), model="JC")
+    for cheap in (1e9, 1e-9):
+        monkeypatch.setattr("mltree.analyses.search.CHEAP", cheap)
+        run_pipeline(asked, Dying(0))
+        assert Path("x.mltree.bootstraps").exists()
+        assert not Path("x.mltree.ufboot").exists()
 
 
 SHORT = ("--preset", "fast", "--bootstrap", "none", "--sh-alrt", "20", "--prefix", "x", "--quiet")

@@ -42,6 +42,8 @@ def test_clades_are_read_with_and_without_names_and_colours() -> None:
     for text in ("", "Apes=", "=:#0072b2", " , "):
         with pytest.raises(InputError, match="names no taxon"):
             Clade.read(text)
+    with pytest.raises(InputError, match="'#zzz' of 'A=x,y:#zzz' is not a colour"):
+        Clade.read("A=x,y:#zzz")
 
 
 def test_pale_colours_are_near_white() -> None:
