@@ -406,7 +406,7 @@ def fitting_engines(
 
 
 def usual_builds(patterns: Patterns, resources: Resources) -> list[Build]:
-    """List the workers that most choices need after +G4's, then those of a search under +I+G4.
+    """List the workers that most choices need after +G4's, and a search under +I+G4 after those.
 
     Raises:
         DeviceError: a device cannot be found.
@@ -417,7 +417,7 @@ def usual_builds(patterns: Patterns, resources: Resources) -> list[Build]:
         for categories in PADDED_CATEGORIES[1:3]
     )
     fits_free = free.wanted("walk") or free.wanted("sites")
-    return [*five.wanted("sites", "walk"), *fits_free, *five.wanted("scan", "triplet", "rell")]
+    return [*five.wanted("sites", "walk"), *fits_free, *five.wanted("scan", "triplet")]
 
 
 class _FitStart(Value):
@@ -469,12 +469,12 @@ class _Chooser:
         self._build_for_search()
 
     def _build_for_search(self) -> None:
-        """Have the workers of a search and of supports built under the best rates of one part."""
+        """Have the workers of a search under the best rates built, if it has only one part."""
         if len(self.choices) == 1:
             categories = self.choices[0].best.model.arrays().n_categories
             sites = max(self._sites)
             engines = fitting_engines(self.patterns, categories, sites, self.resources)
-            engines.build_ahead(engines.plans[0].wanted(*SEARCHING, "rell"))
+            engines.build_ahead(engines.plans[0].wanted(*SEARCHING))
 
     def compare_matrices(self) -> None:
         """Compare all matrices under the best rates, and the best one under rates near the best."""

@@ -70,7 +70,7 @@ def test_bounds_for_a_date(tmp_path):
     found = [bounds_of(row, ages=True) for row in calibration_rows(str(file))]
     assert found[0].span == (-5.0, -3.0)
     assert found[1].span == pytest.approx((-11.959964, -8.040036))
-    assert found[2][1:] == ((-math.inf, -3.0), True)
+    assert found[2][1:] == ((-math.inf, -3.0), True, False)
     assert found[3].span == (-4.0, -2.0)
     file.write_text("a,b\tNormal(1990,1)\nc,d\t1980 - Exponential(1)\n")
     found = [bounds_of(row) for row in calibration_rows(str(file))]
