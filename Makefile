@@ -23,8 +23,9 @@ export PATH
 demo: $(VENV)/.installed
 	$(BIN)/mltree search datasets/primates.phy --prefix demo --redo
 
+# Tests start a thousand processes, which share compiled modules whatever the environment says.
 test: $(VENV)/.installed-dev
-	$(BIN)/python -m pytest -n auto --maxprocesses 4 $(TESTS)
+	PYTHONDONTWRITEBYTECODE= $(BIN)/python -m pytest -n auto --maxprocesses 4 $(TESTS)
 
 fuzz: $(VENV)/.installed-dev
 	MLTREE_FUZZ=1 $(BIN)/python -m pytest -n auto --maxprocesses 4 -m cases $(TESTS)
