@@ -416,6 +416,7 @@ def tree_tests(
 
 MARGIN = 0.05
 """lnL by which aLRT has to exceed the resampled lead: PhyML's and IQ-TREE's."""
+
 TIED = 1e-3
 """lnL within which resampled trees are tied: branches that collapse differ by some 1e-5."""
 

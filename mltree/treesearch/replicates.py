@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from abc import ABC, abstractmethod
 from collections.abc import Hashable, Iterable, Iterator, Sequence
+from functools import partial
 from itertools import islice
 from typing import NamedTuple, Protocol, runtime_checkable
 
@@ -209,16 +210,13 @@ class Replicates(Value):
 
         A tree depends on its rng, not on the other trees.
         """
-        groups, count = self.distinct.groups, weights.shape[1]
+        groups, improved = self.distinct.groups, number == 0 or self.settings.improves_all_starts
+        grown = partial(reweighted_trees, rngs=rngs, engine=self.parsimony, improved=improved)
         if self.constraint is None:
-            sites = InformativeSites.of(*groups)
-        else:
-            sites = self.constraint.parsimony_sites(groups, weights.sum(axis=1).max())
-            splits = np.tile(sites.weights[count:], (len(weights), 1))
-            weights = np.hstack([weights, splits])
-        improved = number == 0 or self.settings.improves_all_starts
-        trees = reweighted_trees(sites, weights, rngs, engine=self.parsimony, improved=improved)
-        return trees if self.constraint is None else self.constraint.or_drawn(trees, rngs)
+            return grown(InformativeSites.of(*groups), weights)
+        sites = self.constraint.parsimony_sites(groups, weights.sum(axis=1).max())
+        of_splits = np.tile(sites.weights[weights.shape[1] :], (len(weights), 1))
+        return self.constraint.or_drawn(grown(sites, np.hstack([weights, of_splits])), rngs)
 
     def rng(self, number: int) -> np.random.Generator:
         """Return the random stream of a replicate, for all but its weights."""

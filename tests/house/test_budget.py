@@ -7,7 +7,7 @@ from budget import ROOT, circles_of, count
 
 CEILINGS = {
     "files": 197,
-    "lines": 73979,
+    "lines": 73978,
     "rooms": 19,
     "files of the fullest room": 23,
     "loose modules": 1,
